@@ -1,0 +1,1 @@
+"""MARS runtime: several tokens per forward pass from an ordinary autoregressive checkpoint."""

@@ -1,0 +1,83 @@
+"""What decoding says of itself: one immutable event a forward, plain Python values.
+
+Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so whatever
+a reader needs later (all proposals, their confidences, the settings in force) is recorded here once
+and nothing that can be derived is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mars_runtime.settings import DecodeSettings
+
+Stop = Literal["block", "threshold", "mismatch", "eos", "limit"]
+"""Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the next
+proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos`` and ``limit`` end
+the row."""
+
+EndReason = Literal["eos", "limit", "cancelled", "deadline", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The prediction of one slot. ``runners_up`` are (token id, probability), best first, without
+    ``token``; ``confidence`` is by the metric in force, higher is surer."""
+
+    token: int
+    confidence: float
+    runners_up: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowStep:
+    """What one forward did for one row.
+
+    row: which row of the run's batch (0 for a single prompt).
+    start: how many tokens this row had emitted before; ``accepted[0]`` is the token at that place.
+    cursor: leading tokens with final K/V when the forward began.
+    num_pending: real tokens fed after the cursor; num_fed: all tokens fed to the row, masks included.
+    proposals: predictions from the first emitted place on, in order. The first ``len(accepted)`` were
+        emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were refused.
+    accepted: token ids emitted by this forward, EOS included.
+    stop: why no more were taken.
+    """
+
+    row: int
+    start: int
+    cursor: int
+    num_pending: int
+    num_fed: int
+    proposals: tuple[Proposal, ...]
+    accepted: tuple[int, ...]
+    num_drafted: int
+    settings: DecodeSettings
+    stop: Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """The prompt was read into the cache, ``num_tokens`` over all rows, in ``seconds`` of device time."""
+
+    num_tokens: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One model forward of ``seconds`` (acceptance included) and what it did for each live row."""
+
+    rows: tuple[RowStep, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The run is over. ``message`` is empty, or one sentence for people."""
+
+    reason: EndReason
+    message: str = ""
+
+
+Event = Prefill | Step | End

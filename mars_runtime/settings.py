@@ -1,0 +1,72 @@
+"""What a visitor may choose about decoding, checked once. Knows no model, tokenizer or torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Method = Literal["ar", "mars"]
+Metric = Literal["probability", "margin", "entropy"]
+
+METHODS: tuple[Method, ...] = get_args(Method)
+METRICS: tuple[Metric, ...] = get_args(Metric)
+MAX_BLOCK_SIZE = 16
+MAX_NEW_TOKENS = 4096
+
+
+class SettingsError(ValueError):
+    """A setting out of range; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSettings:
+    """How one row is decoded (paper section 3.3; design section 2).
+
+    method: ``ar`` takes one token a forward, ``mars`` accepts proposals left to right.
+    tau: threshold in 0..1 on the confidence; the first proposal is always taken.
+    block_size: B, proposals a forward (B - 1 masks).
+    metric: which confidence is compared with tau (``acceptance.py``).
+    lossless: emit only tokens that AR would have chosen; tau then says how boldly to draft.
+    max_new_tokens: at most this many tokens, EOS included.
+    temperature: 0 is greedy; above 0 tokens are drawn with noise keyed by (seed, position).
+    Raises SettingsError.
+    """
+
+    method: Method = "mars"
+    tau: float = 0.95
+    block_size: int = 4
+    metric: Metric = "probability"
+    lossless: bool = False
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise SettingsError(f"Choose a method among {', '.join(METHODS)}.")
+        if self.metric not in METRICS:
+            raise SettingsError(f"Choose a confidence metric among {', '.join(METRICS)}.")
+        if not isinstance(self.lossless, bool):
+            raise SettingsError("Lossless is either on or off.")
+        _check_real("The threshold τ", self.tau, 0.0, 1.0)
+        _check_real("The temperature", self.temperature, 0.0, 2.0)
+        _check_whole("The block size B", self.block_size, 1, MAX_BLOCK_SIZE)
+        _check_whole("The number of tokens to generate", self.max_new_tokens, 1, MAX_NEW_TOKENS)
+        _check_whole("The seed", self.seed, 0, 2**31 - 1)
+
+    @property
+    def num_proposals(self) -> int:
+        """Proposals a forward: B for mars, 1 for ar."""
+        return self.block_size if self.method == "mars" else 1
+
+
+def _check_real(what: str, value: object, low: float, high: float) -> None:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_real or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type]
+        raise SettingsError(f"{what} must be a number from {low:g} to {high:g}.")
+
+
+def _check_whole(what: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise SettingsError(f"{what} must be a whole number from {low} to {high}.")
