@@ -1,0 +1,86 @@
+"""Tasks with checkable answers, family by family, and natural text beside them.
+
+Knows the families and their names; it knows no model, no tokens and no data folder.
+"""
+
+from __future__ import annotations
+
+import random
+
+from .base import Family, Split, Task
+from .formats import Formats
+from .multiple_choice import MultipleChoice
+from .natural import NAME as NATURAL
+from .natural import natural_tasks
+from .python_functions import PythonFunctions
+from .reading import Reading
+from .symbolic import Symbolic
+from .word_problems import WordProblems
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Split",
+    "Task",
+    "check",
+    "examples",
+    "generate",
+    "is_checkable",
+    "natural_tasks",
+]
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        WordProblems(),
+        PythonFunctions(),
+        Formats(),
+        Symbolic(),
+        MultipleChoice(),
+        Reading(),
+    )
+}
+EXAMPLE_SEED = 2026
+NUM_EXAMPLES = 5
+TRIES_FOR_NEW = 50
+
+
+def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
+    """Make `count` tasks of a family; the same arguments always give the same list."""
+    if family == NATURAL:
+        return natural_tasks(split, seed, count)
+    if family not in FAMILIES:
+        raise ValueError(f"no family {family!r}; choose one of {', '.join(FAMILIES)}, {NATURAL}")
+    rng = random.Random(f"{family}:{split}:{seed}")
+    tasks: list[Task] = []
+    seen: set[str] = set()
+    for _ in range(count):
+        task = FAMILIES[family].generate(rng, split)
+        for _ in range(TRIES_FOR_NEW):
+            if task.prompt not in seen:
+                break
+            task = FAMILIES[family].generate(rng, split)
+        seen.add(task.prompt)
+        tasks.append(task)
+    return tasks
+
+
+def is_checkable(task: Task) -> bool:
+    """Say whether a text can be judged right or wrong for this task."""
+    return task.family in FAMILIES and bool(task.expected)
+
+
+def check(task: Task, text: str) -> bool:
+    """Judge any text; never raises, and says no where nothing can be judged."""
+    return is_checkable(task) and FAMILIES[task.family].check(task, text)
+
+
+def examples() -> list[Task]:
+    """A fixed handful per family from the evaluation split, of different kinds."""
+    chosen: list[Task] = []
+    for name in FAMILIES:
+        by_kind: dict[str, Task] = {}
+        for task in generate(name, "eval", EXAMPLE_SEED, 40):
+            by_kind.setdefault(task.kind, task)
+        chosen += list(by_kind.values())[:NUM_EXAMPLES]
+    return chosen + natural_tasks("eval", EXAMPLE_SEED, NUM_EXAMPLES)

@@ -1,0 +1,324 @@
+"""The words tasks are made of: names, things, places, topics.
+
+Knows no task; a tenth and more of the names is kept for evaluation.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from .base import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A name with the pronouns that go with it."""
+
+    name: str
+    he: str
+
+    @property
+    def his(self) -> str:
+        return "his" if self.he == "he" else "her"
+
+
+def _people(boys: str, girls: str) -> tuple[Person, ...]:
+    return tuple(
+        [Person(name, "he") for name in boys.split()]
+        + [Person(name, "she") for name in girls.split()]
+    )
+
+
+TRAIN_PEOPLE = _people(
+    "Tom Sam Ben Max Leo Jack Peter Paul John Will Otto Hans Hugo Adam Mark David Henry George "
+    "Oscar Felix Simon Jonas Emil Noah Luke Frank Carl Martin",
+    "Anna Mary Lucy Emma Ella Mila Rose Clara Alice Nina Lena Ida Jane Sara Maya Julia Ruth Lily "
+    "Grace Helen Kate Nora Eva Molly Gerda Dora Betty Susan",
+)
+EVAL_PEOPLE = _people("Dan Robert Fred James Victor", "Amy Laura Marta Polly Ellen")
+
+# singular, plural: small things that can be counted, given and bought
+THINGS = tuple(
+    tuple(pair.split("/"))
+    for pair in [
+        "apple/apples",
+        "pear/pears",
+        "plum/plums",
+        "pen/pens",
+        "book/books",
+        "ball/balls",
+        "stamp/stamps",
+        "marble/marbles",
+        "card/cards",
+        "coin/coins",
+        "shell/shells",
+        "stone/stones",
+        "egg/eggs",
+        "nut/nuts",
+        "cookie/cookies",
+        "cake/cakes",
+        "button/buttons",
+        "flower/flowers",
+        "key/keys",
+        "candle/candles",
+        "cup/cups",
+        "toy/toys",
+        "ribbon/ribbons",
+        "lemon/lemons",
+    ]
+)
+CONTAINERS = [
+    "boxes",
+    "bags",
+    "baskets",
+    "jars",
+    "shelves",
+    "rows",
+    "packs",
+    "bowls",
+    "drawers",
+    "trays",
+]
+COLOURS = [
+    "red",
+    "blue",
+    "green",
+    "yellow",
+    "white",
+    "black",
+    "brown",
+    "grey",
+    "pink",
+    "purple",
+    "orange",
+    "silver",
+    "golden",
+]
+PLACES = [
+    "garden",
+    "kitchen",
+    "barn",
+    "forest",
+    "market",
+    "tower",
+    "mill",
+    "cellar",
+    "castle",
+    "village",
+    "school",
+    "library",
+    "stable",
+    "bakery",
+    "harbour",
+    "cottage",
+]
+
+TOPICS: dict[str, tuple[str, ...]] = {
+    "fruits": tuple(
+        [
+            "apple",
+            "pear",
+            "plum",
+            "cherry",
+            "lemon",
+            "peach",
+            "grape",
+            "banana",
+            "orange",
+            "melon",
+            "fig",
+            "mango",
+        ]
+    ),
+    "animals": tuple(
+        [
+            "fox",
+            "bear",
+            "wolf",
+            "cat",
+            "dog",
+            "horse",
+            "cow",
+            "sheep",
+            "goat",
+            "hare",
+            "mouse",
+            "deer",
+        ]
+    ),
+    "birds": tuple(
+        [
+            "owl",
+            "crow",
+            "swan",
+            "duck",
+            "goose",
+            "eagle",
+            "robin",
+            "hen",
+            "dove",
+            "heron",
+            "sparrow",
+            "raven",
+        ]
+    ),
+    "colours": tuple(
+        [
+            "red",
+            "blue",
+            "green",
+            "yellow",
+            "white",
+            "black",
+            "brown",
+            "grey",
+            "pink",
+            "purple",
+            "orange",
+            "gold",
+        ]
+    ),
+    "tools": tuple(
+        [
+            "hammer",
+            "saw",
+            "axe",
+            "spade",
+            "rake",
+            "knife",
+            "drill",
+            "file",
+            "broom",
+            "needle",
+            "shovel",
+            "chisel",
+        ]
+    ),
+    "vegetables": tuple(
+        [
+            "carrot",
+            "onion",
+            "potato",
+            "cabbage",
+            "bean",
+            "pea",
+            "leek",
+            "turnip",
+            "pumpkin",
+            "radish",
+            "spinach",
+            "beet",
+        ]
+    ),
+    "clothes": tuple(
+        [
+            "hat",
+            "coat",
+            "shirt",
+            "shoe",
+            "glove",
+            "scarf",
+            "dress",
+            "sock",
+            "boot",
+            "belt",
+            "cap",
+            "skirt",
+        ]
+    ),
+    "flowers": tuple(
+        [
+            "rose",
+            "lily",
+            "tulip",
+            "daisy",
+            "violet",
+            "poppy",
+            "iris",
+            "orchid",
+            "lilac",
+            "jasmine",
+            "clover",
+            "primrose",
+        ]
+    ),
+    "trees": tuple(
+        [
+            "oak",
+            "pine",
+            "birch",
+            "elm",
+            "ash",
+            "maple",
+            "willow",
+            "beech",
+            "cedar",
+            "fir",
+            "poplar",
+            "linden",
+        ]
+    ),
+    "furniture": tuple(
+        [
+            "chair",
+            "table",
+            "bed",
+            "desk",
+            "shelf",
+            "sofa",
+            "bench",
+            "stool",
+            "lamp",
+            "mirror",
+            "chest",
+            "cradle",
+        ]
+    ),
+}
+SINGULAR = {
+    "fruits": "fruit",
+    "animals": "animal",
+    "birds": "bird",
+    "colours": "colour",
+    "tools": "tool",
+    "vegetables": "vegetable",
+    "clothes": "piece of clothing",
+    "flowers": "flower",
+    "trees": "tree",
+    "furniture": "piece of furniture",
+}
+NUMBER_WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+]
+
+
+def people(rng: random.Random, split: Split, count: int) -> list[Person]:
+    """Pick different people; half of the evaluation prompts use names never trained on."""
+    if split == "eval" and rng.random() < 0.5:
+        return rng.sample(EVAL_PEOPLE, count)
+    return rng.sample(TRAIN_PEOPLE, count)
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun from the pools."""
+    irregular = {"mouse": "mice", "goose": "geese", "sheep": "sheep", "deer": "deer"}
+    irregular |= {"wolf": "wolves", "knife": "knives", "shelf": "shelves", "potato": "potatoes"}
+    irregular |= {"mango": "mangoes"}
+    if noun in irregular:
+        return irregular[noun]
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + "s"
