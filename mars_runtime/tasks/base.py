@@ -41,6 +41,11 @@ def operands(task: Task) -> str:
     return f"{task.kind}:{','.join(numbers)}" if len(numbers) > 1 else ""
 
 
+def word_list(text: str, sep: str | None = None) -> tuple[str, ...]:
+    """The words of a text, or its pieces between separators."""
+    return tuple(text.split(sep))
+
+
 def phrase(rng: random.Random, split: Split, shared: Sequence[str], held_out: Sequence[str]) -> str:
     """Pick a phrasing; evaluation takes about a third of its own from `held_out`."""
     if split == "eval" and held_out and rng.random() < 0.3:
@@ -117,5 +122,7 @@ class Family(ABC):
         """Judge any text; never raises."""
         try:
             return self.judge(task, text)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError, OSError, MemoryError):
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+            return False
+        except (RecursionError, OSError, MemoryError):
             return False

@@ -5,6 +5,8 @@ Knows no constraint; every fact is a verb phrase about one subject and holds no 
 
 from __future__ import annotations
 
+from .base import word_list
+
 FACTS: dict[str, tuple[str, ...]] = {
     "fox": ("lives in the forest", "has red fur", "hunts mice at night"),
     "cat": ("sleeps in the sun", "has soft fur", "catches mice"),
@@ -25,7 +27,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "gardener": ("waters the flowers", "plants small trees", "has a green hat"),
     "teacher": ("helps the children", "reads from a book", "writes on the board"),
 }
-STARTERS = ["Today", "Often", "Sometimes", "Now", "Here", "Usually"]
+STARTERS = word_list("Today Often Sometimes Now Here Usually")
 ENDINGS = {
     "every day": "day",
     "in the morning": "morning",
@@ -35,23 +37,11 @@ ENDINGS = {
     "in the village": "village",
     "near the hill": "hill",
 }
-PHRASES = [
-    "good morning",
-    "well done",
-    "red fox",
-    "thank you",
-    "good night",
-    "hello there",
-    "green tree",
-    "come home",
-    "little star",
-    "sweet dreams",
-    "happy day",
-    "open the door",
-    "blue sky",
-    "old oak",
-    "warm bread",
-    "cold snow",
-]
-CITIES = ["Paris", "London", "Rome", "Berlin", "Oslo", "Madrid", "Vienna", "Dublin"]
-JOBS = ["baker", "farmer", "miller", "sailor", "teacher", "gardener"]
+PHRASES = word_list(
+    "good morning;well done;red fox;thank you;good night;hello there;green tree;come "
+    "home;little star;sweet dreams;happy day;open the door;blue sky;old oak;warm "
+    "bread;cold snow",
+    sep=";",
+)
+CITIES = word_list("Paris London Rome Berlin Oslo Madrid Vienna Dublin")
+JOBS = word_list("baker farmer miller sailor teacher gardener")

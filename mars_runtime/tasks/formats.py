@@ -9,12 +9,20 @@ import json
 import random
 from collections.abc import Callable
 
-from .base import Family, Split, Task, article, capital, listed, phrase
+from .base import Family, Split, Task, article, listed, phrase
 from .constraints import holds
 from .format_facts import CITIES, ENDINGS, FACTS, JOBS, PHRASES, STARTERS
 from .format_phrasings import PHRASINGS
 from .pools import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
+BLURRED = (  # pairs of topics a thing may belong to both of
+    {"animals", "birds"},
+    {"fruits", "colours"},
+    {"fruits", "vegetables"},
+    {"flowers", "colours"},
+    {"flowers", "trees"},
+    {"fruits", "trees"},
+)
 Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
 
 
@@ -146,15 +154,12 @@ def end_word(rng: random.Random, split: Split) -> Made:
 def yes_no(rng: random.Random, split: Split) -> Made:
     topic = rng.choice(sorted(TOPICS))
     is_member = rng.random() < 0.5
-    other = rng.choice([name for name in sorted(TOPICS) if name != topic])
-    known = set(TOPICS[topic]) | ({"fruits", "colours"} if topic == "x" else set())
-    pool = TOPICS[topic] if is_member else [item for item in TOPICS[other] if item not in known]
-    if {topic, other} in ({"animals", "birds"}, {"fruits", "colours"}, {"flowers", "colours"}):
-        pool, is_member = TOPICS[topic], True
+    clear = [name for name in sorted(TOPICS) if name != topic and {topic, name} not in BLURRED]
+    source = topic if is_member else rng.choice(clear)
     answer = "yes" if is_member else "no"
-    item = rng.choice(pool)
-    noun = item if topic == "colours" and is_member else article(item)
-    question = f"{capital('is')} {noun} {article(SINGULAR[topic])}?"
+    item = rng.choice(TOPICS[source])
+    noun = item if source == "colours" else article(item)
+    question = f"Is {noun} {article(SINGULAR[topic])}?"
     return {"question": question}, answer, {"equals": answer}
 
 

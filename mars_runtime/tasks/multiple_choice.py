@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Callable
 
-from .base import Family, Split, Task, article, phrase
+from .base import Family, Split, Task, article, phrase, word_list
 from .pools import COLOURS, PLACES, THINGS, TOPICS, people
 
 Puzzle = tuple[str, str, list[str], str, str]  # facts, question, options, right one, statement
@@ -133,7 +133,7 @@ def eats(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(3, 4)
     animals = rng.sample(TOPICS["animals"] + TOPICS["birds"], count)
     foods = rng.sample(
-        ["grass", "corn", "fish", "seeds", "bread", "hay", "leaves", "berries", "nuts", "honey"],
+        word_list("grass corn fish seeds bread hay leaves berries nuts honey"),
         count,
     )
     facts = [f"The {a} eats {f}." for a, f in zip(animals, foods, strict=True)]

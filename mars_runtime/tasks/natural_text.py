@@ -33,6 +33,18 @@ def to_ascii(text: str) -> str:
     return text.replace("``", '"').replace("''", '"')
 
 
+def close_quotes(text: str) -> str:
+    """Give back the quotation marks that were stripped from the two ends of a section."""
+    text = to_ascii(text).strip()
+    first, last = text.find('"'), text.rfind('"')
+    if first > 0 and text[first - 1] in ",.!?;-":
+        text = '"' + text
+        last += 1
+    if 0 <= last < len(text) - 1 and (last == 0 or text[last - 1].isspace()):
+        text += '"'
+    return text
+
+
 def clean(text: str) -> str:
     """Plain paragraphs, one a line: no headings, emphasis, brackets, page numbers."""
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))

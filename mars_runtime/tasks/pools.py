@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from .base import Split
+from .base import Split, word_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,240 +41,35 @@ EVAL_PEOPLE = _people("Dan Robert Fred James Victor", "Amy Laura Marta Polly Ell
 # singular, plural: small things that can be counted, given and bought
 THINGS = tuple(
     tuple(pair.split("/"))
-    for pair in [
-        "apple/apples",
-        "pear/pears",
-        "plum/plums",
-        "pen/pens",
-        "book/books",
-        "ball/balls",
-        "stamp/stamps",
-        "marble/marbles",
-        "card/cards",
-        "coin/coins",
-        "shell/shells",
-        "stone/stones",
-        "egg/eggs",
-        "nut/nuts",
-        "cookie/cookies",
-        "cake/cakes",
-        "button/buttons",
-        "flower/flowers",
-        "key/keys",
-        "candle/candles",
-        "cup/cups",
-        "toy/toys",
-        "ribbon/ribbons",
-        "lemon/lemons",
-    ]
+    for pair in word_list(
+        "apple/apples pear/pears plum/plums pen/pens book/books ball/balls stamp/stamps "
+        "marble/marbles card/cards coin/coins shell/shells stone/stones egg/eggs nut/nuts "
+        "cookie/cookies cake/cakes button/buttons flower/flowers key/keys candle/candles "
+        "cup/cups toy/toys ribbon/ribbons lemon/lemons"
+    )
 )
-CONTAINERS = [
-    "boxes",
-    "bags",
-    "baskets",
-    "jars",
-    "shelves",
-    "rows",
-    "packs",
-    "bowls",
-    "drawers",
-    "trays",
-]
-COLOURS = [
-    "red",
-    "blue",
-    "green",
-    "yellow",
-    "white",
-    "black",
-    "brown",
-    "grey",
-    "pink",
-    "purple",
-    "orange",
-    "silver",
-    "golden",
-]
-PLACES = [
-    "garden",
-    "kitchen",
-    "barn",
-    "forest",
-    "market",
-    "tower",
-    "mill",
-    "cellar",
-    "castle",
-    "village",
-    "school",
-    "library",
-    "stable",
-    "bakery",
-    "harbour",
-    "cottage",
-]
+CONTAINERS = word_list("boxes bags baskets jars crates sacks packs bowls tins trays")
+COLOURS = word_list("red blue green yellow white black brown grey pink purple orange silver golden")
+PLACES = word_list(
+    "garden kitchen barn forest market tower mill cellar castle village school library "
+    "stable bakery harbour cottage"
+)
 
 TOPICS: dict[str, tuple[str, ...]] = {
-    "fruits": tuple(
-        [
-            "apple",
-            "pear",
-            "plum",
-            "cherry",
-            "lemon",
-            "peach",
-            "grape",
-            "banana",
-            "orange",
-            "melon",
-            "fig",
-            "mango",
-        ]
+    "fruits": word_list("apple pear plum cherry lemon peach grape banana orange melon fig mango"),
+    "animals": word_list("fox bear wolf cat dog horse cow sheep goat hare mouse deer"),
+    "birds": word_list("owl crow swan duck goose eagle robin hen dove heron sparrow raven"),
+    "colours": word_list("red blue green yellow white black brown grey pink purple orange gold"),
+    "tools": word_list("hammer saw axe spade rake knife drill file broom needle shovel chisel"),
+    "vegetables": word_list(
+        "carrot onion potato cabbage bean pea leek turnip pumpkin radish cucumber beet"
     ),
-    "animals": tuple(
-        [
-            "fox",
-            "bear",
-            "wolf",
-            "cat",
-            "dog",
-            "horse",
-            "cow",
-            "sheep",
-            "goat",
-            "hare",
-            "mouse",
-            "deer",
-        ]
+    "clothes": word_list("hat coat shirt shoe glove scarf dress sock boot belt cap skirt"),
+    "flowers": word_list(
+        "rose lily tulip daisy violet poppy iris orchid lilac jasmine clover primrose"
     ),
-    "birds": tuple(
-        [
-            "owl",
-            "crow",
-            "swan",
-            "duck",
-            "goose",
-            "eagle",
-            "robin",
-            "hen",
-            "dove",
-            "heron",
-            "sparrow",
-            "raven",
-        ]
-    ),
-    "colours": tuple(
-        [
-            "red",
-            "blue",
-            "green",
-            "yellow",
-            "white",
-            "black",
-            "brown",
-            "grey",
-            "pink",
-            "purple",
-            "orange",
-            "gold",
-        ]
-    ),
-    "tools": tuple(
-        [
-            "hammer",
-            "saw",
-            "axe",
-            "spade",
-            "rake",
-            "knife",
-            "drill",
-            "file",
-            "broom",
-            "needle",
-            "shovel",
-            "chisel",
-        ]
-    ),
-    "vegetables": tuple(
-        [
-            "carrot",
-            "onion",
-            "potato",
-            "cabbage",
-            "bean",
-            "pea",
-            "leek",
-            "turnip",
-            "pumpkin",
-            "radish",
-            "spinach",
-            "beet",
-        ]
-    ),
-    "clothes": tuple(
-        [
-            "hat",
-            "coat",
-            "shirt",
-            "shoe",
-            "glove",
-            "scarf",
-            "dress",
-            "sock",
-            "boot",
-            "belt",
-            "cap",
-            "skirt",
-        ]
-    ),
-    "flowers": tuple(
-        [
-            "rose",
-            "lily",
-            "tulip",
-            "daisy",
-            "violet",
-            "poppy",
-            "iris",
-            "orchid",
-            "lilac",
-            "jasmine",
-            "clover",
-            "primrose",
-        ]
-    ),
-    "trees": tuple(
-        [
-            "oak",
-            "pine",
-            "birch",
-            "elm",
-            "ash",
-            "maple",
-            "willow",
-            "beech",
-            "cedar",
-            "fir",
-            "poplar",
-            "linden",
-        ]
-    ),
-    "furniture": tuple(
-        [
-            "chair",
-            "table",
-            "bed",
-            "desk",
-            "shelf",
-            "sofa",
-            "bench",
-            "stool",
-            "lamp",
-            "mirror",
-            "chest",
-            "cradle",
-        ]
-    ),
+    "trees": word_list("oak pine birch elm ash maple willow beech cedar fir poplar linden"),
+    "furniture": word_list("chair table bed desk shelf sofa bench stool lamp mirror chest cradle"),
 }
 SINGULAR = {
     "fruits": "fruit",
@@ -288,19 +83,7 @@ SINGULAR = {
     "trees": "tree",
     "furniture": "piece of furniture",
 }
-NUMBER_WORDS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-]
+NUMBER_WORDS = word_list("zero one two three four five six seven eight nine ten")
 
 
 def people(rng: random.Random, split: Split, count: int) -> list[Person]:

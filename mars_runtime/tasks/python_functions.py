@@ -10,9 +10,12 @@ import random
 import re
 
 from .base import Family, Split, Task, phrase
-from .python_specs import SPECS, Spec
+from .python_specs import NUMBER_SPECS, Spec
+from .python_specs_lists import LIST_SPECS
+from .python_specs_text import STRING_SPECS
 from .sandbox import Case, passes
 
+SPECS = NUMBER_SPECS + STRING_SPECS + LIST_SPECS
 FRAMES = (
     "Write a Python function `{sig}` that {does}.",
     "Define `{sig}` in Python. It {does}.",
@@ -27,9 +30,9 @@ HELD_OUT_FRAMES = (
     "Implement a Python function `{sig}` that {does}.",
 )
 VARIABLES = {
-    "x": ("x", "n", "number", "value"),
+    "x": ("x", "n", "num", "value"),
     "y": ("y", "other", "second"),
-    "t": ("items", "numbers", "values", "nums"),
+    "t": ("items", "values", "nums", "data"),
     "s": ("text", "s", "word", "string"),
     "w": ("words", "names", "parts"),
 }

@@ -11,7 +11,7 @@ import random
 import re
 from collections import Counter
 
-from .base import Family, Split, Task, phrase
+from .base import Family, Split, Task, phrase, word_list
 from .reading_stories import make_story
 
 FRAMES = (
@@ -27,26 +27,7 @@ HELD_OUT_FRAMES = (
     "{story}\nAnswer this question: {question}",
     "Passage: {story}\n{question}",
 )
-SKIPPED = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "in",
-        "his",
-        "her",
-        "their",
-        "its",
-        "was",
-        "were",
-        "is",
-        "are",
-        "and",
-        "that",
-    ]
-)
+SKIPPED = frozenset(word_list("a an the of to in his her their its was were is are and that"))
 
 
 def words_of(text: str) -> list[str]:

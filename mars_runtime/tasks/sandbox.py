@@ -11,86 +11,22 @@ import json
 import subprocess
 import sys
 
+from .base import word_list
+
 MAX_SOURCE = 4000
 WALL_SECONDS = 5
 
-ALLOWED_CALLS = [
-    "abs",
-    "all",
-    "any",
-    "bool",
-    "dict",
-    "divmod",
-    "enumerate",
-    "filter",
-    "float",
-    "int",
-    "isinstance",
-    "len",
-    "list",
-    "map",
-    "max",
-    "min",
-    "pow",
-    "print",
-    "range",
-    "reversed",
-    "round",
-    "set",
-    "sorted",
-    "str",
-    "sum",
-    "tuple",
-    "zip",
-    "ord",
-    "chr",
-]
+ALLOWED_CALLS = word_list(
+    "abs all any bool dict divmod enumerate filter float int isinstance len list map max "
+    "min pow print range reversed round set sorted str sum tuple zip ord chr"
+)
 ALLOWED_METHODS = frozenset(
-    [
-        "add",
-        "append",
-        "clear",
-        "copy",
-        "count",
-        "discard",
-        "endswith",
-        "extend",
-        "find",
-        "get",
-        "index",
-        "insert",
-        "isalpha",
-        "isdigit",
-        "islower",
-        "isspace",
-        "isupper",
-        "items",
-        "join",
-        "keys",
-        "lower",
-        "lstrip",
-        "pop",
-        "remove",
-        "replace",
-        "reverse",
-        "rstrip",
-        "setdefault",
-        "sort",
-        "split",
-        "splitlines",
-        "startswith",
-        "strip",
-        "swapcase",
-        "title",
-        "union",
-        "update",
-        "upper",
-        "values",
-        "capitalize",
-        "isalnum",
-        "intersection",
-        "difference",
-    ]
+    word_list(
+        "add append clear copy count discard endswith extend find get index insert isalpha "
+        "isdigit islower isspace isupper items join keys lower lstrip pop remove replace "
+        "reverse rstrip setdefault sort split splitlines startswith strip swapcase title "
+        "union update upper values capitalize isalnum intersection difference"
+    )
 )
 REFUSED = (
     ast.Import,

@@ -13,8 +13,16 @@ from .base import Family, Split, Task, last_answer, phrase
 from .symbolic_phrasings import PHRASINGS
 from .symbolic_puzzles import PUZZLES
 
-FRAMES = ("{q}", "{q}", "{q}", '{q} End with "Answer:" and the result.', "Think first. {q}")
-HELD_OUT_FRAMES = ("{q} Show how you find it.",)
+FRAMES = (
+    "{q}",
+    "{q}",
+    "{q}",
+    '{q}\nEnd with "Answer:" and the result.',
+    "Think first. {q}",
+    "Puzzle: {q}",
+    "{q}\nGive the steps.",
+)
+HELD_OUT_FRAMES = ("{q}\nShow how you find it.",)
 
 
 def _normal(text: str) -> str:

@@ -8,27 +8,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from .base import Split, listed
-from .pools import NUMBER_WORDS, SINGULAR, TOPICS, people, plural
+from .base import Split, listed, word_list
+from .pools import NUMBER_WORDS, TOPICS, TRAIN_PEOPLE, plural
 
 Puzzle = tuple[dict[str, str], str, str]  # prompt fields, steps, result
 
-DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-PLACES = ["first", "second", "third", "fourth", "fifth", "last"]
+DAYS = word_list("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+MONTHS = word_list(
+    "January February March April May June July August September October November December"
+)
+ORDINALS = word_list("first second third fourth fifth last")
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 WORDS = tuple(sorted({word for topic in TOPICS.values() for word in topic}))
 
@@ -77,7 +66,7 @@ def _counted(item: str, number: int) -> str:
 
 
 def count_objects(rng: random.Random, split: Split) -> Puzzle:
-    topic = rng.choice(["fruits", "animals", "birds", "tools", "vegetables", "clothes", "flowers"])
+    topic = rng.choice(word_list("fruits animals birds tools vegetables clothes flowers"))
     others = [name for name in ("furniture", "tools", "clothes") if name != topic]
     wanted = rng.sample(TOPICS[topic], rng.randint(2, 3))
     strange = rng.sample(TOPICS[rng.choice(others)], rng.randint(1, 2))
@@ -139,11 +128,12 @@ def weekday(rng: random.Random, split: Split) -> Puzzle:
     sign = 1 if forward else -1
     path = [DAYS[(start + sign * step) % 7] for step in range(1, count + 1)]
     days = "day" if count == 1 else "days"
-    when = f"{count} {days} later" if forward else f"{count} {days} earlier"
+    when = f"in {count} {days}" if forward else f"{count} {days} ago"
     if count == 1 and rng.random() < 0.5:
-        when = "tomorrow" if forward else "one day before"
+        when = "tomorrow" if forward else "yesterday"
+    fields = {"day": DAYS[start], "when": when, "is_": "is" if forward else "was"}
     steps = f"From {DAYS[start]} count {count} {'on' if forward else 'back'}: {', '.join(path)}."
-    return {"day": DAYS[start], "when": when}, steps, path[-1]
+    return fields, steps, path[-1]
 
 
 def date(rng: random.Random, split: Split) -> Puzzle:
@@ -151,12 +141,13 @@ def date(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(1, 9)
     day = rng.randint(1, 28 - count) if forward else rng.randint(count + 1, 28)
     days = "day" if count == 1 else "days"
-    when = f"{count} {days} later" if forward else f"{count} {days} earlier"
+    when = f"in {count} {days}" if forward else f"{count} {days} ago"
     if count == 1:
-        when = "tomorrow" if forward else "one day before"
+        when = "tomorrow" if forward else "yesterday"
+    is_ = "is" if forward else "was"
     result = day + count if forward else day - count
     steps = f"Today is day {day} of {month}: {day} {'+' if forward else '-'} {count} = {result}."
-    return {"day": str(day), "month": month, "when": when}, steps, f"{result} {month}"
+    return {"day": str(day), "month": month, "when": when, "is_": is_}, steps, f"{result} {month}"
 
 
 def brackets(rng: random.Random, split: Split) -> Puzzle:
@@ -168,9 +159,9 @@ def brackets(rng: random.Random, split: Split) -> Puzzle:
         elif len(stack) < 4:
             stack.append(rng.choice("([{<"))
             text.append(stack[-1])
-    if not stack:
-        stack.append("[")
-        text.append("[")
+    while len(stack) < 2:
+        stack.append(rng.choice("([{<"))
+        text.append(stack[-1])
     closing = " ".join(PAIRS[mark] for mark in reversed(stack))
     steps = f"Still open: {' '.join(stack)}\nFrom last to first: {' '.join(reversed(stack))}"
     return {"text": " ".join(text)}, steps, closing
@@ -189,7 +180,7 @@ def nth(rng: random.Random, split: Split) -> Puzzle:
     if index == len(words):
         place, index = "last", len(words) - 1
     else:
-        place = PLACES[index]
+        place = ORDINALS[index]
     steps = ", ".join(f"{number} {word}" for number, word in enumerate(words, 1)) + "."
     return {"items": ", ".join(words), "place": place}, steps, words[index]
 
@@ -207,7 +198,8 @@ def largest(rng: random.Random, split: Split) -> Puzzle:
 def last_letters(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(2, 3)
     use_names = rng.random() < 0.5
-    words = [p.name for p in people(rng, split, count)] if use_names else rng.sample(WORDS, count)
+    names = [person.name for person in TRAIN_PEOPLE]  # spelling of new names cannot be guessed
+    words = rng.sample(names if use_names else WORDS, count)
     steps = "\n".join(f"{word} ends with {word[-1]}." for word in words)
     return {"items": ", ".join(words)}, steps, "".join(word[-1] for word in words)
 
@@ -229,4 +221,3 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
         last_letters,
     )
 }
-assert SINGULAR.keys() == TOPICS.keys()

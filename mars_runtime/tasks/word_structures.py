@@ -66,17 +66,17 @@ def _more_than(rng: random.Random) -> Numbers:
     return {"a": a, "b": b, "c": a + b, "r": a + a + b}
 
 
-def _times_as_many(rng: random.Random) -> Numbers:
+def times_multiple(rng: random.Random) -> Numbers:
     a, b = rng.randint(2, 9), rng.randint(2, 5)
     return {"a": a, "b": b, "c": a * b, "r": a + a * b}
 
 
-def _three(rng: random.Random) -> Numbers:
+def three_terms(rng: random.Random) -> Numbers:
     a, b, c = (rng.randint(2, 25) for _ in range(3))
     return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b + c}
 
 
-def _sum_less(rng: random.Random) -> Numbers:
+def sum_less(rng: random.Random) -> Numbers:
     a, b = rng.randint(5, 40), rng.randint(2, 20)
     c = rng.randint(2, min(30, a + b - 2))
     return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b - c}
@@ -195,7 +195,8 @@ STRUCTURES = (
         _product_more,
         (
             "{n} buys {a} {things} for {b} coins each and a hat for {c} coins.",
-            "One {thing} costs {b} coins and a bag costs {c} coins. {n} buys {a} {things} and a bag.",
+            "One {thing} costs {b} coins and a bag costs {c} coins. "
+            "{n} buys {a} {things} and a bag.",
             "A {thing} costs {b} coins. {n} takes {a} of them and a lamp for {c} coins.",
             "{n} pays {b} coins for each of {a} {things}, and {c} coins for a rope.",
         ),
@@ -205,7 +206,8 @@ STRUCTURES = (
             "What is the price of it all in coins?",
             "How many coins does {n} spend?",
         ),
-        "{a} {things} for {b} coins each: {a} * {b} = {p}.\nWith the other {c} coins: {p} + {c} = {r}.",
+        "{a} {things} for {b} coins each: {a} * {b} = {p}.\n"
+        "With the other {c} coins: {p} + {c} = {r}.",
     ),
     Structure(
         "change",
@@ -240,56 +242,5 @@ STRUCTURES = (
             "How many {things} have they altogether?",
         ),
         "{m} has {b} more than {n}: {a} + {b} = {c}.\nTogether they have {a} + {c} = {r}.",
-    ),
-    Structure(
-        "times_as_many",
-        _times_as_many,
-        (
-            "{n} has {a} {things}. {m} has {b} times as many.",
-            "{n} owns {a} {things}, and {m} owns {b} times that number.",
-            "{m} has {b} times as many {things} as {n}, who has {a}.",
-            "{n} counts {a} {things}. {m} counts {b} times as many.",
-        ),
-        (
-            "How many {things} do they have together?",
-            "How many {things} do the two have?",
-            "What is their total number of {things}?",
-            "How many {things} have they altogether?",
-        ),
-        "{m} has {b} times as many as {n}: {a} * {b} = {c}.\nTogether they have {a} + {c} = {r}.",
-    ),
-    Structure(
-        "three_days",
-        _three,
-        (
-            "{n} picks {a} {things} on Monday, {b} on Tuesday and {c} on Wednesday.",
-            "{n} has {a} {things}, {m} has {b} and a friend has {c}.",
-            "One box holds {a} {things}, one holds {b} and one holds {c}.",
-            "{n} sells {a} {things} in May, {b} in June and {c} in July.",
-        ),
-        (
-            "How many {things} is that in all?",
-            "How many {things} are there in all?",
-            "What is the total number of {things}?",
-            "How many {things} are there altogether?",
-        ),
-        "The first two make {a} + {b} = {s}.\nWith the third: {s} + {c} = {r}.",
-    ),
-    Structure(
-        "gain_loss",
-        _sum_less,
-        (
-            "{n} has {a} {things}. {He} buys {b} more and gives {c} to {m}.",
-            "There were {a} {things} in the jar. {n} put in {b} and took out {c}.",
-            "{n} had {a} {things}, found {b} more and lost {c}.",
-            "{n} begins with {a} {things}, wins {b} and then sells {c}.",
-        ),
-        (
-            "How many {things} are there now?",
-            "How many {things} are left?",
-            "What is the number of {things} now?",
-            "How many {things} are there in the end?",
-        ),
-        "After the gain there are {a} + {b} = {s}.\nAfter the loss there are {s} - {c} = {r}.",
     ),
 )

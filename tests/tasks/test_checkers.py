@@ -1,0 +1,118 @@
+"""Checkers on answers written by hand: other right wordings pass, near misses do not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mars_runtime.tasks import Task, check
+from mars_runtime.tasks.constraints import holds
+from mars_runtime.tasks.symbolic_puzzles import _reduce
+
+
+def _task(family: str, kind: str, expected: object) -> Task:
+    written = expected if isinstance(expected, str) else json.dumps(expected)
+    return Task(family, kind, "", "", written)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("3 * 6 = 18\n#### 18", True),
+        ("#### 18.0", True),
+        ("The answer is 18.", True),
+        ("#### 17\n#### 18", True),
+        ("18 - 2 = 16\n#### 16", False),
+        ("eighteen", False),
+        ("18 or 19", False),
+    ],
+)
+def test_word_problems(text: str, is_right: bool) -> None:
+    assert check(_task("word_problems", "groups", "18"), text) == is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("Answer: B", True),
+        ("The kite is red.\nanswer: b.", True),
+        ("The answer is B", True),
+        ("B.", True),
+        ("Answer: A", False),
+        ("Answer: B\nAnswer: C", False),
+        ("Answer: Ben", False),
+    ],
+)
+def test_multiple_choice(text: str, is_right: bool) -> None:
+    assert check(_task("multiple_choice", "who_has", "B"), text) == is_right
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "text", "is_right"),
+    [
+        ("sort_up", "3, 12", "Answer: 3,12.", True),
+        ("sort_up", "3, 12", "Answer: 12, 3", False),
+        ("brackets", "] )", "Answer: ])", True),
+        ("brackets", "] )", "Answer: ) ]", False),
+        ("boolean", "True", "= true\nAnswer: true", True),
+        ("weekday", "Monday", "Monday", True),
+        ("weekday", "Monday", "Answer: Monday or Tuesday", False),
+    ],
+)
+def test_symbolic(kind: str, result: str, text: str, is_right: bool) -> None:
+    assert check(_task("symbolic", kind, {"result": result}), text) == is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("The fox lived in a cave.", True),
+        ("a cave", True),
+        ("In a cave or near the well.", False),
+        ("near the well", False),
+        ("cavern", False),
+    ],
+)
+def test_reading(text: str, is_right: bool) -> None:
+    task = _task("reading", "where_lived", {"key": "cave", "rivals": ["well"]})
+    assert check(task, text) == is_right
+
+
+def test_fairytale_answers_are_judged_by_their_words() -> None:
+    task = _task("reading", "fairytale", {"gold": "the full moon rose"})
+    assert check(task, "A full moon rose in the sky.")
+    assert check(task, "Full moon.")
+    assert not check(task, "The sun went down.")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "right", "wrong"),
+    [
+        ({"bullets": 2, "members": ["fig", "pear"]}, "- fig\n- pear", "- fig\n- fig"),
+        ({"bullets": 2}, "* a\n* b", "- a\n- b\n- c"),
+        ({"numbered": 2}, "1. a\n2) b", "1. a\n3. b"),
+        ({"separated": [";", 2]}, "fig; pear", "fig, pear"),
+        ({"json": {"name": "Tom", "age": 7}}, '{"age": 7, "name": "Tom"}', '{"name": "Tom"}'),
+        ({"json": {"a": 1}}, '```json\n{"a": 1}\n```', "Here: {'a': 1}"),
+        ({"upper": True}, "A FOX", "A fox"),
+        ({"no_commas": True, "sentences": 1}, "The fox runs and jumps.", "The fox runs, jumps."),
+        ({"sentences": 2}, "The fox runs. The fox eats.", "The fox runs."),
+        ({"first_word": "Now"}, "Now the fox runs.", "The fox runs now."),
+        ({"last_word": "day"}, "It runs every day.", "Every day it runs."),
+        ({"equals": "no"}, "no\n", "no, it is not"),
+    ],
+)
+def test_constraints(constraints: dict[str, object], right: str, wrong: str) -> None:
+    assert holds(right, constraints)
+    assert not holds(wrong, constraints)
+
+
+@pytest.mark.parametrize(
+    "text", ["not (True and False) or True", "not False and (True or not True)", "True and False"]
+)
+def test_every_boolean_step_keeps_the_value(text: str) -> None:
+    value = eval(text)
+    while text not in ("True", "False"):
+        text = _reduce(text)
+        assert eval(text) == value
