@@ -1,0 +1,1 @@
+"""Paired wall-clock comparison of decoding methods on one machine."""

@@ -1,0 +1,1 @@
+"""Accuracy and tokens per forward over a grid of τ and B."""

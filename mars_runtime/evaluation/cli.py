@@ -1,0 +1,169 @@
+"""``python -m mars_runtime evaluate``: accuracy and tokens per forward over a grid of τ and B.
+
+Example: ``python -m mars_runtime evaluate --taus 0.5 0.8 0.95 --block-sizes 2 4 8 --prompts 50``.
+Run again with the same ``--out`` it goes on where it stopped. Times nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mars_runtime.evaluation import tables
+from mars_runtime.evaluation.measure import Outcome
+from mars_runtime.evaluation.plan import Cell, Grid
+from mars_runtime.evaluation.prompts import PromptError, PromptSet, all_families, load_prompts
+from mars_runtime.evaluation.provenance import provenance
+from mars_runtime.evaluation.report import average, summarise
+from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
+from mars_runtime.evaluation.store import CellStore
+from mars_runtime.settings import METRICS, SettingsError
+
+DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
+
+Results = dict[Cell, Sequence[Outcome]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``evaluate`` command."""
+    parser = subparsers.add_parser("evaluate", help="accuracy and tokens per forward over τ and B")
+    parser.add_argument("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS))
+    parser.add_argument("--families", nargs="+", default=None, help="default: all of them")
+    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
+    parser.add_argument("--taus", nargs="*", type=float, default=[0.95])
+    parser.add_argument("--block-sizes", nargs="*", type=int, default=[4])
+    parser.add_argument("--lossless-taus", nargs="*", type=float, default=[0.0])
+    parser.add_argument("--lossless-block-sizes", nargs="*", type=int, default=[8])
+    parser.add_argument("--metric", choices=METRICS, default="probability")
+    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
+    parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
+    parser.add_argument("--out", type=Path, default=Path("runs/evaluation.json"))
+    parser.add_argument("--restart", action="store_true", help="measure finished cells again")
+    parser.add_argument("--details", action="store_true", help="also print every cell")
+    parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate, print, write ``--out``. Returns the exit code."""
+    console = Console()
+    try:
+        grid = grid_of(args)
+        prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
+        if args.batch_size < 1:
+            raise PromptError("The batch size must be at least 1.")
+    except (SettingsError, PromptError) as error:
+        console.print(str(error), style="red", markup=False)
+        return 2
+    store = CellStore(cells_path(args.out), is_fresh=args.restart)
+    results: Results = {}
+    try:
+        for name in args.checkpoints:
+            subject, trained = _load(name, args)
+            cells = plan_cells(subject, grid.limited_to(trained), prompt_sets)
+            results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. Finished cells are in {store.path}; the same command goes on.")
+        return 130
+    settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(document(results, settings), ensure_ascii=False, indent=1))
+    show(results, console, is_markdown=args.markdown, has_details=args.details)
+    console.print(f"Written to {args.out}", markup=False)
+    return 0
+
+
+def grid_of(args: argparse.Namespace) -> Grid:
+    """The grid the arguments ask for. Raises SettingsError for any value out of range."""
+    grid = Grid(
+        taus=tuple(args.taus),
+        block_sizes=tuple(args.block_sizes),
+        lossless_taus=tuple(args.lossless_taus),
+        lossless_block_sizes=tuple(args.lossless_block_sizes),
+        metric=args.metric,
+        max_new_tokens=args.max_new_tokens,
+    )
+    list(grid.settings())
+    return grid
+
+
+def cells_path(out: Path) -> Path:
+    """Where finished cells are kept, next to ``out``."""
+    return out.with_name(out.stem + ".cells.jsonl")
+
+
+def evaluate_with_progress(
+    subject: Subject,
+    cells: Sequence[Cell],
+    prompt_sets: Sequence[PromptSet],
+    store: CellStore,
+    args: argparse.Namespace,
+    console: Console,
+) -> Results:
+    """All cells of a subject under a progress bar that counts prompts."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    results: Results = {}
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = sum(cell.num_prompts for cell in cells)
+        bar = progress.add_task(subject.name, total=total)
+
+        def on_rows(count: int) -> None:
+            progress.advance(bar, count)
+
+        for cell, outcomes in evaluate(
+            subject, cells, prompt_sets, store, args.batch_size, on_rows
+        ):
+            results[cell] = outcomes
+            progress.update(bar, description=cell.label)
+    return results
+
+
+def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
+    """What ``--out`` holds: provenance, what was asked for, averages and cells."""
+    figures = tables.to_json(average(results), summarise(results))
+    return {"kind": "evaluation", "version": 1, **provenance(), "asked": settings, **figures}
+
+
+def show(results: Results, console: Console, *, is_markdown: bool, has_details: bool) -> None:
+    """Print averages, families and, when asked, every cell."""
+    summaries, averages = summarise(results), average(results)
+    found = [tables.averages_table(averages, summaries), tables.families_table(summaries)]
+    if has_details:
+        found.append(tables.details_table(summaries))
+    for table in found:
+        if is_markdown:
+            print(table.to_markdown(), end="\n\n")
+        else:
+            console.print(table.to_rich())
+
+
+def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
+    """The subject and the block size it was trained for."""
+    import torch
+
+    from mars_runtime.evaluation.subject import subject_of
+    from mars_runtime.model.load import load_checkpoint
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
+    return subject_of(checkpoint), checkpoint.block_size
+
+
+def _is_told(key: str, value: object) -> bool:
+    """Arguments worth keeping with the figures: those that are plain values."""
+    return key not in {"out", "restart", "details", "markdown", "command"} and not callable(value)

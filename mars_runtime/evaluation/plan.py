@@ -1,0 +1,100 @@
+"""What is to be measured: cells of a grid, each with a key that tells it from every other.
+
+Knows no model, text or result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from mars_runtime.settings import DecodeSettings, Method, Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Which ways of decoding to measure. AR is always measured: the others are compared with it.
+
+    taus, block_sizes: MARS is measured on their product.
+    lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs.
+    """
+
+    taus: tuple[float, ...] = (0.95,)
+    block_sizes: tuple[int, ...] = (4,)
+    lossless_taus: tuple[float, ...] = (0.0,)
+    lossless_block_sizes: tuple[int, ...] = (8,)
+    metric: Metric = "probability"
+    max_new_tokens: int = 256
+
+    def settings(self) -> Iterator[DecodeSettings]:
+        """AR first, then MARS, then lossless MARS. Raises SettingsError for values out of range."""
+        yield self._one("ar", 1.0, 1, False)
+        for block_size in self.block_sizes:
+            for tau in self.taus:
+                yield self._one("mars", tau, block_size, False)
+        for block_size in self.lossless_block_sizes:
+            for tau in self.lossless_taus:
+                yield self._one("mars", tau, block_size, True)
+
+    def limited_to(self, trained: int) -> Grid:
+        """Without block sizes beyond ``trained``, the depth the weights have learned."""
+        return replace(
+            self,
+            block_sizes=tuple(size for size in self.block_sizes if 1 < size <= trained),
+            lossless_block_sizes=tuple(
+                size for size in self.lossless_block_sizes if 1 < size <= trained
+            ),
+        )
+
+    def _one(self, method: Method, tau: float, block_size: int, lossless: bool) -> DecodeSettings:
+        return DecodeSettings(
+            method=method,
+            tau=tau,
+            block_size=block_size,
+            metric=self.metric,
+            lossless=lossless,
+            max_new_tokens=self.max_new_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measurement: a checkpoint decodes the prompts of a family in one way.
+
+    fingerprint: of the weights, prompts_id: of the prompts; either changes when the content does,
+    so a result is never taken for that of other weights or other prompts.
+    """
+
+    checkpoint: str
+    fingerprint: str
+    dtype: str
+    family: str
+    prompts_id: str
+    num_prompts: int
+    settings: DecodeSettings
+
+    @property
+    def key(self) -> str:
+        """Equal for two cells exactly when a result of one stands for the other."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def label(self) -> str:
+        """A short line for people."""
+        return f"{self.checkpoint} · {describe(self.settings)} · {self.family}"
+
+
+def describe(settings: DecodeSettings) -> str:
+    """``AR``, ``MARS τ=0.95 B=4`` or ``lossless τ=0 B=8``; the metric only where it is unusual."""
+    if settings.method == "ar":
+        return "AR"
+    name = "lossless" if settings.lossless else "MARS"
+    metric = "" if settings.metric == "probability" else f" {settings.metric}"
+    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}"
+
+
+def digest(parts: Sequence[str]) -> str:
+    """A short fingerprint of texts; their borders count."""
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()[:16]

@@ -1,0 +1,120 @@
+"""Estimates with 95 % intervals: pure functions on plain numbers.
+
+Knows nothing of decoding. Every bootstrap is the percentile bootstrap with a fixed seed, so the
+same numbers always give the same interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+Z95 = 1.959963984540054
+NUM_RESAMPLES = 2000
+_CHUNK = 250
+"""Resamples drawn at once: bounds memory at ``_CHUNK`` times the number of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Estimate:
+        """The same estimate in another unit (``factor`` above 0)."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+
+def wilson(num_right: int, num_all: int) -> Estimate:
+    """Share of successes with Wilson's score interval (Wilson 1927). Raises ValueError."""
+    if num_all < 1 or not 0 <= num_right <= num_all:
+        raise ValueError(
+            f"A share needs 0 <= right <= all and all >= 1, got {num_right}/{num_all}."
+        )
+    share = num_right / num_all
+    spread = Z95**2 / num_all
+    centre = (share + spread / 2) / (1 + spread)
+    half = Z95 * math.sqrt(share * (1 - share) / num_all + spread / (4 * num_all)) / (1 + spread)
+    low = 0.0 if num_right == 0 else max(0.0, centre - half)
+    high = 1.0 if num_right == num_all else min(1.0, centre + half)
+    return Estimate(share, low, high)
+
+
+def mean(values: Sequence[float], seed: int = 0) -> Estimate:
+    """The mean of at least one value, bootstrapped over the values."""
+    return mean_of_means([values], seed)
+
+
+def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
+    """The mean of the group means: each group counts alike, values are resampled within groups."""
+    _check_groups(groups)
+    rng = np.random.default_rng(seed)
+    resampled = np.zeros(NUM_RESAMPLES)
+    for group in groups:
+        values = np.asarray(group, dtype=np.float64)
+        resampled += np.concatenate([picked.mean(axis=1) for picked in _resamples(values, rng)])
+    value = float(np.mean([np.mean(group) for group in groups]))
+    return _between(value, resampled / len(groups))
+
+
+def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
+    """sum(tops) / sum(bottoms), resampling pairs. Bottoms are above 0."""
+    if len(tops) != len(bottoms):
+        raise ValueError("A ratio needs as many tops as bottoms.")
+    _check_groups([tops])
+    if min(bottoms) <= 0:
+        raise ValueError("The bottoms of a ratio must be above 0.")
+    pairs = np.stack([np.asarray(tops, np.float64), np.asarray(bottoms, np.float64)], axis=1)
+    sums = np.concatenate(
+        [picked.sum(axis=1) for picked in _resamples(pairs, np.random.default_rng(seed))]
+    )
+    return _between(float(sum(tops)) / float(sum(bottoms)), sums[:, 0] / sums[:, 1])
+
+
+def median(values: Sequence[float], seed: int = 0) -> Estimate:
+    """The median of at least one value, bootstrapped over the values."""
+    _check_groups([values])
+    array = np.asarray(values, dtype=np.float64)
+    rng = np.random.default_rng(seed)
+    resampled = np.concatenate([np.median(picked, axis=1) for picked in _resamples(array, rng)])
+    return _between(float(np.median(array)), resampled)
+
+
+def median_ratio(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
+    """exp of the median log-ratio of pairs, all above 0: how many times ``tops`` is ``bottoms``."""
+    if len(tops) != len(bottoms):
+        raise ValueError("A ratio needs as many tops as bottoms.")
+    if min([*tops, *bottoms], default=1.0) <= 0:
+        raise ValueError("A log-ratio needs numbers above 0.")
+    logs = [math.log(top / bottom) for top, bottom in zip(tops, bottoms, strict=True)]
+    found = median(logs, seed)
+    return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high))
+
+
+def _resamples(values: Floats, rng: np.random.Generator) -> list[Floats]:
+    """NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
+    count = len(values)
+    return [
+        values[rng.integers(0, count, size=(_CHUNK, count))] for _ in range(NUM_RESAMPLES // _CHUNK)
+    ]
+
+
+def _between(value: float, resampled: Floats) -> Estimate:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Estimate(value, float(low), float(high))
+
+
+def _check_groups(groups: Sequence[Sequence[float]]) -> None:
+    if not groups or any(len(group) == 0 for group in groups):
+        raise ValueError("An estimate needs at least one value in every group.")
+    if not all(math.isfinite(value) for group in groups for value in group):
+        raise ValueError("An estimate needs finite values.")

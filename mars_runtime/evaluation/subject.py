@@ -1,0 +1,43 @@
+"""A checkpoint as evaluation and benchmark see it: three functions and a name.
+
+The only file of this package that knows models, tokenizers and decoders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from mars_runtime.decoders import decode
+from mars_runtime.evaluation.provenance import fingerprint
+from mars_runtime.evaluation.run import Subject
+from mars_runtime.events import Event
+from mars_runtime.model.load import Checkpoint
+from mars_runtime.settings import DecodeSettings
+
+
+def subject_of(checkpoint: Checkpoint) -> Subject:
+    """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
+    tokenizer = checkpoint.tokenizer
+
+    def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
+        return decode(checkpoint.model, tokenizer, prompts, lambda: settings)
+
+    def to_text(tokens: Sequence[int]) -> str:
+        return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
+
+    return Subject(
+        name=checkpoint.name,
+        fingerprint=fingerprint(Path(checkpoint.path)),
+        dtype=dtype_name(checkpoint.model.dtype),
+        encode_prompt=tokenizer.encode_prompt,
+        decode=decode_batch,
+        to_text=to_text,
+    )
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float32``, ``bfloat16``."""
+    return str(dtype).removeprefix("torch.")
