@@ -1,0 +1,58 @@
+"""The grid and the keys of its cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mars_runtime.evaluation.plan import Cell, Grid, describe, digest
+from mars_runtime.settings import DecodeSettings, SettingsError
+
+CELL = Cell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettings())
+
+
+def test_grid_is_ar_then_mars_then_lossless():
+    grid = Grid(taus=(0.5, 0.95), block_sizes=(2, 4), lossless_taus=(0.0,))
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "MARS τ=0.5 B=2",
+        "MARS τ=0.95 B=2",
+        "MARS τ=0.5 B=4",
+        "MARS τ=0.95 B=4",
+        "lossless τ=0 B=8",
+    ]
+
+
+def test_grid_refuses_values_out_of_range():
+    with pytest.raises(SettingsError, match="τ"):
+        list(Grid(taus=(1.5,)).settings())
+
+
+def test_depth_that_was_not_trained_is_left_out():
+    grid = Grid(block_sizes=(2, 4, 16), lossless_block_sizes=(8,))
+    assert grid.limited_to(8).block_sizes == (2, 4)
+    assert [settings.method for settings in grid.limited_to(1).settings()] == ["ar"]
+
+
+def test_unusual_metric_is_named():
+    assert describe(DecodeSettings(metric="margin")) == "MARS τ=0.95 B=4 margin"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(CELL, fingerprint="beef"),
+        replace(CELL, prompts_id="beef"),
+        replace(CELL, dtype="bfloat16"),
+        replace(CELL, settings=DecodeSettings(tau=0.9)),
+        replace(CELL, settings=DecodeSettings(lossless=True)),
+        replace(CELL, settings=DecodeSettings(max_new_tokens=16)),
+    ],
+)
+def test_whatever_changes_a_result_changes_the_key(other: Cell):
+    assert other.key != CELL.key
+
+
+def test_digest_sees_borders():
+    assert digest(["ab", "c"]) != digest(["a", "bc"])
