@@ -1,0 +1,183 @@
+"""Every figure of a run as a pure function of its events; nothing is counted anywhere else.
+
+Seconds are device time: prefill apart from decoding, waits of slow motion outside. A figure of a
+row that has no step yet is 0. Knows no model, drawing or time of day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Detokenizer
+from mars_runtime.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsMove:
+    """At ``step`` (counted from 0 in the row) other settings came into force."""
+
+    step: int
+    before: DecodeSettings
+    after: DecodeSettings
+
+
+def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
+    """What each forward did for ``row``, with the seconds of that forward."""
+    for event in events:
+        if isinstance(event, Step):
+            for step in event.rows:
+                if step.row == row:
+                    yield step, event.seconds
+
+
+def rows(events: Iterable[Event]) -> tuple[int, ...]:
+    """The rows that took part, in order."""
+    steps = (event for event in events if isinstance(event, Step))
+    return tuple(sorted({row.row for step in steps for row in step.rows}))
+
+
+def accepted_tokens(events: Iterable[Event], row: int = 0) -> list[int]:
+    """The emitted token ids, the end of turn included."""
+    return [token for step, _ in row_steps(events, row) for token in step.accepted]
+
+
+def num_tokens(events: Iterable[Event], row: int = 0) -> int:
+    """Emitted tokens, the end of turn included."""
+    return sum(len(step.accepted) for step, _ in row_steps(events, row))
+
+
+def num_forwards(events: Iterable[Event], row: int = 0) -> int:
+    """Forwards that this row took part in, prefill apart."""
+    return sum(1 for _ in row_steps(events, row))
+
+
+def tpf(events: Sequence[Event], row: int = 0) -> float:
+    """Tokens per forward of this row to its end, prefill apart."""
+    return _ratio(num_tokens(events, row), num_forwards(events, row))
+
+
+def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
+    """How many forwards fewer than one a token."""
+    return num_tokens(events, row) - num_forwards(events, row)
+
+
+def prefill_seconds(events: Iterable[Event]) -> float:
+    """Seconds to read the prompt."""
+    return sum(event.seconds for event in events if isinstance(event, Prefill))
+
+
+def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
+    """Seconds of the forwards that this row took part in, prefill apart."""
+    return sum(seconds for _, seconds in row_steps(events, row))
+
+
+def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
+    """Emitted tokens per second of decoding, prefill apart."""
+    return _ratio(num_tokens(events, row), decode_seconds(events, row))
+
+
+def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
+    """Mean milliseconds of a forward, prefill apart."""
+    return 1000 * _ratio(decode_seconds(events, row), num_forwards(events, row))
+
+
+def ttft(events: Sequence[Event], row: int = 0) -> float | None:
+    """Seconds to the first tokens: prefill and the row's first step; None before it."""
+    first = next(row_steps(events, row), None)
+    return None if first is None else prefill_seconds(events) + first[1]
+
+
+def timeline(events: Sequence[Event], row: int = 0) -> list[tuple[float, int]]:
+    """(clock in seconds, tokens so far): after prefill, then after each forward of the row."""
+    steps = list(row_steps(events, row))
+    clocks = accumulate((seconds for _, seconds in steps), initial=prefill_seconds(events))
+    counts = accumulate((len(step.accepted) for step, _ in steps), initial=0)
+    return list(zip(clocks, counts, strict=True))
+
+
+def acceptance_by_position(events: Iterable[Event], row: int = 0) -> list[float]:
+    """For each place in a forward, the share of forwards proposing there that emitted there."""
+    proposed: list[int] = []
+    emitted: list[int] = []
+    for step, _ in row_steps(events, row):
+        width = len(step.proposals)
+        for counts in (proposed, emitted):
+            counts.extend([0] * (width - len(counts)))
+        for place in range(width):
+            proposed[place] += 1
+            emitted[place] += place < len(step.accepted)
+    return [_ratio(taken, offered) for taken, offered in zip(emitted, proposed, strict=True)]
+
+
+def tokens_per_forward_counts(events: Iterable[Event], row: int = 0) -> dict[int, int]:
+    """Tokens taken by a forward -> how many forwards took so many."""
+    counts: dict[int, int] = {}
+    for step, _ in row_steps(events, row):
+        counts[len(step.accepted)] = counts.get(len(step.accepted), 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def settings_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
+    """Where any setting changed in mid-run."""
+    moves: list[SettingsMove] = []
+    before: DecodeSettings | None = None
+    for index, (step, _) in enumerate(row_steps(events, row)):
+        if before is not None and step.settings != before:
+            moves.append(SettingsMove(index, before, step.settings))
+        before = step.settings
+    return moves
+
+
+def tau_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
+    """Where tau or the block size changed in mid-run."""
+    return [
+        move
+        for move in settings_moves(events, row)
+        if (move.before.tau, move.before.block_size) != (move.after.tau, move.after.block_size)
+    ]
+
+
+def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
+    """The first place where two runs emitted different tokens, None if there is none so far.
+
+    A run that has ended by itself also differs where the other goes on; one still running, or cut
+    short, does not.
+    """
+    one, two = accepted_tokens(first, row), accepted_tokens(second, row)
+    for place, (a, b) in enumerate(zip(one, two, strict=False)):
+        if a != b:
+            return place
+    shorter = first if len(one) < len(two) else second
+    has_ended = any(step.stop == "eos" for step, _ in row_steps(shorter, row))
+    return min(len(one), len(two)) if len(one) != len(two) and has_ended else None
+
+
+def text(trace: Trace, row: int = 0) -> str:
+    """The emitted text, without the token that ended the turn."""
+    return "".join(text_pieces(trace, row))
+
+
+def text_pieces(trace: Trace, row: int = 0) -> list[str]:
+    """The text that became readable with each forward, and a last piece for what was left."""
+    detokenizer = Detokenizer(trace.vocabulary.__getitem__)
+    steps = (step for step, _ in row_steps(trace.events, row))
+    return [*(detokenizer.push(visible_tokens(step)) for step in steps), detokenizer.flush()]
+
+
+def visible_tokens(step: RowStep) -> tuple[int, ...]:
+    """The accepted tokens without the end of turn."""
+    return step.accepted[:-1] if step.stop == "eos" else step.accepted
+
+
+def end(events: Sequence[Event]) -> End | None:
+    """How the run ended, None while it runs."""
+    last = events[-1] if events else None
+    return last if isinstance(last, End) else None
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

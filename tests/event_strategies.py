@@ -1,0 +1,82 @@
+"""Hypothesis strategies for settings, events and whole runs."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+
+from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import METHODS, METRICS, DecodeSettings
+from mars_runtime.trace import Header
+
+SECONDS = st.floats(0, 1e6, allow_nan=False)
+TOKENS = st.integers(0, 300)
+SETTINGS = st.builds(
+    DecodeSettings,
+    method=st.sampled_from(METHODS),
+    tau=st.floats(0, 1),
+    block_size=st.integers(1, 16),
+    metric=st.sampled_from(METRICS),
+    lossless=st.booleans(),
+    max_new_tokens=st.integers(1, 4096),
+    temperature=st.floats(0, 2),
+    seed=st.integers(0, 2**31 - 1),
+)
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+HEADERS = st.builds(
+    Header,
+    checkpoint=st.text(max_size=8),
+    prompt=st.text(max_size=20),
+    prompt_ids=st.lists(TOKENS, max_size=5).map(tuple),
+    settings=SETTINGS,
+    hardware=st.text(max_size=8),
+    dtype=st.text(max_size=8),
+    versions=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    threads=st.integers(0, 64),
+    date=st.text(max_size=8),
+    task=st.none() | st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3),
+    name=st.text(max_size=8),
+)
+_RUNNERS_UP = st.lists(st.tuples(TOKENS, st.floats(0, 1)), max_size=2).map(tuple)
+PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
+
+
+@st.composite
+def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
+    """Prefill, some steps of up to ``num_rows`` rows, perhaps an end."""
+    events: list[Event] = [Prefill(draw(st.integers(0, 99)), draw(SECONDS))]
+    emitted = [0] * num_rows
+    choices = draw(st.lists(SETTINGS, min_size=1, max_size=3))
+    for _ in range(draw(st.integers(0, 5))):
+        steps = []
+        for row in range(num_rows):
+            if not draw(st.booleans()):
+                continue
+            proposals = draw(st.lists(PROPOSALS, min_size=1, max_size=4))
+            taken = draw(st.integers(1, len(proposals)))
+            accepted = tuple(proposal.token for proposal in proposals[:taken])
+            steps.append(
+                RowStep(
+                    row=row,
+                    start=emitted[row],
+                    cursor=draw(st.integers(0, 99)),
+                    num_pending=draw(st.integers(1, 16)),
+                    num_fed=draw(st.integers(1, 31)),
+                    proposals=tuple(proposals),
+                    accepted=accepted,
+                    num_drafted=draw(st.integers(0, 4)),
+                    settings=draw(st.sampled_from(choices)),
+                    stop=draw(st.sampled_from(["block", "threshold", "mismatch"])),
+                )
+            )
+            emitted[row] += taken
+        events.append(Step(tuple(steps), draw(SECONDS)))
+    if draw(st.booleans()):
+        reason = draw(st.sampled_from(get_args(EndReason)))
+        events.append(End(reason, draw(st.text(max_size=9))))
+    return events

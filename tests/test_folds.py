@@ -1,0 +1,105 @@
+"""Folds on numbers written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mars_runtime import folds
+from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import Header, Trace
+
+SETTINGS = DecodeSettings(tau=0.9)
+BOLDER = replace(SETTINGS, tau=0.5)
+
+
+def step_of(
+    start: int,
+    accepted: tuple[int, ...],
+    stop: Stop = "block",
+    width: int = 4,
+    row: int = 0,
+    settings: DecodeSettings = SETTINGS,
+) -> RowStep:
+    tokens = (*accepted, *([99] * (width - len(accepted))))
+    proposals = tuple(Proposal(token, 0.5, ()) for token in tokens)
+    return RowStep(row, start, 0, 1, width, proposals, accepted, 0, settings, stop)
+
+
+EVENTS: list[Event] = [
+    Prefill(10, 0.5),
+    Step((step_of(0, (1, 2, 3)), step_of(0, (7,), "eos", row=1)), 0.1),
+    Step((step_of(3, (4,), "threshold"),), 0.2),
+    Step((step_of(4, (5, 6), "eos", settings=BOLDER),), 0.1),
+    End("eos"),
+]
+
+
+def test_counts_and_rates_by_row() -> None:
+    assert folds.rows(EVENTS) == (0, 1)
+    assert folds.accepted_tokens(EVENTS) == [1, 2, 3, 4, 5, 6]
+    assert (folds.num_tokens(EVENTS), folds.num_forwards(EVENTS)) == (6, 3)
+    assert (folds.num_tokens(EVENTS, 1), folds.num_forwards(EVENTS, 1)) == (1, 1)
+    assert folds.tpf(EVENTS) == 2
+    assert folds.forwards_saved(EVENTS) == 3
+    assert folds.decode_seconds(EVENTS) == pytest.approx(0.4)
+    assert folds.decode_seconds(EVENTS, 1) == pytest.approx(0.1)
+    assert folds.tokens_per_second(EVENTS) == pytest.approx(15)
+    assert folds.ms_per_forward(EVENTS) == pytest.approx(400 / 3)
+    assert folds.ttft(EVENTS) == pytest.approx(0.6)
+    assert folds.tokens_per_forward_counts(EVENTS) == {1: 1, 2: 1, 3: 1}
+
+
+def test_timeline_starts_after_prefill() -> None:
+    clocks, counts = zip(*folds.timeline(EVENTS), strict=True)
+    assert clocks == pytest.approx((0.5, 0.6, 0.8, 0.9))
+    assert counts == (0, 3, 4, 6)
+
+
+def test_acceptance_by_position() -> None:
+    assert folds.acceptance_by_position(EVENTS) == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    narrow: list[Event] = [Step((step_of(0, (1,), width=1),)), EVENTS[1]]
+    assert folds.acceptance_by_position(narrow) == [1, 1, 1, 0]
+
+
+def test_moves_of_settings() -> None:
+    (move,) = folds.tau_moves(EVENTS)
+    assert (move.step, move.before.tau, move.after.tau) == (2, 0.9, 0.5)
+    seeds: list[Event] = [
+        Step((step_of(0, (1,)),)),
+        Step((step_of(1, (1,), settings=replace(SETTINGS, metric="margin")),)),
+    ]
+    assert folds.tau_moves(seeds) == []
+    assert len(folds.settings_moves(seeds)) == 1
+
+
+def test_nothing_yet() -> None:
+    for events in ([], [Prefill(3, 0.5)]):
+        assert folds.tpf(events) == folds.tokens_per_second(events) == 0
+        assert folds.ms_per_forward(events) == folds.forwards_saved(events) == 0
+        assert folds.ttft(events) is None
+        assert folds.acceptance_by_position(events) == folds.tau_moves(events) == []
+        assert folds.end(events) is None
+    assert folds.end(EVENTS) == End("eos")
+
+
+def test_first_divergence() -> None:
+    other: list[Event] = [Step((step_of(0, (1, 2, 9)),))]
+    running: list[Event] = [Step((step_of(0, (1, 2)),))]
+    ended: list[Event] = [Step((step_of(0, (1, 2), "eos"),))]
+    assert folds.first_divergence(EVENTS, other) == 2
+    assert folds.first_divergence(EVENTS, EVENTS) is None
+    assert folds.first_divergence(EVENTS, running) is None
+    assert folds.first_divergence(running, EVENTS) is None
+    assert folds.first_divergence(EVENTS, ended) == folds.first_divergence(ended, EVENTS) == 2
+
+
+def test_text_leaves_out_the_end_and_holds_back_half_characters() -> None:
+    smile = "☺".encode()
+    vocabulary = {1: b"a", 2: smile[:1], 3: smile[1:2], 4: smile[2:], 5: b"!", 6: b"<|im_end|>"}
+    trace = Trace(Header("c", "p", (), SETTINGS), EVENTS, {**vocabulary, 7: b"x", 99: b"?"})
+    assert folds.text_pieces(trace) == ["a", "☺", "!", ""]
+    assert folds.text(trace) == "a☺!"
+    assert folds.text(trace, 1) == ""

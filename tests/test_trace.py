@@ -1,0 +1,172 @@
+"""Traces: law 7 (text and back is the identity), and a reader that trusts nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_runtime import folds
+from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import Header, Trace, TraceError, TraceWriter, read_trace
+from mars_runtime.trace_reader import MAX_LINE_CHARS
+from tests.event_strategies import HEADERS, JSON_VALUES, runs
+
+SETTINGS = DecodeSettings()
+HEADER = Header("mars-tiny", "Count.", (1, 2), SETTINGS)
+
+
+def token_bytes(token: int) -> bytes:
+    """Any bytes, broken UTF-8 too."""
+    return bytes([token % 256, 0x85, 0x0A])
+
+
+def row_step(start: int, accepted: tuple[int, ...], settings: DecodeSettings = SETTINGS) -> RowStep:
+    proposals = tuple(Proposal(token, 0.1 + 0.2, ((7, 1 / 3),)) for token in accepted)
+    return RowStep(0, start, 3, 1, 4, proposals, accepted, 0, settings, "block")
+
+
+def lines_of_a_run() -> list[str]:
+    events: list[Event] = [Prefill(2, 0.5), Step((row_step(0, (5, 6)),), 0.25), End("limit")]
+    return list(Trace.of(HEADER, events, token_bytes).lines())
+
+
+@given(header=HEADERS, events=runs())
+def test_law_7_trace_to_lines_and_back_is_the_identity(header: Header, events: list[Event]) -> None:
+    trace = Trace.of(header, events, token_bytes)
+    lines = list(trace.lines())
+    again = read_trace(lines)
+    assert again == trace
+    assert list(again.lines()) == lines
+    assert all(line.isascii() and line.splitlines() == [line] for line in lines)
+    assert read_trace("\n".join(lines).splitlines()) == trace
+    assert read_trace(line.encode() for line in lines) == trace
+
+
+@given(events=runs())
+def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
+    """Every figure and the text are the same from the live events and from the read ones."""
+    live = Trace.of(HEADER, events, token_bytes)
+    read = read_trace(live.lines())
+    for fold in (folds.tpf, folds.timeline, folds.ttft, folds.tau_moves, folds.tokens_per_second):
+        assert fold(live.events, 1) == fold(read.events, 1)
+    assert folds.text_pieces(live, 1) == folds.text_pieces(read, 1)
+
+
+def test_writer_gives_the_same_lines_as_the_run_goes_on() -> None:
+    writer = TraceWriter(HEADER, token_bytes)
+    events = [Prefill(2, 0.5), Step((row_step(0, (5, 6)),), 0.25), End("limit")]
+    assert [writer.header_line(), *map(writer.line, events)] == lines_of_a_run()
+
+
+def test_settings_and_vocabulary_are_written_once() -> None:
+    moved = replace(SETTINGS, tau=0.5)
+    steps = [(0, SETTINGS), (1, moved), (2, replace(moved)), (3, SETTINGS)]
+    events = [Step((row_step(start, (5,), settings),)) for start, settings in steps]
+    lines = [json.loads(line) for line in Trace.of(HEADER, events, token_bytes).lines()][1:]
+    assert ["settings" in line["rows"][0] for line in lines] == [True, True, False, True]
+    assert ["vocabulary" in line for line in lines] == [True, False, False, False]
+    assert lines[0]["vocabulary"] == {"5": "\x05\x85\n", "7": "\x07\x85\n"}
+
+
+def test_written_shape_of_a_step() -> None:
+    line = json.loads(lines_of_a_run()[2])
+    del line["vocabulary"]
+    assert line["rows"][0].pop("settings")["tau"] == SETTINGS.tau
+    row = {"row": 0, "start": 0, "cursor": 3, "num_pending": 1, "num_fed": 4}
+    row |= {"proposals": [[5, 0.1 + 0.2, [[7, 1 / 3]]], [6, 0.1 + 0.2, [[7, 1 / 3]]]]}
+    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block"}
+    assert line == {"type": "step", "seconds": 0.25, "rows": [row]}
+
+
+def test_not_finite_is_never_written() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        TraceWriter(HEADER, token_bytes).line(Prefill(1, float("nan")))
+
+
+HEADER_LINE, PREFILL_LINE, STEP_LINE, END_LINE = lines_of_a_run()
+BAD_STEPS = [
+    STEP_LINE.replace('"seconds":0.25', '"seconds":NaN'),
+    STEP_LINE.replace('"seconds":0.25', '"seconds":1e999'),
+    STEP_LINE.replace('"seconds":0.25', '"seconds":-1'),
+    STEP_LINE.replace('"seconds":0.25', '"seconds":true'),
+    STEP_LINE.replace('"seconds":0.25,', ""),
+    STEP_LINE.replace('"start":0', '"start":1'),
+    STEP_LINE.replace('"start":0', '"start":"0"'),
+    STEP_LINE.replace('"row":0', '"row":' + "9" * 3000),
+    STEP_LINE.replace('"row":0', '"row":' + "9" * 6000),
+    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[5,8]'),
+    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[5.5]'),
+    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[]' + " " * MAX_LINE_CHARS),
+    STEP_LINE.replace('"accepted":[5,6]', '"accepted":' + str([5] * 100)),
+    STEP_LINE.replace('"stop":"block"', '"stop":["block"]'),
+    STEP_LINE.replace('"tau":0.95', '"tau":NaN'),
+    STEP_LINE.replace('"tau":0.95', '"tau":2'),
+    STEP_LINE.replace('"settings":{', '"settings":3,"x":{'),
+    STEP_LINE.replace('"vocabulary":{"5"', '"vocabulary":{"x"'),
+    STEP_LINE.replace('"vocabulary":{"5":"', '"vocabulary":{"5":"\\u2603'),
+    STEP_LINE.replace('"vocabulary":{"5":', '"vocabulary":{"5":["x"],"9":'),
+    STEP_LINE.replace('"proposals":[[5,', '"proposals":[[5,1,'),
+    STEP_LINE[:-1],
+    '{"type":"step","rows":[' + "[" * 100_000,
+    '{"type":"dance"}',
+    "[]",
+    "null",
+    "\x00",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_STEPS, ids=range(len(BAD_STEPS)))
+def test_bad_lines_get_one_sentence(bad: str) -> None:
+    with pytest.raises(TraceError, match=r"^Line 3 cannot be read as part of a trace: .+[^.]\.$"):
+        read_trace([HEADER_LINE, PREFILL_LINE, bad])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["", "  "],
+        ["<html>"],
+        [STEP_LINE],
+        [HEADER_LINE.replace('"version":1', '"version":2')],
+        [HEADER_LINE.replace('"prompt_ids":[1,2]', '"prompt_ids":{}')],
+        [HEADER_LINE, END_LINE, END_LINE],
+        [HEADER_LINE, HEADER_LINE],
+        [b"\xff\xfe\x00"],
+    ],
+)
+def test_foreign_files_get_one_sentence(lines: list[str]) -> None:
+    with pytest.raises(TraceError, match=r"\.$"):
+        read_trace(lines)
+
+
+@given(value=JSON_VALUES, place=st.integers(0, 4), text=st.text(max_size=30))
+def test_reader_raises_nothing_but_its_own_error(value: object, place: int, text: str) -> None:
+    keys = ("rows", "seconds", "vocabulary", "type", "x")
+    step = {**json.loads(STEP_LINE), keys[place]: value}
+    row = {**json.loads(STEP_LINE)["rows"][0], "proposals": value}
+    for line in (json.dumps(step), json.dumps({**json.loads(STEP_LINE), "rows": [row]}), text):
+        with contextlib.suppress(TraceError):
+            read_trace([HEADER_LINE, line])
+
+
+def test_a_line_is_cheap() -> None:
+    """A generous bound: the page writes lines while the worker decodes under the same lock."""
+    proposals = tuple(Proposal(i, 0.123456789012 + i, ((i, 0.1), (9, 0.2))) for i in range(8))
+    row = RowStep(0, 0, 3, 1, 4, proposals, (1, 2, 3), 0, SETTINGS, "block")
+    writer = TraceWriter(HEADER, token_bytes)
+    best = min(_seconds_of(writer, Step((row,), 0.001)) for _ in range(300))
+    assert best < 500e-6
+
+
+def _seconds_of(writer: TraceWriter, step: Step) -> float:
+    start = time.perf_counter()
+    writer.line(step)
+    return time.perf_counter() - start
