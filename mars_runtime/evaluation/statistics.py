@@ -89,14 +89,21 @@ def median(values: Sequence[float], seed: int = 0) -> Estimate:
     return _between(float(np.median(array)), resampled)
 
 
-def median_ratio(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
-    """exp of the median log-ratio of pairs, all above 0: how many times ``tops`` is ``bottoms``."""
-    if len(tops) != len(bottoms):
-        raise ValueError("A ratio needs as many tops as bottoms.")
-    if min([*tops, *bottoms], default=1.0) <= 0:
-        raise ValueError("A log-ratio needs numbers above 0.")
-    logs = [math.log(top / bottom) for top, bottom in zip(tops, bottoms, strict=True)]
-    found = median(logs, seed)
+def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
+    """How many times: exp of the mean, over groups, of the median log-ratio of a group.
+
+    ``groups`` hold ratios above 0, one a prompt. Each group counts alike; prompts are resampled
+    within their group.
+    """
+    _check_groups(groups)
+    if min(min(group) for group in groups) <= 0:
+        raise ValueError("A log-ratio needs ratios above 0.")
+    rng = np.random.default_rng(seed)
+    logs = [np.log(np.asarray(group, dtype=np.float64)) for group in groups]
+    resampled = np.zeros(NUM_RESAMPLES)
+    for group in logs:
+        resampled += np.concatenate([np.median(x, axis=1) for x in _resamples(group, rng)])
+    found = _between(float(np.mean([np.median(group) for group in logs])), resampled / len(logs))
     return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high))
 
 

@@ -63,14 +63,15 @@ def test_ratio_of_sums_is_pooled_not_a_mean_of_ratios():
 
 
 def test_median_ratio_is_the_exponent_of_the_median_log_ratio():
-    found = statistics.median_ratio([2.0, 4.0, 8.0], [1.0, 1.0, 1.0])
+    found = statistics.median_ratio([[2.0, 4.0, 8.0]])
     assert found.value == pytest.approx(4.0)
     assert found.low == pytest.approx(2.0)
     assert found.high == pytest.approx(8.0)
 
 
-def test_median_ratio_of_two_pairs_is_geometric():
-    assert statistics.median_ratio([2.0, 1.0], [1.0, 2.0]).value == pytest.approx(1.0)
+def test_ratios_average_geometrically():
+    assert statistics.median_ratio([[2.0, 0.5]]).value == pytest.approx(1.0)
+    assert statistics.median_ratio([[2.0], [8.0, 8.0, 8.0]]).value == pytest.approx(4.0)
 
 
 def test_one_outlier_moves_the_mean_but_not_the_median():
@@ -97,9 +98,9 @@ def test_ratios_refuse_zero_and_uneven_pairs():
     with pytest.raises(ValueError, match="above 0"):
         statistics.ratio_of_sums([1.0], [0.0])
     with pytest.raises(ValueError, match="above 0"):
-        statistics.median_ratio([0.0], [1.0])
+        statistics.median_ratio([[0.0]])
     with pytest.raises(ValueError, match="as many"):
-        statistics.median_ratio([1.0, 2.0], [1.0])
+        statistics.ratio_of_sums([1.0, 2.0], [1.0])
 
 
 def test_scaling_moves_all_three():
