@@ -1,0 +1,1 @@
+"""Training of the bundled checkpoints: tokenizer, data, two-stream masks, losses, loop."""

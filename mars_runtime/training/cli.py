@@ -1,0 +1,81 @@
+"""`python -m mars_runtime train`: the command line of training."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from mars_runtime.training.recipe import RECIPES, Recipe
+
+TOKENIZER_SHARDS = 3
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the subcommand ``train``."""
+    parser = subparsers.add_parser("train", help="train a bundled checkpoint")
+    parser.add_argument("--recipe", choices=sorted(RECIPES), default="cpu")
+    parser.add_argument("--stage", choices=("ar", "mars"), required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the new checkpoint")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=Path,
+        help="checkpoint to start from: needed by stage mars; with stage ar it makes the baseline, "
+        "which gets the tokens of stage mars",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the last save in --out")
+    parser.add_argument("--threads", type=int, help="CPU threads")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; returns the exit code. A user's mistake is one sentence on standard error."""
+    problem = _problem(args)
+    if problem:
+        print(problem, file=sys.stderr)
+        return 2
+    import torch
+
+    from mars_runtime.training.train import Trainer
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    args.out.mkdir(parents=True, exist_ok=True)
+    _put_tokenizer(RECIPES[args.recipe], args.data, args.out, args.start)
+    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, args.start)
+    if args.resume:
+        trainer.resume()
+    trainer.run()
+    return 0
+
+
+def _problem(args: argparse.Namespace) -> str | None:
+    if not args.data.is_dir():
+        return f"No folder {args.data}: give --data the folder that holds the training texts."
+    if args.stage == "mars" and args.start is None:
+        return "Stage mars starts from an AR checkpoint: name its folder with --from."
+    if args.start is not None and not (args.start / "config.json").is_file():
+        return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
+    if args.resume and not (args.out / "resume.pt").is_file():
+        return f"Nothing to resume in {args.out}: leave out --resume to start anew."
+    return None
+
+
+def _put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
+    """Copy the tokenizer of ``start``, or train one where the folder has none yet."""
+    if start is not None:
+        for name in TOKENIZER_FILES:
+            if (start / name).is_file():
+                shutil.copy(start / name, out / name)
+    elif not (out / "tokenizer.json").is_file():
+        from mars_runtime.training.data import Corpus
+        from mars_runtime.training.tokenizer import save_tokenizer, train_tokenizer
+
+        texts = Corpus(data, recipe).texts(TOKENIZER_SHARDS)
+        tokenizer = train_tokenizer(texts, recipe.shape.vocab_size)
+        save_tokenizer(tokenizer, out, recipe.shape.max_positions)

@@ -1,0 +1,96 @@
+"""Everything that decides a training run, as frozen values saved beside the weights.
+
+Knows no torch: a recipe can be read, printed and compared anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+StageName = Literal["ar", "mars"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of the Qwen2 model; head size is hidden_size / num_heads."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    max_positions: int = 1024
+    rope_theta: float = 10_000.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass of the optimizer. tokens: budget, counting every token that enters a forward (both
+    streams, prompts, padding); batch_tokens: about so many of them a step."""
+
+    tokens: int
+    batch_tokens: int
+    learning_rate: float
+    warmup_tokens: int
+    final_ratio: float = 0.05
+    weight_decay: float = 0.05
+    grad_clip: float = 1.0
+    beta2: float = 0.98
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole checkpoint pair. mixture: share of examples by source (``data.py``);
+    block_size: trained depth B; clean_weight: weight of the clean loss in stage ``mars`` (paper
+    section 3.2, "SFT loss")."""
+
+    name: str
+    shape: Shape
+    ar: Stage
+    mars: Stage
+    mixture: tuple[tuple[str, float], ...]
+    block_size: int = 8
+    clean_weight: float = 1.0
+    max_length: int = 512
+    shard_examples: int = 4096
+    seed: int = 20260407
+    compile: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
+
+
+MIXTURE: tuple[tuple[str, float], ...] = (
+    ("word_problems", 0.19),
+    ("python_functions", 0.14),
+    ("formats", 0.15),
+    ("symbolic", 0.19),
+    ("multiple_choice", 0.13),
+    ("reading", 0.12),
+    ("fairytale", 0.03),
+    ("tales", 0.05),
+)
+"""Shares of examples, not of tokens: a tale is about five times as long as a task."""
+
+CPU = Recipe(
+    name="cpu",
+    shape=Shape(2048, 256, 640, 6, 4, 2),
+    ar=Stage(20_000_000, 4096, 1.5e-3, 300_000),
+    mars=Stage(14_000_000, 4096, 8e-4, 200_000),
+    mixture=MIXTURE,
+)
+
+GPU = Recipe(
+    name="gpu",
+    shape=Shape(4096, 512, 1408, 8, 8, 4),
+    ar=Stage(1_000_000_000, 131_072, 1.5e-3, 10_000_000),
+    mars=Stage(600_000_000, 131_072, 6e-4, 5_000_000),
+    mixture=MIXTURE,
+    shard_examples=65_536,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU)}

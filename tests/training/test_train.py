@@ -1,0 +1,178 @@
+"""Tokenizer, data order and the loop on a recipe of toy size, with data files made here."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_runtime.text import Tokenizer
+from mars_runtime.training import cli, train
+from mars_runtime.training.data import Corpus, batches, encode
+from mars_runtime.training.recipe import CPU, RECIPES, Shape, Stage
+from mars_runtime.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
+
+TOY = dataclasses.replace(
+    CPU,
+    name="toy",
+    shape=Shape(320, 32, 48, 2, 2, 1, max_positions=256),
+    ar=Stage(40_000, 512, 3e-3, 1_000),
+    mars=Stage(6_000, 512, 1e-3, 500),
+    mixture=(("formats", 0.5), ("symbolic", 0.4), ("tales", 0.1)),
+    block_size=4,
+    max_length=96,
+    shard_examples=40,
+    compile=False,
+)
+STORY = "The fox came home to the mill and sat by the fire. He was glad to be warm again. " * 30
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    sections = [
+        {"tale": f"Tale {n}", "section": 1, "text": f"Once there was a fox, number {n}. {STORY}"}
+        for n in range(40)
+    ]
+    lines = "\n".join(json.dumps(section) for section in sections)
+    (folder / "fairytale_sections_train.jsonl").write_text(lines)
+    question = {"tale": "Tale 1", "sections": "1", "question": "Who?", "answer": "the fox"}
+    (folder / "fairytale_questions_train.jsonl").write_text(json.dumps(question))
+    (folder / "childrens_classics.txt").write_text(f"<<<BOOK A/B>>>\n## One\n\n{STORY}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    trained = train_tokenizer(Corpus(data, TOY).texts(2), TOY.shape.vocab_size)
+    save_tokenizer(trained, folder, TOY.shape.max_positions)
+    return folder
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(RECIPES, "toy", TOY)
+    torch.set_num_threads(1)
+
+
+def arguments(*words) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    cli.add_parser(parser.add_subparsers())
+    return parser.parse_args(["train", "--recipe", "toy", *map(str, words)])
+
+
+@given(text=st.text(max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_every_string_round_trips(tokenizer, text):
+    ours = Tokenizer.from_dir(tokenizer)
+    assert ours.decode(ours.encode(text)) == text.encode("utf-8", "replace").decode() or any(
+        0xD800 <= ord(char) <= 0xDFFF for char in text
+    )
+
+
+def test_tokenizer_is_standard_and_agrees_with_ours(tokenizer):
+    from transformers import AutoTokenizer
+
+    theirs, ours = AutoTokenizer.from_pretrained(str(tokenizer)), Tokenizer.from_dir(tokenizer)
+    assert len(theirs) == ours.size == TOY.shape.vocab_size
+    assert theirs.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
+    messages = [{"role": "user", "content": "Sort 12, 305 and 7 \U0001f98a"}]
+    text = theirs.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode_prompt(
+        messages[0]["content"]
+    )
+    assert [ours.decode([i]) for i in ours.encode("305")] == ["3", "0", "5"]
+    assert theirs.mask_token_id == ours.mask_id
+    assert theirs.eos_token_id in ours.eos_ids
+
+
+def test_shards_are_the_same_every_time_and_fill_their_batches(data, tokenizer):
+    ours = Tokenizer.from_dir(tokenizer)
+    first = batches(Corpus(data, TOY), ours, TOY, 512, 3)
+    again = batches(Corpus(data, TOY), ours, TOY, 512, 3)
+    assert first == again
+    assert first != batches(Corpus(data, TOY), ours, TOY, 512, 4)
+    for batch in first:
+        assert len(batch) * max(len(e.ids) for e in batch) <= 512
+        assert all(1 < e.response_start < len(e.ids) <= TOY.max_length for e in batch)
+
+
+def test_examples_end_in_eos_unless_cut(tokenizer):
+    ours = Tokenizer.from_dir(tokenizer)
+    whole = encode("Say yes", "yes", ours, 96)
+    assert whole.ids[-1] == ours.im_end_id
+    assert ours.decode(whole.ids[whole.response_start : -1]) == "yes"
+    assert encode("Say yes", "yes " * 200, ours, 96).ids[-1] != ours.im_end_id
+
+
+def test_learning_rate_warms_up_then_falls_as_a_cosine():
+    stage = Stage(tokens=1_000, batch_tokens=10, learning_rate=1.0, warmup_tokens=100)
+    assert train.learning_rate(stage, 49) == pytest.approx(0.5)
+    assert train.learning_rate(stage, 100) == pytest.approx(1.0)
+    assert train.learning_rate(stage, 550) == pytest.approx((1 + 0.05) / 2)
+    assert train.learning_rate(stage, 1_000) == pytest.approx(0.05)
+
+
+@pytest.mark.usefixtures("toy")
+def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    ar, mars = tmp_path / "ar", tmp_path / "mars"
+    assert cli.run(arguments("--stage", "ar", "--data", data, "--out", ar)) == 0
+    log = [json.loads(line) for line in (ar / "log-ar.jsonl").read_text().splitlines()]
+    assert log[-1]["loss"] < log[0]["loss"] - 0.2
+    assert cli.run(arguments("--stage", "mars", "--data", data, "--out", mars, "--from", ar)) == 0
+    model = AutoModelForCausalLM.from_pretrained(str(mars))
+    assert model.config.model_type == "qwen2"
+    assert model.config.vocab_size == Tokenizer.from_dir(mars).size
+    saved = json.loads((mars / "recipe.json").read_text())
+    assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_killed_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
+    def trainer(out):
+        return train.Trainer(TOY, "ar", data, out, None)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for out in (whole, killed):
+        out.mkdir()
+        cli._put_tokenizer(TOY, data, out, None)
+    trainer(whole).run()
+    first = trainer(killed)
+    for examples in first.stream():
+        first.step(examples)
+        if first.progressed.step == 5:
+            first.save()
+            break
+    second = trainer(killed)
+    second.resume()
+    assert second.progressed.step == 5
+    second.run()
+    one, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, killed))
+    assert one["progressed"] == two["progressed"]
+    for name, weight in one["model"].items():
+        torch.testing.assert_close(two["model"][name], weight)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--stage", "ar", "--data", "/nowhere", "--out", "x"], "--data"),
+        (["--stage", "mars", "--data", ".", "--out", "x"], "--from"),
+        (["--stage", "mars", "--data", ".", "--out", "x", "--from", "/nowhere"], "config.json"),
+        (["--stage", "ar", "--data", ".", "--out", "/nowhere", "--resume"], "--resume"),
+    ],
+)
+@pytest.mark.usefixtures("toy")
+def test_mistakes_are_one_sentence(words, sentence, capsys):
+    assert cli.run(arguments(*words)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
