@@ -157,4 +157,6 @@ def first_sentence(path: Path) -> str:
 
 if __name__ == "__main__":
     before = README.read_text(encoding="utf-8")
-    README.write_text(before.replace(map_section(before), refreshed_map(before)), encoding="utf-8")
+    head, rest = before.split("## File map", 1)
+    tail = rest.replace(map_section(before), refreshed_map(before), 1)
+    README.write_text(head + "## File map" + tail, encoding="utf-8")
