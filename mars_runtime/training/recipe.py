@@ -80,13 +80,13 @@ CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
     ar=Stage(20_000_000, 4096, 1.5e-3, 300_000),
-    mars=Stage(14_000_000, 4096, 8e-4, 200_000),
+    mars=Stage(18_000_000, 4096, 8e-4, 200_000),
     mixture=MIXTURE,
 )
 
 GPU = Recipe(
     name="gpu",
-    shape=Shape(4096, 512, 1408, 8, 8, 4),
+    shape=Shape(4096, 384, 1024, 9, 6, 2),
     ar=Stage(1_000_000_000, 131_072, 1.5e-3, 10_000_000),
     mars=Stage(600_000_000, 131_072, 6e-4, 5_000_000),
     mixture=MIXTURE,

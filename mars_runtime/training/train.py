@@ -166,9 +166,11 @@ class Trainer:
         self.save()
 
     def save(self) -> None:
-        """Weights as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
+        """Weights in bfloat16 as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
         model = self.accelerator.unwrap_model(self.model)
-        model.save_pretrained(str(self.out), max_shard_size=MAX_SHARD)
+        rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
+        model.config.dtype = torch.bfloat16
+        model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
         (self.out / "recipe.json").write_text(
             json.dumps({"stage": self.name, **self.recipe.to_dict()}, indent=1) + "\n"
         )
