@@ -1,0 +1,115 @@
+"""What the engine asks of a model on a device, and that of a loaded checkpoint.
+
+Torch is imported by the worker thread only, so that handles and tests of the engine need none.
+Knows no clock and no queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from mars_runtime.engine.request import Request, RequestError
+from mars_runtime.events import Event
+from mars_runtime.settings import METHODS, DecodeSettings
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
+
+SMALL_PARAMETERS = 30_000_000
+WARM_UP_TOKENS = 12
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A model that decodes. All but ``check`` is called by the engine's worker thread alone."""
+
+    def prepare(self) -> None:
+        """Get ready: threads, warm-up. Called once."""
+
+    def check(self, request: Request) -> None:
+        """Raise RequestError, one sentence, for what cannot be served. Called by any thread."""
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        """Prefill, then a Step a forward with one row, until its stop is ``eos`` or ``limit``."""
+
+    def synchronize(self) -> None:
+        """Return once the device has done all its work."""
+
+
+def as_backend(source: Checkpoint | Backend) -> Backend:
+    """``source`` itself if it decodes, else a backend for the checkpoint."""
+    return source if isinstance(source, Backend) else CheckpointBackend(source)
+
+
+class CheckpointBackend:
+    """A loaded checkpoint behind the engine."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._is_cuda = checkpoint.model.device.type == "cuda"
+
+    def prepare(self) -> None:
+        """Set the threads, then run every kind of forward once so that no visitor has to."""
+        import torch
+
+        torch.inference_mode().__enter__()  # for the life of the worker thread
+        torch.set_num_threads(num_threads(self._checkpoint))
+        prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
+        for method in METHODS:
+            first = DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS)
+            for _ in self.decode(Request(prompt, first), lambda now=first: now):  # type: ignore[misc]
+                pass
+        self.synchronize()
+
+    def check(self, request: Request) -> None:
+        """Refuse tokens that the model does not have and answers that it has no positions for."""
+        config = self._checkpoint.model.config
+        if max(request.prompt_ids) >= config.vocab_size:
+            raise RequestError(f"This model has only {config.vocab_size} tokens: encode it anew.")
+        length, asked = len(request.prompt_ids), request.settings.max_new_tokens
+        if length + asked > config.max_positions:
+            room = config.max_positions - length
+            advice = f"ask for at most {room} new tokens" if room > 0 else "shorten the prompt"
+            raise RequestError(
+                f"The prompt has {length} tokens and the model holds {config.max_positions} with "
+                f"the answer: {advice}."
+            )
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        """The events of the one row."""
+        from mars_runtime.decoders import decode
+
+        checkpoint = self._checkpoint
+        return decode(checkpoint.model, checkpoint.tokenizer, [request.prompt_ids], settings)
+
+    def synchronize(self) -> None:
+        """Wait for the GPU; a CPU is done when the call returns."""
+        if self._is_cuda:
+            import torch
+
+            torch.cuda.synchronize(self._checkpoint.model.device)
+
+
+def num_threads(checkpoint: Checkpoint) -> int:
+    """Threads of the arithmetic on a CPU.
+
+    One serves a small model best: its forward is many operations too short to be shared out.
+    """
+    import torch
+
+    model = checkpoint.model
+    is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
+    return 1 if is_small and model.device.type == "cpu" else torch.get_num_threads()
+
+
+def sentence(error: Exception) -> str:
+    """What people are told of a decoder's fault: never a traceback, never a word of the prompt.
+
+    Errors of this package are sentences already.
+    """
+    if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "The device ran out of memory: ask for fewer tokens or shorten the prompt."
+    return f"Decoding failed ({type(error).__name__}): please try again with other settings."

@@ -1,0 +1,205 @@
+"""Serves many runs on one model: one worker thread, one forward at a time, each timed alone.
+
+The worker alone touches the device and takes the time, around ``next(decoder)`` and nothing else.
+Rests of slow motion, waiting and readers are outside every clock. A fault of a decoder ends its own
+run with a sentence; the next request works. Knows no tensors: what runs on the device is behind
+``Backend``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from mars_runtime.engine.backend import Backend, as_backend, sentence
+from mars_runtime.engine.request import Request, RequestError
+from mars_runtime.engine.run import Bell, Run, check_pace
+from mars_runtime.engine.schedule import FullError, Job, Schedule
+from mars_runtime.events import End, Event, Prefill, Step
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
+
+MAX_LANES = 8
+_log = logging.getLogger(__name__)
+
+
+class EngineError(RuntimeError):
+    """The engine cannot take a request; the message is one sentence that says what to do."""
+
+
+class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
+    """The bounded line of waiting runs is full."""
+
+
+class Engine:
+    """Runs on one model. ``max_runs`` jobs (runs or races) take turns, ``max_waiting`` wait behind.
+
+    ``checkpoint`` is a loaded checkpoint, or any Backend. Close it, or use it in a ``with``.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint | Backend, max_runs: int = 4, max_waiting: int = 16
+    ) -> None:
+        self._backend = as_backend(checkpoint)
+        self._bell = Bell()
+        self._schedule: Schedule[Run] = Schedule(max_runs, max_waiting)
+        self._next_deadline = math.inf
+        self._is_closed = False
+        self._decoders: dict[Run, Iterator[Event]] = {}  # the worker's own
+        self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
+        self._worker.start()
+        atexit.register(self.close)
+
+    def submit(self, request: Request, pace: float = 0.0) -> Run:
+        """Serve a request; ``pace`` N rests N times each forward, outside every clock.
+
+        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
+        """
+        return self.race([request], pace)[0]
+
+    def race(self, requests: Sequence[Request], pace: float = 0.0) -> list[Run]:
+        """Serve requests side by side on a fair clock: the one whose clock is behind goes on.
+
+        Raises what ``submit`` raises.
+        """
+        if not 1 <= len(requests) <= MAX_LANES:
+            raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
+        for request in requests:
+            self._backend.check(request)
+        now = time.monotonic()
+        runs = [Run(request, now, self._bell, self._schedule) for request in requests]
+        job = Job(runs, check_pace(pace))
+        for run in runs:
+            run.join_job(job)
+        with self._bell:
+            if self._is_closed:
+                raise EngineError("The engine was closed: start the program again.")
+            try:
+                self._schedule.add(job)
+            except FullError:
+                raise EngineBusy(
+                    f"All places are taken and {len(self._schedule)} runs are ahead: please try "
+                    "again in a moment."
+                ) from None
+            self._bell.ring()
+        return runs
+
+    def close(self) -> None:
+        """End every run and the worker, within one forward. A second call does nothing."""
+        with self._bell:
+            self._is_closed = True
+            self._bell.ring()
+        if threading.current_thread() is not self._worker:
+            self._worker.join()
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        """The worker thread, to the end; whatever happens, no reader is left waiting."""
+        end = End("error", "The engine stopped unexpectedly: start the program again.")
+        try:
+            try:
+                self._backend.prepare()
+            except Exception:
+                _log.exception("Warming up failed; runs are served all the same")
+            while (turn := self._next_turn()) is not None:
+                self._advance(*turn)
+            end = End("cancelled", "The engine was closed.")
+        finally:
+            with self._bell:
+                self._is_closed = True
+                for run in list(self._schedule.lanes()):
+                    self._finish(run, end)
+
+    def _next_turn(self) -> tuple[Job[Run], Run] | None:
+        """Sleep until some run may go on; None once the engine is closed."""
+        with self._bell:
+            while not self._is_closed:
+                now = time.monotonic()
+                if self._bell.has_news or now >= self._next_deadline:
+                    self._sweep(now)
+                turn = self._schedule.next_turn(now)
+                if turn is not None:
+                    return turn
+                wake = self._schedule.next_wake()
+                self._bell.wait(None if wake == math.inf else max(0.0, wake - now))
+            return None
+
+    def _sweep(self, now: float) -> None:
+        """End the runs that were cancelled or are out of time, served or waiting."""
+        self._bell.has_news = False
+        for run in list(self._schedule.lanes()):
+            if run.is_cancelled:
+                self._finish(run, End("cancelled"))
+            elif run.deadline <= now:
+                seconds = run.request.deadline
+                self._finish(run, End("deadline", f"The time limit of {seconds:g} s is over."))
+        self._next_deadline = self._schedule.next_deadline()
+
+    def _advance(self, job: Job[Run], run: Run) -> None:
+        """One forward of ``run``, timed alone."""
+        end: End | None = None
+        try:
+            decoder = self._decoders.get(run)
+            if decoder is None:
+                decoder = self._backend.decode(run.request, lambda: run.settings)
+                self._decoders[run] = decoder
+            started = time.perf_counter_ns()
+            event = next(decoder, None)
+            self._backend.synchronize()
+            seconds = (time.perf_counter_ns() - started) / 1e9
+            end = self._record(job, run, event, seconds)
+        except Exception as error:
+            # As text: a handler that keeps records must not keep the tensors of a traceback.
+            _log.error("A run ended with an error\n%s", traceback.format_exc())
+            end = End("error", sentence(error))
+        if end is not None:
+            with self._bell:
+                self._finish(run, end)
+
+    def _record(self, job: Job[Run], run: Run, event: Event | None, seconds: float) -> End | None:
+        """Keep an event with its time; the run's end if this was its last one."""
+        stop: str = ""
+        if isinstance(event, Step):
+            run.add(Step(event.rows, seconds))
+            stop = event.rows[0].stop
+        elif isinstance(event, Prefill):
+            run.add(Prefill(event.num_tokens, seconds))
+        else:
+            return End("error", "The decoder stopped in the middle of the answer.")
+        job.spend(run, seconds, time.monotonic())
+        return _ENDS.get(stop)
+
+    def _finish(self, run: Run, end: End) -> None:
+        """The run is over: free what it held, tell its readers, make room. The bell is held."""
+        decoder = self._decoders.pop(run, None)
+        try:
+            close = getattr(decoder, "close", None)
+            if close is not None:
+                close()
+        except Exception:
+            _log.exception("Closing a decoder failed")
+        run.add(end)
+        self._schedule.finish(run.job, run)
+        run.announce_end()
+
+
+_ENDS: dict[str, End] = {"eos": End("eos"), "limit": End("limit")}

@@ -1,0 +1,370 @@
+"""The engine with scripted decoders: turns, clocks, rests, ends, faults, nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mars_runtime import folds
+from mars_runtime.engine import Engine, EngineBusy, EngineError, Request, RequestError, Run
+from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.settings import DecodeSettings, SettingsError
+from tests.engine.scripted import Script, Settings
+
+FOREVER = 4096
+
+
+def request(token: int = 1, num_tokens: int = 5, deadline: float = 60.0) -> Request:
+    return Request((token,), DecodeSettings(max_new_tokens=num_tokens), deadline)
+
+
+def steps(run: Run) -> list[Step]:
+    return [event for event in run.events_since(0) if isinstance(event, Step)]
+
+
+def last(run: Run) -> Event:
+    return run.events_since(0)[-1]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.002)
+    return condition()
+
+
+def test_a_run_from_prefill_to_end() -> None:
+    script = Script(seconds={1: 0.002})
+    with Engine(script) as engine:
+        run = engine.submit(request(1, 5))
+        events = list(run)
+        assert run.wait(5)
+    assert isinstance(events[0], Prefill)
+    assert [type(event) for event in events[1:-1]] == [Step] * 5
+    assert events[-1] == End("limit") == folds.end(events)
+    assert tuple(events) == run.events_since(0) == tuple(run)
+    assert run.events_since(6) == (End("limit"),)
+    assert run.events_since(99) == ()
+    assert all(step.seconds >= 0.002 for step in steps(run))
+    assert run.clock == pytest.approx(sum(e.seconds for e in events if not isinstance(e, End)))
+    assert run.is_finished
+    assert run.place == 0
+    assert len(script.threads) == 1
+
+
+def test_two_runs_interleave_and_never_see_each_others_events() -> None:
+    with Engine(Script()) as engine:
+        runs = [engine.submit(request(token, 300)) for token in (1, 2, 3)]
+        assert all(run.wait(30) for run in runs)
+    for token, run in zip((1, 2, 3), runs, strict=True):
+        assert folds.accepted_tokens(run.events_since(0)) == [token] * 300
+
+
+def test_runs_share_the_device_by_turns() -> None:
+    script = Script(gate=threading.Event())
+    order: list[int] = []
+    decode = script.decode
+
+    def watched(asked: Request, settings: Settings) -> Iterator[Event]:
+        for event in decode(asked, settings):
+            order.append(asked.prompt_ids[0])
+            yield event
+
+    script.decode = watched  # type: ignore[method-assign]
+    with Engine(script, max_runs=2) as engine:
+        runs = [engine.submit(request(token, 50)) for token in (1, 2)]
+        script.gate.set()
+        assert all(run.wait(10) for run in runs)
+    later = order[10:-10]
+    assert all(a != b for a, b in itertools.pairwise(later))
+
+
+def test_a_race_keeps_the_clocks_together() -> None:
+    script = Script(seconds={1: 0.001, 2: 0.005})
+    with Engine(script) as engine:
+        runs = engine.race([request(1, FOREVER), request(2, 40)])
+        gaps = []
+        while not runs[1].is_finished:
+            gaps.append(abs(runs[0].clock - runs[1].clock))
+            time.sleep(0.002)
+        runs[0].cancel()
+    longest = max(step.seconds for run in runs for step in steps(run))
+    assert max(gaps) <= longest + 1e-9
+    assert len(steps(runs[0])) > 2 * len(steps(runs[1]))
+
+
+def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:
+    script = Script(seconds={1: 0.01, 2: 0.001})
+    with Engine(script) as engine:
+        start = time.monotonic()
+        slow = engine.submit(request(1, 5), pace=9.0)
+        other = engine.submit(request(2, 30))
+        assert other.wait(10)
+        assert not slow.is_finished
+        assert slow.wait(10)
+        passed = time.monotonic() - start
+    assert passed >= 0.01 * 4 * 9
+    assert slow.clock < passed / 3
+    assert slow.pace == 9.0
+
+
+def test_pace_of_a_resting_run_acts_at_once() -> None:
+    script = Script(seconds={1: 0.005})
+    with Engine(script) as engine:
+        run = engine.submit(request(1, 5), pace=10_000.0)
+        assert eventually(lambda: len(steps(run)) == 1)
+        run.pace = 0.0
+        assert run.wait(5)
+
+
+def test_new_settings_act_on_later_steps_only() -> None:
+    script = Script(gate=threading.Event())
+    with Engine(script) as engine:
+        run = engine.submit(request(1, 100))
+        assert eventually(lambda: len(run.events_since(0)) == 1)
+        script.gate.set()
+        assert eventually(lambda: len(steps(run)) > 3)
+        bolder = replace(run.settings, tau=0.5)
+        seen = len(steps(run))
+        run.settings = bolder
+        run.wait(10)
+    taus = [step.rows[0].settings.tau for step in steps(run)]
+    first = taus.index(0.5) if 0.5 in taus else len(taus)
+    assert first >= seen or taus[seen:] == []
+    assert taus == [0.95] * first + [0.5] * (len(taus) - first)
+
+
+def test_settings_act_on_the_very_next_forward() -> None:
+    """In slow motion there is time to move a slider between two given forwards."""
+    with Engine(Script(seconds={1: 0.001})) as engine:
+        run = engine.submit(request(1, 4), pace=10_000.0)
+        assert eventually(lambda: isinstance(run.events_since(0)[-1:], tuple) and bool(steps(run)))
+        run.settings = replace(run.settings, tau=0.25)
+        run.pace = 0.0
+        assert run.wait(5)
+    assert [step.rows[0].settings.tau for step in steps(run)] == [0.95, 0.25, 0.25, 0.25]
+
+
+def test_unusable_changes_are_refused_and_change_nothing() -> None:
+    with Engine(Script()) as engine:
+        run = engine.submit(request(1, 5), pace=1.0)
+        before = run.settings
+        for settings in (None, {"tau": 1}, replace(before, max_new_tokens=6)):
+            with pytest.raises(SettingsError, match=r"\.$"):
+                run.settings = settings  # type: ignore[assignment]
+        for pace in (float("nan"), -1, float("inf"), "2", True, 1e9):
+            with pytest.raises(SettingsError, match=r"\.$"):
+                run.pace = pace  # type: ignore[assignment]
+            with pytest.raises(SettingsError, match=r"\.$"):
+                engine.submit(request(), pace=pace)  # type: ignore[arg-type]
+        assert (run.settings, run.pace) == (before, 1.0)
+
+
+@pytest.mark.parametrize("pace", [0.0, 10_000.0])
+def test_cancel_ends_within_one_forward(pace: float) -> None:
+    script = Script(seconds={1: 0.005})
+    with Engine(script) as engine:
+        run = engine.submit(request(1, FOREVER), pace=pace)
+        assert eventually(lambda: len(steps(run)) >= 1)
+        before = len(steps(run))
+        run.cancel()
+        run.cancel()
+        assert run.wait(0.5)
+        assert last(run) == End("cancelled")
+        assert len(steps(run)) <= before + 2
+        assert script.num_open == 0
+
+
+def test_cancel_while_waiting_and_place_in_the_line() -> None:
+    with Engine(Script(seconds={1: 0.002}), max_runs=1, max_waiting=2) as engine:
+        served, first, second = (engine.submit(request(1, FOREVER)) for _ in range(3))
+        assert [run.place for run in (served, first, second)] == [0, 1, 2]
+        with pytest.raises(EngineBusy, match=r"again in a moment\.$"):
+            engine.submit(request())
+        first.cancel()
+        assert first.wait(1)
+        assert first.events_since(0) == (End("cancelled"),)
+        assert [run.place for run in (served, first, second)] == [0, 0, 1]
+        served.cancel()
+        assert eventually(lambda: len(steps(second)) > 0)
+        assert second.place == 0
+        engine.submit(request(1, 1))
+
+
+def test_deadline_counts_work_rest_and_waiting() -> None:
+    with Engine(Script(seconds={1: 0.002}), max_runs=2) as engine:
+        working = engine.submit(request(1, FOREVER, deadline=0.1))
+        resting = engine.submit(request(1, FOREVER, deadline=0.1), pace=10_000.0)
+        waiting = engine.submit(request(1, FOREVER, deadline=0.05))
+        for run in (working, resting, waiting):
+            assert run.wait(2)
+            end = last(run)
+            assert isinstance(end, End)
+            assert (end.reason, end.message[-1]) == ("deadline", ".")
+    assert len(waiting.events_since(0)) == 1
+
+
+def test_a_fault_ends_its_own_run_with_a_sentence() -> None:
+    script = Script(fails_at={2: 10})
+    with Engine(script) as engine:
+        good, bad = engine.submit(request(1, 50)), engine.submit(request(2, 50))
+        assert bad.wait(5)
+        assert good.wait(5)
+        end = last(bad)
+        assert isinstance(end, End)
+        assert end.reason == "error"
+        assert "RuntimeError" in end.message
+        assert "secret" not in end.message
+        assert len(steps(bad)) == 10
+        assert last(good) == End("limit")
+        assert engine.submit(request(1)).wait(5)
+        assert script.num_open == 0
+
+
+def test_errors_of_this_package_are_shown_as_they_are() -> None:
+    script = Script(fails_at={1: 0}, error=RequestError("Shorten the prompt."))
+    with Engine(script) as engine:
+        assert list(engine.submit(request()))[-1] == End("error", "Shorten the prompt.")
+        script.error = MemoryError()
+        end = list(engine.submit(request()))[-1]
+        assert isinstance(end, End)
+        assert "memory" in end.message
+
+
+def test_a_decoder_that_stops_too_early_is_an_error() -> None:
+    script = Script()
+    script.decode = lambda asked, settings: iter([Prefill(1)])  # type: ignore[method-assign]
+    with Engine(script) as engine:
+        end = list(engine.submit(request()))[-1]
+        assert isinstance(end, End)
+        assert end.reason == "error"
+
+
+def test_failing_warm_up_does_not_stop_the_service() -> None:
+    script = Script()
+    script.prepare = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    with Engine(script) as engine:
+        assert engine.submit(request()).wait(5)
+
+
+def test_no_reader_waits_forever_when_the_worker_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    script = Script(fails_at={1: 2})
+    script.error = SystemExit()  # type: ignore[assignment]
+    engine = Engine(script)
+    runs = [engine.submit(request()), engine.submit(request(2, FOREVER))]
+    for run in runs:
+        assert run.wait(5)
+        end = last(run)
+        assert isinstance(end, End)
+        assert end.reason == "error"
+    with pytest.raises(EngineError, match=r"\.$"):
+        engine.submit(request())
+    engine.close()
+
+
+def test_close_ends_every_run_and_the_thread() -> None:
+    before = threading.active_count()
+    script = Script(seconds={1: 0.002})
+    engine = Engine(script, max_runs=1)
+    runs = [engine.submit(request(1, FOREVER)) for _ in range(3)]
+    engine.close()
+    engine.close()
+    for run in runs:
+        assert run.wait(0)
+        assert folds.end(run.events_since(0)) == End("cancelled", "The engine was closed.")
+        run.cancel()
+    assert threading.active_count() == before
+    assert script.num_open == 0
+    with pytest.raises(EngineError, match="closed"):
+        engine.submit(request())
+
+
+def test_bad_requests_never_reach_the_worker() -> None:
+    settings = DecodeSettings()
+    for prompt, deadline in (((), 1.0), ((-1,), 1.0), ((1.5,), 1.0), ((1,), 0.0)):
+        with pytest.raises(RequestError, match=r"\.$"):
+            Request(prompt, settings, deadline)  # type: ignore[arg-type]
+    for deadline in (float("nan"), float("inf"), 1e9):
+        with pytest.raises(RequestError, match=r"\.$"):
+            Request((1,), settings, deadline)
+    with Engine(Script()) as engine:
+        for requests in ([], [request()] * 9):
+            with pytest.raises(RequestError, match=r"\.$"):
+                engine.race(requests)
+
+
+def test_many_readers_see_the_same_events() -> None:
+    with Engine(Script(seconds={1: 0.001})) as engine:
+        run = engine.submit(request(1, 30))
+        seen: list[list[Event]] = [[] for _ in range(3)]
+        readers = [threading.Thread(target=lambda out=out: out.extend(run)) for out in seen]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(10)
+    assert [tuple(events) for events in seen] == [run.events_since(0)] * 3
+
+
+def test_200_cycles_of_submit_and_cancel_leave_nothing_behind() -> None:
+    script = Script(seconds={1: 0.0005})
+    with Engine(script, max_runs=2, max_waiting=4) as engine:
+
+        def cycle() -> None:
+            runs = [engine.submit(request(1, FOREVER), pace=float(n)) for n in range(3)]
+            for run in runs:
+                run.cancel()
+            assert all(run.wait(5) for run in runs)
+
+        for _ in range(20):
+            cycle()
+        threads = threading.active_count()
+        gc.collect()
+        tracemalloc.start()
+        cycle()
+        base = tracemalloc.get_traced_memory()[0]
+        for _ in range(200):
+            cycle()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - base
+        tracemalloc.stop()
+        assert threading.active_count() == threads
+        assert script.num_open == 0
+        assert grown < 100_000
+        assert engine.submit(request(2)).wait(5)
+
+
+def test_a_handle_holds_nothing_of_the_decoder_after_the_end() -> None:
+    class Cache:
+        """Stands for tensors."""
+
+    caches: list[weakref.ref[Cache]] = []
+
+    class Holding(Script):
+        def decode(self, asked: Request, settings: Settings) -> Iterator[Event]:
+            events = super().decode(asked, settings)
+
+            def holding() -> Iterator[Event]:
+                cache: Any = Cache()
+                caches.append(weakref.ref(cache))
+                yield from events
+
+            return holding()
+
+    with Engine(Holding(fails_at={2: 3}, error=RuntimeError)) as engine:
+        runs = [engine.submit(request(token, 5)) for token in (1, 2)]
+        runs.append(engine.submit(request(1, FOREVER), pace=1000.0))
+        assert eventually(lambda: len(caches) == 3)
+        runs[2].cancel()
+        assert all(run.wait(5) for run in runs)
+        assert eventually(lambda: all(cache() is None for cache in caches))
+        assert len(caches) == 3
