@@ -26,15 +26,17 @@ def runtime_answer(decode: Decode, settings: DecodeSettings, device: torch.devic
     def answer(ids: Sequence[int]) -> Timing:
         tokens: list[int] = []
         num_first, num_forwards, first_seconds = 0, 0, 0.0
-        start = _now(device)
-        for event in decode([ids], settings):
-            if not isinstance(event, Step):
-                continue
-            tokens += event.rows[0].accepted
-            num_forwards += 1
-            if num_forwards == 1:
-                num_first, first_seconds = len(tokens), time.perf_counter() - start
-        return Timing(tuple(tokens), num_first, num_forwards, first_seconds, _now(device) - start)
+        with torch.inference_mode():
+            start = _now(device)
+            for event in decode([ids], settings):
+                if not isinstance(event, Step):
+                    continue
+                tokens += event.rows[0].accepted
+                num_forwards += 1
+                if num_forwards == 1:
+                    num_first, first_seconds = len(tokens), time.perf_counter() - start
+            seconds = _now(device) - start
+        return Timing(tuple(tokens), num_first, num_forwards, first_seconds, seconds)
 
     return answer
 
