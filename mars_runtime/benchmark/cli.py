@@ -54,15 +54,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write ``--out``. Returns the exit code."""
+    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.model.config import CheckpointError
+
     console = Console()
     try:
-        ways = runtime_ways(args)
-        prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
-        if args.rounds < 1 or min(args.threads) < 1:
-            raise PromptError("Rounds and threads must be at least 1.")
-    except (SettingsError, PromptError) as error:
+        return _run(args, console)
+    except (SettingsError, PromptError, CheckpointError, DecodeError) as error:
         console.print(str(error), style="red", markup=False)
         return 2
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    ways = runtime_ways(args)
+    prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
+    if args.rounds < 1 or min(args.threads) < 1:
+        raise PromptError("Rounds and threads must be at least 1.")
     load = os.getloadavg()[0]
     checkpoint = _load(args)
     peers = make_peers(checkpoint, ways, args)

@@ -55,25 +55,31 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Returns the exit code."""
+    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.model.config import CheckpointError
+
     console = Console()
     try:
-        grid = grid_of(args)
-        prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
-        if args.batch_size < 1:
-            raise PromptError("The batch size must be at least 1.")
-    except (SettingsError, PromptError) as error:
+        return _run(args, console)
+    except (SettingsError, PromptError, CheckpointError, DecodeError) as error:
         console.print(str(error), style="red", markup=False)
         return 2
+    except KeyboardInterrupt:
+        console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
+        return 130
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    grid = grid_of(args)
+    prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
+    if args.batch_size < 1:
+        raise PromptError("The batch size must be at least 1.")
     store = CellStore(cells_path(args.out), is_fresh=args.restart)
     results: Results = {}
-    try:
-        for name in args.checkpoints:
-            subject, trained = _load(name, args)
-            cells = plan_cells(subject, grid.limited_to(trained), prompt_sets)
-            results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
-    except KeyboardInterrupt:
-        console.print(f"Stopped. Finished cells are in {store.path}; the same command goes on.")
-        return 130
+    for name in args.checkpoints:
+        subject, trained = _load(name, args)
+        cells = plan_cells(subject, grid.limited_to(trained), prompt_sets)
+        results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
     settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(document(results, settings), ensure_ascii=False, indent=1))
