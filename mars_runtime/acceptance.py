@@ -1,0 +1,237 @@
+"""What a forward predicted, how sure it is, and how much of it is taken: pure functions.
+
+Knows logits and numbers; knows no model, cache, masks or rows' history. Laws that are code here and
+no options: the first proposal is always accepted, acceptance stops at the first refusal, forbidden
+ids never come out, NaN is an error and not a confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mars_runtime.events import Proposal, Stop
+from mars_runtime.settings import DecodeSettings, Metric
+
+NUM_RUNNERS_UP = 3
+
+
+class DecodeError(RuntimeError):
+    """Decoding cannot go on (or start); one sentence. ``rows`` are the rows concerned, by their
+    place in the tensor that was read; empty when all are."""
+
+    def __init__(self, message: str, rows: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
+
+    first_position: absolute position (prompt included) of the token that slot 0 predicts.
+    """
+
+    temperature: float
+    seed: int
+    first_position: int
+
+
+def accept_prefix(confidences: Sequence[float], tau: float) -> int:
+    """How many proposals are accepted, from left to right, while confidence >= tau; the first is
+    always (paper section 3.3). 0 only when there are none."""
+    count = 0
+    for confidence in confidences:
+        if count and not confidence >= tau:
+            break
+        count += 1
+    return count
+
+
+def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
+    """How many drafts agree, from left to right, with what AR chooses at their places."""
+    count = 0
+    for draft, choice in zip(drafts, choices, strict=False):
+        if draft != choice:
+            break
+        count += 1
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What becomes of the predictions of one forward for one row.
+
+    emitted: tokens that leave, never empty. num_agreed: drafts fed with this forward that AR
+    confirmed. drafts: tokens to verify in the next forward. stop: why no more were taken.
+    """
+
+    emitted: list[int]
+    num_agreed: int
+    drafts: list[int]
+    stop: Stop
+
+
+def judge(
+    slots: Sequence[Proposal],
+    drafts: Sequence[int],
+    settings: DecodeSettings,
+    remaining: int,
+    eos_ids: frozenset[int],
+) -> Judgement:
+    """Verify the drafts that were fed, then accept proposals (design section 2).
+
+    slots: predictions from the first place not yet emitted on, one for each draft and then the
+        proposals, of which the first is AR's own choice. remaining: tokens that may still leave.
+    Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
+    accepted proposals behind them become drafts. The row ends at the first EOS or at the limit.
+    """
+    tokens = [slot.token for slot in slots]
+    num_agreed = verify(drafts, tokens)
+    behind: list[int] = []
+    stop: Stop = "mismatch"
+    if num_agreed < len(drafts):
+        emitted = tokens[: num_agreed + 1]
+    else:
+        confidences = [slot.confidence for slot in slots[num_agreed:]]
+        count = accept_prefix(confidences, settings.tau)
+        stop = "threshold" if count < len(confidences) else "block"
+        emitted = tokens[: num_agreed + count]
+        if is_lossless(settings):
+            emitted, behind = emitted[: num_agreed + 1], emitted[num_agreed + 1 :]
+    emitted = _to_first(emitted, eos_ids)
+    if emitted[-1] in eos_ids:
+        return Judgement(emitted, num_agreed, [], "eos")
+    if len(emitted) >= remaining:
+        return Judgement(emitted[:remaining], num_agreed, [], "limit")
+    return Judgement(emitted, num_agreed, _to_first(behind, eos_ids), stop)
+
+
+def num_proposals(settings: DecodeSettings, remaining: int, num_drafts: int) -> int:
+    """B of the next forward: what the settings ask, capped so that nothing is proposed that could
+    not leave. In lossless mode drafts leave first, then AR's own token, then what is drafted now,
+    which takes one more AR token with it."""
+    room = remaining - num_drafts - 1 if is_lossless(settings) else remaining
+    return max(1, min(settings.num_proposals, room))
+
+
+def is_lossless(settings: DecodeSettings) -> bool:
+    """Whether drafts are verified before they leave. AR has none, so there it changes nothing."""
+    return settings.lossless and settings.method == "mars"
+
+
+def _to_first(tokens: list[int], ends: frozenset[int]) -> list[int]:
+    """Up to the first end, that one included."""
+    for index, token in enumerate(tokens):
+        if token in ends:
+            return tokens[: index + 1]
+    return tokens
+
+
+def scores(logits: Tensor, metric: Metric) -> list[float]:
+    """Confidence of the best token of each row of logits [N, V], in 0..1, higher is surer.
+
+    probability: fp32 softmax probability of the token. margin: that minus the best other's.
+    entropy: 1 - H / ln V, over the V tokens that are allowed, so that one tau serves all metrics.
+    """
+    none = torch.empty(0, dtype=torch.long, device=logits.device)
+    return [slot.confidence for slot in read(logits.unsqueeze(0), none, [metric])[0]]
+
+
+def read(
+    logits: Tensor,
+    forbidden: Tensor,
+    metrics: Sequence[Metric],
+    draws: Sequence[Draw | None] | None = None,
+) -> list[list[Proposal]]:
+    """Token, confidence and runners-up of every slot in one pass, as plain Python values.
+
+    logits: [R, H, V] of any float dtype. forbidden: int64 ids that can never come out.
+    metrics: one for each row. draws: for each row how it draws its tokens, None for greedy.
+    Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
+    drawn, so that tau means the same at every temperature; a negative margin counts as 0.
+    Raises DecodeError for NaN or infinite logits.
+    """
+    table = logits.to(torch.float32, copy=True).index_fill_(-1, forbidden, -math.inf)
+    total = table.logsumexp(-1, keepdim=True)
+    best, ids = table.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
+    parts = [(best - total).exp_(), ids.float()]
+    is_drawn = draws is not None and any(draws)
+    if is_drawn:
+        assert draws is not None
+        tokens = _drawn_tokens(table, draws)
+        parts += [tokens.float(), (table.gather(-1, tokens) - total).exp_()]
+    if "entropy" in metrics:
+        parts.append(_sureness(table, table.shape[-1] - len(forbidden)))
+    numbers = torch.cat(parts, -1).tolist()  # one transfer; ids below 2**24 are exact in fp32
+    width = best.shape[-1]
+    broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
+    if broken:
+        raise DecodeError(
+            "The model gave a result that is not a number: reload the checkpoint, or use fp32.",
+            tuple(broken),
+        )
+    return [
+        [_proposal(slot, width, metric, is_drawn) for slot in slots]
+        for slots, metric in zip(numbers, metrics, strict=True)
+    ]
+
+
+def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
+    """One slot of ``read``: [probabilities, ids, (drawn id, its probability), (sureness)]."""
+    ranked = [(int(slot[width + i]), slot[i]) for i in range(width) if slot[i]]  # 0: forbidden
+    token, confidence = ranked[0]
+    if is_drawn:
+        token, confidence = int(slot[2 * width]), slot[2 * width + 1]
+    runners_up = tuple([pair for pair in ranked if pair[0] != token][:NUM_RUNNERS_UP])
+    other = runners_up[0][1] if runners_up else 0.0
+    if metric == "margin":
+        confidence = max(0.0, confidence - other)
+    elif metric == "entropy":
+        confidence = slot[-1]
+    return Proposal(token, confidence, runners_up)
+
+
+def _sureness(table: Tensor, num_allowed: int) -> Tensor:
+    """1 - H / ln V of each slot, [..., 1], kept in 0..1 against rounding."""
+    entropy = torch.special.entr(table.softmax(-1)).sum(-1, keepdim=True)
+    sureness: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
+    return sureness.clamp_(0.0, 1.0)
+
+
+def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
+    """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
+    draw in whatever forward, slot or batch the position is met (Gumbel-max trick)."""
+    device, num_slots = table.device, table.shape[1]
+    temperatures = [draw.temperature if draw else 1.0 for draw in draws]
+    seeds = [draw.seed if draw else 0 for draw in draws]
+    starts = [draw.first_position if draw else 0 for draw in draws]
+    keep = torch.tensor([[[1.0 if draw else 0.0]] for draw in draws], device=device)
+    slots = torch.arange(num_slots, device=device)
+    positions = torch.tensor(starts, device=device).unsqueeze(1) + slots
+    noise = gumbel(torch.tensor(seeds, device=device).unsqueeze(1), positions, table.shape[-1])
+    scale = torch.tensor(temperatures, device=device).view(-1, 1, 1)
+    return (table / scale).add_(noise.mul_(keep)).argmax(-1, keepdim=True)
+
+
+def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
+    """Gumbel noise [..., V] that depends on (seed, position, token id) alone.
+
+    A counter-based hash (the finisher of splitmix64, wrapping int64 arithmetic) instead of a
+    generator with state: the same on every device and in any order of evaluation.
+    """
+    tokens = torch.arange(vocab_size, device=positions.device)
+    key = _mix(_mix(seeds + 1).bitwise_xor(positions))
+    bits = _mix(key.unsqueeze(-1) + tokens * -0x61C8864680B583EB)
+    uniform = ((bits >> 20) & 0x7FFFFF).float().add_(0.5).mul_(2.0**-23)  # never 0 or 1 in fp32
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _mix(value: Tensor) -> Tensor:
+    value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return value ^ ((value >> 31) & 0x1FFFFFFFF)

@@ -1,0 +1,23 @@
+"""Autoregressive decoding: the cursor forward with one token a forward and no masks.
+
+It is its own method, not MARS with tau = 1: a confidence can round to exactly 1. Knows no more than
+``cursor.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mars_runtime.decoders import cursor
+from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, always
+from mars_runtime.events import Event
+
+
+def decode(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """``cursor.decode`` with the method held at ar, whatever the settings say."""
+    return cursor.decode(model, vocabulary, prompts, always("ar", settings))

@@ -1,0 +1,259 @@
+"""The cursor forward: one forward a step for rows that each stand where they stand.
+
+Every row keeps a cursor (leading tokens with final keys and values) and its pending tokens behind
+it. A forward feeds ``[pending | masks]``; AR, MARS and lossless MARS differ only in how many masks
+are fed and which predictions leave (design section 2). Rows join and leave between steps and carry
+their own settings, so this serves one prompt, a batch and a continuous engine alike.
+
+Knows no text, clock, engine or page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mars_runtime.acceptance import (
+    DecodeError,
+    Draw,
+    is_lossless,
+    judge,
+    num_proposals,
+    read,
+)
+from mars_runtime.decoders.base import (
+    CausalModel,
+    SettingsSource,
+    Vocabulary,
+    check_prompt,
+    forbidden_ids,
+)
+from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
+
+PREFILL_CHUNK = 512
+
+
+@dataclass(slots=True)
+class Row:
+    """A row that is being decoded. Its cursor is ``cache.cursors[place]``.
+
+    pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
+    limit: tokens it may emit at most, for which the cache has room.
+    """
+
+    number: int
+    settings: SettingsSource
+    limit: int
+    pending: list[int]
+    num_drafts: int = 0
+    num_emitted: int = 0
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one forward will do for one row: the settings in force, the real tokens to feed, how
+    many of them are drafts, how many proposals to ask for and how many tokens may leave."""
+
+    row: Row
+    settings: DecodeSettings
+    tokens: list[int]
+    num_drafts: int
+    num_proposals: int
+    remaining: int
+
+    @property
+    def first_slot(self) -> int:
+        """The slot that predicts the first place not yet emitted."""
+        return len(self.tokens) - self.num_drafts - 1
+
+    @property
+    def num_slots(self) -> int:
+        return self.num_drafts + self.num_proposals
+
+    @property
+    def drafts(self) -> list[int]:
+        return self.tokens[len(self.tokens) - self.num_drafts :]
+
+
+class CursorBatch:
+    """Rows on one cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
+
+    The live rows fill the first places of the cache; when one leaves, the last moves into its
+    place. A step that raises leaves every row as it was.
+    """
+
+    def __init__(
+        self, model: CausalModel, vocabulary: Vocabulary, num_rows: int, capacity: int
+    ) -> None:
+        """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together."""
+        self._model = model
+        self._vocabulary = vocabulary
+        self._capacity = capacity
+        # Rows share one Q; a row with fewer pending tokens writes more masks behind its own end.
+        slack = 2 * MAX_BLOCK_SIZE if num_rows > 1 else 0
+        self.cache = model.new_cache(num_rows, capacity + slack)
+        self._forbidden = torch.tensor(
+            sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
+        )
+        self._rows: list[Row] = []
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Numbers of the live rows, in the order of their places."""
+        return tuple(row.number for row in self._rows)
+
+    @torch.inference_mode()
+    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
+        """Read a prompt into a free place; the row takes part from the next step on.
+
+        All but the last prompt token are fed here, without head; the last is the first pending
+        token, so that every emitted token comes out of a step. The limit is the max_new_tokens in
+        force now: it may be lowered later, not raised above what was reserved.
+        Returns how many tokens were fed. Raises DecodeError.
+        """
+        limit = settings().max_new_tokens
+        check_prompt(self._model, prompt, limit)
+        place = len(self._rows)
+        if place == self.cache.rows:
+            raise DecodeError(f"All {place} rows are taken: wait until one is finished.")
+        if len(prompt) + limit > self._capacity:
+            raise DecodeError(
+                f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
+                f"{self._capacity} a row: shorten the prompt or ask for fewer."
+            )
+        self.cache.clear(place)
+        alone = self.cache.row(place)
+        fed = list(prompt[:-1])
+        for start in range(0, len(fed), PREFILL_CHUNK):
+            chunk = fed[start : start + PREFILL_CHUNK]
+            alone.cursors[0] = start
+            self._model.forward(torch.tensor([chunk], device=self._model.device), alone, None)
+        self.cache.cursors[place] = len(fed)
+        self._rows.append(Row(number, settings, limit, [prompt[-1]]))
+        return len(fed)
+
+    def drop(self, number: int) -> None:
+        """Let a row go, finished or not; its place is free at once. Raises KeyError."""
+        if number not in self.rows:
+            raise KeyError(number)
+        place, last = self.rows.index(number), len(self._rows) - 1
+        if place != last:
+            self.cache.move(last, place)
+            self._rows[place] = self._rows[last]
+        self._rows.pop()
+        self.cache.cursors[last] = 0
+
+    @torch.inference_mode()
+    def step(self) -> Step:
+        """One forward of all live rows. Rows that end (EOS or limit) are dropped.
+
+        Raises DecodeError with the numbers of the rows whose logits were no numbers.
+        """
+        plans = [self._plan(row) for row in self._rows]
+        num_fed = max(len(plan.tokens) + plan.num_proposals - 1 for plan in plans)
+        predictions = self._predict(plans, num_fed)
+        steps = []
+        for place, (plan, slots) in enumerate(zip(plans, predictions, strict=True)):
+            steps.append(self._settle(place, plan, slots[: plan.num_slots], num_fed))
+        for done in steps:
+            if done.stop in ("eos", "limit"):
+                self.drop(done.row)
+        return Step(tuple(steps))
+
+    def _plan(self, row: Row) -> Plan:
+        """Read the settings. Drafts are dropped when lossless was switched off or the limit was
+        lowered: they never left, so nobody misses them."""
+        settings = row.settings()
+        limit = min(row.limit, settings.max_new_tokens)
+        remaining = max(1, limit - row.num_emitted)
+        num_drafts = min(row.num_drafts, remaining - 1) if is_lossless(settings) else 0
+        proposals = num_proposals(settings, remaining, num_drafts)
+        if proposals > 1 and self._vocabulary.mask_id is None:
+            raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+        tokens = row.pending[: len(row.pending) - row.num_drafts + num_drafts]
+        return Plan(row, settings, tokens, num_drafts, proposals, remaining)
+
+    def _predict(self, plans: list[Plan], num_fed: int) -> list[list[Proposal]]:
+        device = self._model.device
+        mask = self._vocabulary.mask_id or 0  # 0 only where no plan asks for masks
+        fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
+        firsts = [plan.first_slot for plan in plans]
+        num_slots = max(plan.num_slots for plan in plans)
+        head: Tensor | slice = slice(firsts[0], firsts[0] + num_slots)
+        if any(first != firsts[0] for first in firsts):
+            slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
+            head = slots.clamp_(max=num_fed - 1).to(device)
+        logits = self._model.forward(torch.tensor(fed, device=device), self.cache, head)
+        assert logits is not None
+        metrics = [plan.settings.metric for plan in plans]
+        draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
+        try:
+            return read(logits, self._forbidden, metrics, draws)
+        except DecodeError as error:
+            numbers = tuple(plans[place].row.number for place in error.rows)
+            raise DecodeError(str(error), numbers) from error
+
+    def _draw(self, place: int, plan: Plan) -> Draw | None:
+        settings = plan.settings
+        if settings.temperature == 0:
+            return None
+        position = self.cache.cursors[place] + plan.first_slot + 1
+        return Draw(settings.temperature, settings.seed, position)
+
+    def _settle(self, place: int, plan: Plan, slots: list[Proposal], num_fed: int) -> RowStep:
+        row, drafts = plan.row, plan.drafts
+        verdict = judge(slots, drafts, plan.settings, plan.remaining, self._vocabulary.eos_ids)
+        done = RowStep(
+            row=row.number,
+            start=row.num_emitted,
+            cursor=self.cache.cursors[place],
+            num_pending=len(plan.tokens),
+            num_fed=num_fed,
+            proposals=tuple(slots),
+            accepted=tuple(verdict.emitted),
+            num_drafted=len(verdict.drafts),
+            settings=plan.settings,
+            stop=verdict.stop,
+        )
+        # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
+        self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
+        row.pending = verdict.emitted[verdict.num_agreed :] + verdict.drafts
+        row.num_drafts = len(verdict.drafts)
+        row.num_emitted += len(verdict.emitted)
+        return done
+
+
+def decode(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """Decode a ragged batch by the method the settings name at each step.
+
+    Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
+    to the engine. Raises DecodeError at once when a prompt cannot fit.
+    """
+    limit = settings().max_new_tokens
+    if not prompts:
+        raise DecodeError("Give at least one prompt.")
+    for prompt in prompts:
+        check_prompt(model, prompt, limit)
+    return _events(model, vocabulary, prompts, settings)
+
+
+def _events(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    capacity = max(map(len, prompts)) + settings().max_new_tokens
+    batch = CursorBatch(model, vocabulary, len(prompts), capacity)
+    yield Prefill(sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts)))
+    while batch.rows:
+        yield batch.step()

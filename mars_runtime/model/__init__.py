@@ -1,0 +1,1 @@
+"""The forward pass, written here and checked against transformers, and checkpoint loading."""

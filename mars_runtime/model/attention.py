@@ -1,0 +1,188 @@
+"""Rotary positions and attention over the cursor cache, written for few operations a layer.
+
+Knows tensors and the cache; knows no weights, tokens or decoding. Two tricks keep it short:
+
+- The rows of the query and key projections are reordered at load so that the two halves that
+  rotary embedding turns together lie side by side (``rotary_order``). A rotation is then one
+  multiplication of complex numbers. A dot product does not mind the order of its terms.
+- Query heads are reordered so that the heads that share a key-value head can be read as further
+  queries of it (packed grouped-query attention): keys and values are never repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mars_runtime.cache import BlockKVCache
+from mars_runtime.model.config import ModelConfig, RopeScaling
+
+SHORT = 64
+"""Longest forward whose causal bias is kept for the next time; prefill chunks are longer."""
+
+
+@dataclass(slots=True)
+class Window:
+    """Where one forward reads and writes; the same for every layer.
+
+    turn_queries: complex [R*Q, 1, D/2]; turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
+    targets: per layer, where to write: the slots themselves, [R, Q, 2*Hkv, D], when all rows stand
+    at one cursor; else whole rows, [R, capacity, 2*Hkv, D], and ``places`` (row and slot) in them.
+    keys, values: per layer [R, Hkv, T, D]. bias: added to the scores, None when Q = 1.
+    """
+
+    num_rows: int
+    num_queries: int
+    turn_queries: Tensor
+    turn_stored: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    targets: tuple[Tensor, ...]
+    bias: Tensor | None = None
+    places: tuple[Tensor, Tensor] | None = None
+
+
+class Positions:
+    """Tables that depend on the positions alone: rotations and causal biases, made once."""
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
+        self._config = config
+        self._dtype = dtype
+        self._device = device
+        self._turns = torch.empty(0, config.head_dim // 2, dtype=torch.complex64, device=device)
+        self._biases: dict[tuple[int, int], Tensor] = {}
+
+    def open(self, cache: BlockKVCache, num_rows: int, num_queries: int) -> Window:
+        """The window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
+
+        Raises ValueError when a row would write behind the end of the cache.
+        """
+        cursors = cache.cursors[:num_rows]
+        start, end = min(cursors), max(cursors) + num_queries
+        if end > cache.capacity:
+            raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
+        self._extend_turns(cache.capacity)
+        rows = cache.store[:, :num_rows]
+        if end - num_queries == start:
+            targets, places = rows[:, :, start:end], None
+            turns = self._turns[start:end]
+            turns = turns if num_rows == 1 else turns.repeat(num_rows, 1)
+            bias = self._causal(num_queries, cache.capacity)[:, -end:] if num_queries > 1 else None
+        else:
+            targets, places = rows, self._places(cursors, num_queries)
+            turns = self._turns[places[1].flatten()]
+            bias = self._ragged(places[1], end)
+        read = rows[:, :, :end].transpose(2, 3)
+        return Window(
+            num_rows=num_rows,
+            num_queries=num_queries,
+            turn_queries=turns.unsqueeze(1),
+            turn_stored=self._with_values(turns),
+            keys=read[:, :, : cache.num_kv_heads].unbind(0),
+            values=read[:, :, cache.num_kv_heads :].unbind(0),
+            targets=targets.unbind(0),
+            bias=bias,
+            places=places,
+        )
+
+    def _places(self, cursors: list[int], num_queries: int) -> tuple[Tensor, Tensor]:
+        """Row [R, 1] and slot [R, Q] of every token."""
+        first = torch.tensor(cursors, device=self._device).unsqueeze(1)
+        slots = first + torch.arange(num_queries, device=self._device)
+        return torch.arange(len(cursors), device=self._device).unsqueeze(1), slots
+
+    def _ragged(self, slots: Tensor, end: int) -> Tensor:
+        """[R, 1, Q * group, T]: each token sees the slots up to its own."""
+        last = slots.repeat_interleave(self._config.group, dim=1)[:, None, :, None]
+        is_hidden = torch.arange(end, device=self._device) > last
+        bias = torch.zeros(is_hidden.shape, dtype=self._dtype, device=self._device)
+        return bias.masked_fill_(is_hidden, -math.inf)
+
+    def _with_values(self, turns: Tensor) -> Tensor:
+        """Keys are turned, values are not: a turn of one leaves every bit as it was."""
+        heads = self._config.num_kv_heads
+        both = turns.new_ones(turns.shape[0], 2 * heads, turns.shape[1])
+        both[:, :heads] = turns.unsqueeze(1)
+        return both
+
+    def _causal(self, num_queries: int, capacity: int) -> Tensor:
+        """[Q * group, capacity]: zeros, with a causal triangle in the last Q columns. The last T
+        columns are the bias of a forward over T slots, so one table serves every cursor."""
+        key = (num_queries, capacity)
+        bias = self._biases.get(key)
+        if bias is None:
+            size = (num_queries, num_queries)
+            hidden = torch.full(size, -math.inf, dtype=self._dtype, device=self._device).triu(1)
+            bias = F.pad(hidden, (capacity - num_queries, 0))
+            bias = bias.repeat_interleave(self._config.group, dim=0)
+            if num_queries <= SHORT:
+                if len(self._biases) >= SHORT:
+                    self._biases.clear()
+                self._biases[key] = bias
+        return bias
+
+    def _extend_turns(self, length: int) -> None:
+        if length > len(self._turns):
+            angles = torch.outer(
+                torch.arange(length, dtype=torch.float32), frequencies(self._config)
+            )
+            turns = torch.polar(torch.ones_like(angles), angles)
+            self._turns = turns.to(self._device)
+
+
+def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
+    """Write the keys and values of the new tokens, then attend causally over all slots so far.
+
+    projected: [R*Q, (Hq + 2*Hkv) * D], queries, keys and values in ``rotary_order``.
+    Returns [R*Q, Hq * D], heads in ``packed_order``.
+    """
+    rows, queries, heads, dim = (
+        window.num_rows,
+        window.num_queries,
+        config.num_heads,
+        config.head_dim,
+    )
+    wide = projected if projected.dtype == torch.float32 else projected.float()
+    pairs = torch.view_as_complex(wide.view(rows * queries, -1, dim // 2, 2))
+    query = torch.view_as_real(pairs[:, :heads] * window.turn_queries)
+    stored = torch.view_as_real(pairs[:, heads:] * window.turn_stored)
+    stored = stored.view(rows, queries, -1, dim)
+    if window.places is None:
+        window.targets[layer].copy_(stored)
+    else:
+        window.targets[layer][window.places] = stored.to(projected.dtype)
+    query = query.view(rows, queries * config.group, config.num_kv_heads, dim).transpose(1, 2)
+    if wide is not projected:
+        query = query.to(projected.dtype)
+    mixed = F.scaled_dot_product_attention(
+        query, window.keys[layer], window.values[layer], attn_mask=window.bias
+    )
+    return mixed.transpose(1, 2).reshape(rows * queries, heads * dim)
+
+
+def rotary_order(head_dim: int) -> Tensor:
+    """Order of the features of one head that puts i and i + D/2, which turn together, in a pair."""
+    return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
+
+
+def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
+    """Order of query heads with the place in the group first, the key-value head second."""
+    return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
+
+
+def frequencies(config: ModelConfig) -> Tensor:
+    """Radians a position, [D/2], in fp32 and computed as transformers does."""
+    steps = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    plain = 1.0 / (config.rope_theta**steps)
+    return plain if config.rope_scaling is None else _stretched(plain, config.rope_scaling)
+
+
+def _stretched(plain: Tensor, scaling: RopeScaling) -> Tensor:
+    turns = scaling.original_max_positions * plain / (2 * math.pi)
+    span = scaling.high_freq_factor - scaling.low_freq_factor
+    keep = ((turns - scaling.low_freq_factor) / span).clamp(0, 1)
+    return plain * (keep + (1 - keep) / scaling.factor)

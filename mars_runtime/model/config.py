@@ -1,0 +1,166 @@
+"""The shape of a model, read from ``config.json``. Knows no tensors and no files.
+
+Qwen2 and Llama are one shape here; they differ in biases. Anything that would change the arithmetic
+and is not computed by ``qwen2.py`` is refused with a sentence instead of being ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# a2d-qwen2 is what published MARS checkpoints call themselves: Qwen2 with remote code, unused here.
+MODEL_TYPES = ("qwen2", "a2d-qwen2", "llama")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Llama 3's stretching of the slow rotations.
+
+    Source: transformers, modeling_rope_utils.py, ``_compute_llama3_parameters``.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """What ``qwen2.py`` needs to know of a checkpoint. Raises CheckpointError from ``from_dict``.
+
+    attention_bias: query, key and value projections have a bias (always in Qwen2).
+    max_positions: tokens that a row may hold, prompt and answer together.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    rope_theta: float = 10000.0
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    attention_bias: bool = True
+    max_positions: int = 32768
+    model_type: str = "qwen2"
+    rope_scaling: RopeScaling | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_kv_heads:
+            raise CheckpointError(
+                f"config.json gives {self.num_heads} attention heads to {self.num_kv_heads} "
+                "key-value heads, which does not divide: fetch the checkpoint again."
+            )
+        if self.head_dim % 2:
+            raise CheckpointError(
+                f"config.json gives an odd head size of {self.head_dim}: fetch the checkpoint "
+                "again."
+            )
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one key-value head."""
+        return self.num_heads // self.num_kv_heads
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> ModelConfig:
+        """Read a transformers configuration (version 4 or 5). Raises CheckpointError."""
+        model_type = config.get("model_type")
+        if model_type not in MODEL_TYPES:
+            raise CheckpointError(
+                f"Model type {model_type!r} is not supported: choose a checkpoint of type "
+                f"{', '.join(MODEL_TYPES)}."
+            )
+        _refuse_what_is_not_computed(config, is_llama=model_type == "llama")
+        hidden_size, num_heads = (
+            _whole(config, "hidden_size"),
+            _whole(config, "num_attention_heads"),
+        )
+        theta, scaling = _rope(config)
+        return cls(
+            vocab_size=_whole(config, "vocab_size"),
+            hidden_size=hidden_size,
+            num_layers=_whole(config, "num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=_whole(config, "num_key_value_heads", num_heads),
+            head_dim=_whole(config, "head_dim", hidden_size // num_heads),
+            intermediate_size=_whole(config, "intermediate_size"),
+            rope_theta=theta,
+            rms_norm_eps=_positive(config, "rms_norm_eps", 1e-6),
+            tie_word_embeddings=config.get("tie_word_embeddings", False) is True,
+            attention_bias=model_type != "llama",
+            max_positions=_whole(config, "max_position_embeddings"),
+            model_type=model_type,
+            rope_scaling=scaling,
+        )
+
+
+def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -> None:
+    reasons = {
+        "sliding-window attention": config.get("use_sliding_window"),
+        "quantized weights": config.get("quantization_config"),
+        "biases in Llama's attention": is_llama and config.get("attention_bias"),
+        "biases in the feed-forward layers": config.get("mlp_bias"),
+        f"the activation {config.get('hidden_act')!r}": config.get("hidden_act", "silu") != "silu",
+    }
+    for reason, is_used in reasons.items():
+        if is_used:
+            raise CheckpointError(
+                f"This checkpoint uses {reason}, which is not supported: choose another checkpoint."
+            )
+
+
+def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
+    """Theta and scaling: ``rope_parameters`` of transformers 5, else the two older keys."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise CheckpointError("The rope_parameters of config.json are damaged: fetch it again.")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    theta = _positive(rope, "rope_theta", config.get("rope_theta") or 10000.0)
+    if kind == "default" and not any(isinstance(value, Mapping) for value in rope.values()):
+        return theta, None
+    if kind != "llama3":
+        raise CheckpointError(
+            f"Rope scaling of type {kind!r} is not supported: choose a checkpoint with type "
+            "default or llama3."
+        )
+    scaling = RopeScaling(
+        factor=_positive(rope, "factor"),
+        low_freq_factor=_positive(rope, "low_freq_factor"),
+        high_freq_factor=_positive(rope, "high_freq_factor"),
+        original_max_positions=_whole(rope, "original_max_position_embeddings"),
+    )
+    return theta, scaling
+
+
+def _whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = config.get(key)
+    value = default if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CheckpointError(
+            f"config.json must give {key} as a positive whole number, not {value!r}: fetch the "
+            "checkpoint again."
+        )
+    return value
+
+
+def _positive(config: Mapping[str, Any], key: str, default: object = None) -> float:
+    value = config.get(key)
+    value = default if value is None else value
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_real or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
+        raise CheckpointError(
+            f"config.json must give {key} as a positive number, not {value!r}: fetch the "
+            "checkpoint again."
+        )
+    return float(value)  # type: ignore[arg-type]

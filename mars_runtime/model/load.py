@@ -1,0 +1,192 @@
+"""Load a checkpoint: configuration, safetensors and tokenizer, nothing else.
+
+Code that comes with a checkpoint is never run and pickled weights are never opened. Knows no
+decoding, and nothing of where checkpoints come from (``registry.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.registry import REGISTRY, find
+from mars_runtime.text import TextError, Tokenizer
+
+DEFAULT_BLOCK_SIZE = 4
+DTYPES = {
+    "fp32": torch.float32,
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model with its tokenizer and what is known about it.
+
+    block_size: the B it was trained with; more proposals than that are off its training.
+    """
+
+    name: str
+    path: Path
+    model: Qwen2
+    tokenizer: Tokenizer
+    block_size: int
+    licence: str
+    note: str
+
+
+def load_checkpoint(
+    name_or_path: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    registry_path: Path = REGISTRY,
+) -> Checkpoint:
+    """Load a checkpoint by its name in the registry or from a folder.
+
+    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: auto (bf16 on CUDA, fp32 on
+    CPU), fp32 or bf16. Raises CheckpointError, one sentence.
+    """
+    entry, folder = find(name_or_path, registry_path)
+    where = _device(device)
+    kind = _dtype(dtype, where)
+    raw = _read_json(folder / "config.json")
+    config = ModelConfig.from_dict(raw)
+    tokenizer = _tokenizer(folder, config)
+    model = Qwen2(config, _weights(folder, config), device=where, dtype=kind)
+    if not all(bool(weight.isfinite().all()) for weight in model.weights()):
+        raise CheckpointError(f"Some weights in {folder} are not finite: fetch it again.")
+    block_size = entry.block_size if entry else raw.get("mars_block_size", DEFAULT_BLOCK_SIZE)
+    return Checkpoint(
+        name=entry.name if entry else folder.name,
+        path=folder,
+        model=model,
+        tokenizer=tokenizer,
+        block_size=int(block_size),
+        licence=entry.licence if entry else "",
+        note=entry.note if entry else "",
+    )
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        found = None
+    if found is None or found.type not in ("cpu", "cuda"):
+        raise CheckpointError(f"Choose the device auto, cpu or cuda, not {device!r}.")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise CheckpointError("This machine has no CUDA device: choose the device cpu.")
+    return found
+
+
+def _dtype(dtype: str, device: torch.device) -> torch.dtype:
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise CheckpointError(f"Choose the dtype auto, fp32 or bf16, not {dtype!r}.")
+    return DTYPES[dtype]
+
+
+def _tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_dir(folder)
+    except TextError as error:
+        raise CheckpointError(str(error)) from error
+    if tokenizer.size > config.vocab_size:
+        raise CheckpointError(
+            f"The tokenizer in {folder} has {tokenizer.size} tokens and the model "
+            f"{config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
+        )
+    special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
+    if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
+        raise CheckpointError(
+            f"The mask, pad and end tokens in {folder} are not ids of their own: fetch it again."
+        )
+    return tokenizer
+
+
+def _weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
+    """All weights by name, checked to be neither too few nor too many; memory is mapped."""
+    found: dict[str, Tensor] = {}
+    for path in _weight_files(folder):
+        try:
+            with safe_open(path, framework="pt") as file:
+                found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{path} is missing, damaged or incomplete: fetch the checkpoint again."
+            ) from error
+    found = {
+        name: weight for name, weight in found.items() if not name.endswith("rotary_emb.inv_freq")
+    }
+    if config.tie_word_embeddings:
+        found.pop("lm_head.weight", None)  # the same matrix, written out by some tools
+    expected = expected_names(config)
+    for names, what in (
+        (expected - found.keys(), "lacks"),
+        (found.keys() - expected, "has unknown"),
+    ):
+        if names:
+            raise CheckpointError(
+                f"The checkpoint in {folder} {what} weights ({len(names)}, {min(names)} the "
+                f"first): fetch one that is complete and of type {config.model_type}."
+            )
+    return found
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = _read_json(index).get("weight_map")
+        is_plain = isinstance(names, Mapping) and all(
+            isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)
+            for name in names.values()
+        )
+        if not isinstance(names, Mapping) or not is_plain:
+            raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
+        return sorted({folder / name for name in names.values()})
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(
+            f"There are no safetensors in {folder}: fetch a checkpoint in that format (pickled "
+            "weights are never opened)."
+        )
+    return files
+
+
+def expected_names(config: ModelConfig) -> set[str]:
+    """Names of the weights that a transformers checkpoint of this shape holds."""
+    parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
+    parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
+    parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
+    parts += ["input_layernorm.weight", "post_attention_layernorm.weight"]
+    names = {f"model.layers.{i}.{part}" for i in range(config.num_layers) for part in parts}
+    names |= {"model.embed_tokens.weight", "model.norm.weight"}
+    return names if config.tie_word_embeddings else names | {"lm_head.weight"}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is missing or damaged: fetch the checkpoint again."
+        ) from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is not a configuration: fetch the checkpoint again.")
+    return value

@@ -1,0 +1,202 @@
+"""The forward pass of Qwen2 and Llama: tokens in, logits of the asked slots out.
+
+Knows weights and the cache; knows no tokenizer, masks, acceptance or files. Written for few
+operations a layer, because at the size of the bundled checkpoint everything else counts: fused
+query-key-value and gate-up projections, residuals added by the matrix product itself, the output
+head only where it is needed. Checked against transformers' classes in tests/model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mars_runtime.cache import BlockKVCache
+from mars_runtime.model.attention import Positions, attend, packed_order, rotary_order
+from mars_runtime.model.config import CheckpointError, ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one layer. Matrices are [in, out]: x @ W."""
+
+    attention_norm: Tensor
+    projection: Tensor
+    projection_bias: Tensor | None
+    output: Tensor
+    feed_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class Qwen2:
+    """A causal language model on one device.
+
+    ``weights`` are named and shaped as in a transformers checkpoint; they are copied. Raises
+    CheckpointError when one is missing or of another shape than the configuration says.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self._weights = weights
+        self._embedding = self._take("model.embed_tokens.weight").clone()
+        self._layers = [self._layer(f"model.layers.{i}.") for i in range(config.num_layers)]
+        self._final_norm = self._take_norm("model.norm.weight")
+        name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
+        self._head = self._matrix(self._take(f"{name}.weight"))
+        self._weights = {}
+        self._positions = Positions(config, dtype, self.device)
+        self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
+
+    def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
+        """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
+        return BlockKVCache(self.cache_shape(rows, capacity), dtype=self.dtype, device=self.device)
+
+    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
+        """What BlockKVCache and ``BlockKVCache.bytes_needed`` are told."""
+        config = self.config
+        return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
+
+    @torch.inference_mode()
+    def forward(
+        self, tokens: Tensor, cache: BlockKVCache, head: Tensor | slice | None
+    ) -> Tensor | None:
+        """One causal forward of Q tokens for each of the first R rows of the cache.
+
+        tokens: [R, Q] int64; token q of row r stands at position cache.cursors[r] + q, and its keys
+            and values are written into that slot. Cursors are not moved.
+        head: the slots that need logits: [R, H] int64, a slice of Q, or None for no head (prefill).
+        Returns logits [R, H, V] in the model's dtype, or None. Raises ValueError when the cache is
+        too short.
+        """
+        rows, queries = tokens.shape
+        window = self._positions.open(cache, rows, queries)
+        x = F.embedding(tokens.reshape(-1), self._embedding)
+        for index, layer in enumerate(self._layers):
+            normed = self._norm(x, layer.attention_norm)
+            if layer.projection_bias is None:
+                projected = torch.mm(normed, layer.projection)
+            else:
+                projected = torch.addmm(layer.projection_bias, normed, layer.projection)
+            x.addmm_(attend(projected, index, window, self.config), layer.output)
+            gate, up = torch.mm(self._norm(x, layer.feed_norm), layer.gate_up).chunk(2, dim=-1)
+            x.addmm_(F.silu(gate).mul_(up), layer.down)
+        if head is None:
+            return None
+        x = x.view(rows, queries, -1)
+        if isinstance(head, slice):
+            x = x[:, head]
+        else:
+            x = x.gather(1, head.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        chosen = x.shape[1]
+        logits = torch.mm(self._norm(x.reshape(rows * chosen, -1), self._final_norm), self._head)
+        return logits.view(rows, chosen, -1)
+
+    def weights(self) -> Iterator[Tensor]:
+        """Every weight as it is kept, to measure or to check."""
+        yield from (self._embedding, self._final_norm, self._head)
+        for layer in self._layers:
+            parts = (getattr(layer, name) for name in Layer.__slots__)
+            yield from (part for part in parts if part is not None)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Root-mean-square norm. On a CPU ``F.rms_norm`` is seven small operations; x / |x| is the
+        same in three, with eps kept under the root by hypot and sqrt(H) kept in the weight."""
+        if not self._has_short_norm:
+            return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
+        length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x.div(length.hypot_(self._norm_floor)).mul_(weight)
+
+    @property
+    def _has_short_norm(self) -> bool:
+        return self.device.type == "cpu" and self.dtype == torch.float32
+
+    def _layer(self, prefix: str) -> Layer:
+        attention, feed = f"{prefix}self_attn.", f"{prefix}mlp."
+        config = self.config
+        bias = self._projection(f"{attention}{{}}_proj.bias") if config.attention_bias else None
+        output = self._take(f"{attention}o_proj.weight")
+        heads = packed_order(config.num_heads, config.num_kv_heads)
+        output = output.view(config.hidden_size, config.num_heads, -1)[:, heads].flatten(1)
+        gate_up = [self._take(f"{feed}{name}_proj.weight") for name in ("gate", "up")]
+        return Layer(
+            attention_norm=self._take_norm(f"{prefix}input_layernorm.weight"),
+            projection=self._matrix(self._projection(f"{attention}{{}}_proj.weight")),
+            projection_bias=bias,
+            output=self._matrix(output),
+            feed_norm=self._take_norm(f"{prefix}post_attention_layernorm.weight"),
+            gate_up=self._matrix(torch.cat(gate_up)),
+            down=self._matrix(self._take(f"{feed}down_proj.weight")),
+        )
+
+    def _projection(self, name: str) -> Tensor:
+        """Queries, keys and values as one, their features reordered for ``attend``."""
+        config = self.config
+        turn = rotary_order(config.head_dim)
+        parts = {key: self._take(name.format(key)) for key in "qkv"}
+        heads = {
+            key: part.view(-1, config.head_dim, *part.shape[1:]) for key, part in parts.items()
+        }
+        query = heads["q"][packed_order(config.num_heads, config.num_kv_heads)][:, turn]
+        return torch.cat([query, heads["k"][:, turn], heads["v"]]).flatten(0, 1)
+
+    def _take(self, name: str) -> Tensor:
+        """A weight on the device, its shape checked."""
+        expected = expected_shape(name, self.config)
+        if name not in self._weights:
+            raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
+        weight = self._weights[name]
+        if tuple(weight.shape) != expected:
+            raise CheckpointError(
+                f"The weight {name} has shape {tuple(weight.shape)} and config.json says "
+                f"{expected}: fetch the checkpoint again."
+            )
+        return weight.to(device=self.device, dtype=self.dtype)
+
+    def _take_norm(self, name: str) -> Tensor:
+        weight = self._take(name)
+        scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
+        return weight * scale
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        """[out, in] to [in, out]. On a CPU the memory is turned too: there a product of few rows
+        with a row-major matrix costs nearly the same for 1 and 5 rows, the other way up to twice.
+        """
+        turned = weight.t()
+        return turned.contiguous() if self.device.type == "cpu" else turned
+
+
+def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
+    """The shape a transformers checkpoint gives to the weight ``name``."""
+    hidden = config.hidden_size
+    part = name.rsplit(".", 2)[-2]
+    outs = {
+        "q_proj": config.num_heads * config.head_dim,
+        "k_proj": config.num_kv_heads * config.head_dim,
+        "v_proj": config.num_kv_heads * config.head_dim,
+        "gate_proj": config.intermediate_size,
+        "up_proj": config.intermediate_size,
+        "embed_tokens": config.vocab_size,
+        "lm_head": config.vocab_size,
+    }
+    if part in outs:
+        return (outs[part],) if name.endswith("bias") else (outs[part], hidden)
+    if part == "o_proj":
+        return (hidden, config.num_heads * config.head_dim)
+    if part == "down_proj":
+        return (hidden, config.intermediate_size)
+    return (hidden,)
