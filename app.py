@@ -1,0 +1,61 @@
+"""Starts the demo: flags over environment, environment over defaults; then serves the page.
+
+The first checkpoint is loaded by a thread while the page comes up. ``python app.py --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+
+from app.settings import AppSettings, AppSettingsError
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def main() -> None:
+    """Parse, build, serve until interrupted."""
+    try:
+        settings = read_settings(sys.argv[1:])
+    except AppSettingsError as error:
+        sys.exit(str(error))
+    serve(settings)
+
+
+def read_settings(arguments: list[str]) -> AppSettings:
+    """The settings that flags and environment ask for. Raises AppSettingsError."""
+    base = AppSettings.from_environment()
+    if "SPACE_ID" in os.environ:
+        base = replace(base, host="0.0.0.0")
+    parser = argparse.ArgumentParser(description="MARS live: watch several tokens a forward pass.")
+    parser.add_argument("--host", default=base.host, help="address to serve at (%(default)s)")
+    parser.add_argument("--port", type=int, default=base.port, help="port (%(default)s), 0 any")
+    parser.add_argument(
+        "--checkpoint", default=base.checkpoint, help="registry name or folder (%(default)s)"
+    )
+    parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
+    return replace(base, **vars(parser.parse_args(arguments)))
+
+
+def serve(settings: AppSettings) -> None:
+    """Begin to load the checkpoint, then serve the page until interrupted."""
+    from app.engines import Engines
+
+    engines = Engines(settings)
+    engines.start(engines.default)
+
+    from app.examples import ExampleBook
+    from app.handlers import Handlers
+    from app.layout import serve as serve_page
+
+    try:
+        serve_page(Handlers(settings, engines, ExampleBook()))
+    finally:
+        engines.close()
+
+
+if __name__ == "__main__":
+    main()

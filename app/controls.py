@@ -1,0 +1,133 @@
+"""Reads what the page, or anyone who posts past it, sends for a run. Knows no gradio and no engine.
+
+Every value arrives raw and is checked here and again by ``DecodeSettings``; a refusal is one
+sentence that names what to change and never repeats the prompt.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mars_runtime.settings import DecodeSettings, SettingsError
+
+MAX_PACE = 100.0
+RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
+VIEWS = {
+    RACE: "MARS against plain AR",
+    MARS_ALONE: "MARS alone",
+    AR_ALONE: "plain AR alone",
+}
+TITLES = {"mars": "MARS", "ar": "plain AR"}
+CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
+STEERED = ("tau", "block_size", "metric", "lossless")
+CHOSEN_ONCE = ("max_new_tokens", "temperature", "seed")
+WHOLE = ("block_size", "max_new_tokens", "seed")
+
+
+class RefusalError(ValueError):
+    """What cannot be run: ``field`` is the control at fault, the message one sentence."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What this app and the chosen checkpoint allow: characters, tokens, trained depth."""
+
+    max_prompt_chars: int
+    max_new_tokens: int
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A run as asked for: what to decode, in which lanes, how."""
+
+    prompt: str
+    settings: DecodeSettings
+    view: str
+    pace: float
+    checkpoint: str
+
+    @property
+    def lanes(self) -> dict[str, DecodeSettings]:
+        """Lane name -> its settings, in the order of the page."""
+        names = ("mars", "ar") if self.view == RACE else (self.view,)
+        return {name: lane_settings(self.settings, name) for name in names}
+
+
+def has_control_text(prompt: str) -> bool:
+    """Whether the prompt holds text that looks like a control token."""
+    return CONTROL_TEXT.search(prompt) is not None
+
+
+def lane_settings(settings: DecodeSettings, lane: str) -> DecodeSettings:
+    """The settings of a lane: the visitor's for MARS, plain for AR."""
+    if lane == "mars":
+        return replace(settings, method="mars")
+    return replace(settings, method="ar", tau=1.0, block_size=1, lossless=False)
+
+
+def read_order(values: Mapping[str, Any], limits: Limits) -> Order:
+    """All of the page's controls as an order. Raises RefusalError."""
+    prompt = read_prompt(values.get("prompt"), limits)
+    chosen = {name: read_setting(name, values.get(name), limits) for name in CHOSEN_ONCE}
+    settings = replace(read_steering(values, limits), **chosen)
+    view = values.get("view")
+    if not isinstance(view, str) or view not in VIEWS:
+        raise RefusalError("view", f"Choose what to run: {', '.join(VIEWS.values())}.")
+    return Order(prompt, settings, view, read_pace(values.get("pace")), str(values["checkpoint"]))
+
+
+def read_steering(values: Mapping[str, Any], limits: Limits) -> DecodeSettings:
+    """The settings that may change while text streams; the others at their defaults."""
+    return DecodeSettings(
+        **{name: read_setting(name, values.get(name), limits) for name in STEERED}
+    )
+
+
+def read_prompt(value: object, limits: Limits) -> str:
+    """The prompt as typed. Raises RefusalError for blank, long or broken text."""
+    if not isinstance(value, str):
+        raise RefusalError("prompt", "The prompt must be text.")
+    if not value.strip():
+        raise RefusalError("prompt", "Type a prompt or choose an example.")
+    if len(value) > limits.max_prompt_chars:
+        raise RefusalError(
+            "prompt", f"Shorten the prompt to at most {limits.max_prompt_chars:,} characters."
+        )
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise RefusalError("prompt", "Remove the characters that are no valid text.")
+    return value
+
+
+def read_setting(name: str, value: object, limits: Limits) -> Any:
+    """One field of DecodeSettings, judged alone. Raises RefusalError."""
+    if name in WHOLE and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if name == "block_size" and isinstance(value, int) and value > limits.block_size:
+        depth = limits.block_size
+        raise RefusalError(name, f"Choose a B of at most {depth}, this checkpoint's trained depth.")
+    if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
+        raise RefusalError(name, f"Choose at most {limits.max_new_tokens} tokens to generate.")
+    try:
+        DecodeSettings(**{name: value})
+    except SettingsError as error:
+        raise RefusalError(name, str(error)) from None
+    except TypeError:
+        raise RefusalError(name, f"The value of {name} cannot be read.") from None
+    return value
+
+
+def read_pace(value: object) -> float:
+    """How many times the length of each forward to wait after it; 0 is full speed."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not 0 <= value <= MAX_PACE:  # type: ignore
+        raise RefusalError("pace", f"Slow motion must be a number from 0 to {MAX_PACE:g}.")
+    return float(value)  # type: ignore[arg-type]

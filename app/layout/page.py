@@ -1,0 +1,147 @@
+"""The page: which components there are and where they stand.
+
+Decides nothing and draws nothing: ``wiring.py`` joins events to handlers, components draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import gradio as gr
+
+from app.components.race_view import RaceView
+from app.controls import MAX_PACE, RACE, VIEWS
+from app.handlers import PRESETS, Handlers
+from app.layout.wiring import wire
+from mars_runtime.settings import DecodeSettings
+
+PACE = 20  # until the checkpoint has been timed
+METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
+DEFAULTS = DecodeSettings(block_size=8)
+
+
+@dataclass
+class LiveTab:
+    """The components of the Live tab that events read or write."""
+
+    controls: dict[str, gr.components.Component] = field(default_factory=dict)
+    chips: dict[str, gr.Button] = field(default_factory=dict)
+    presets: dict[str, gr.Button] = field(default_factory=dict)
+    buttons: dict[str, gr.Button] = field(default_factory=dict)
+    race: RaceView | None = None
+    remark: gr.Markdown | None = None
+    notice: gr.Markdown | None = None
+
+
+def build(handlers: Handlers) -> gr.Blocks:
+    """The whole page, wired."""
+    with gr.Blocks(
+        title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
+    ) as page:
+        gr.Markdown(
+            "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
+            elem_id="masthead",
+        )
+        with gr.Tabs(), gr.Tab("Live"):
+            tab = _live_tab(handlers)
+        footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
+        wire(page, tab, footer, handlers)
+    return page
+
+
+def _live_tab(handlers: Handlers) -> LiveTab:
+    tab = LiveTab()
+    with gr.Row(elem_id="live"):
+        with gr.Column(scale=0, min_width=340, elem_id="desk"):
+            _prompt(tab, handlers)
+            with gr.Column(elem_id="knobs"):
+                _knobs(tab, handlers)
+            with gr.Row(elem_id="presets"):
+                for name in PRESETS:
+                    tab.presets[name] = gr.Button(name, size="sm", elem_classes="preset")
+            with gr.Accordion("More", open=False, elem_id="more"):
+                _more(tab, handlers)
+        with gr.Column(scale=1, min_width=300, elem_id="stage"):
+            tab.race = RaceView(value="", elem_id="race")
+    return tab
+
+
+def _prompt(tab: LiveTab, handlers: Handlers) -> None:
+    families = handlers.book.families
+    tab.controls["prompt"] = gr.Textbox(
+        label="Prompt",
+        value=handlers.example(next(iter(families)), 0),
+        placeholder="Type a prompt or choose an example",
+        lines=4,
+        max_lines=8,
+        max_length=handlers.settings.max_prompt_chars,
+        elem_id="prompt",
+    )
+    tab.remark = gr.Markdown("", elem_id="remark")
+    with gr.Row(elem_id="chips"):
+        for name, label in families.items():
+            tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes="chip")
+
+
+def _knobs(tab: LiveTab, handlers: Handlers) -> None:
+    depth = handlers.engines.entries[handlers.engines.default].block_size
+    tab.controls["tau"] = gr.Slider(
+        0, 1, DEFAULTS.tau, step=0.01, label="τ  threshold", elem_id="tau", buttons=[]
+    )
+    tab.controls["block_size"] = gr.Slider(
+        1, depth, depth, step=1, label="B  proposals", elem_id="block_size", buttons=[]
+    )
+    tab.controls["pace"] = gr.Slider(
+        0, MAX_PACE, PACE, step=1, label="slow motion ×", elem_id="pace", buttons=[]
+    )
+    with gr.Row(elem_id="go"):
+        tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
+        tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
+
+
+def _more(tab: LiveTab, handlers: Handlers) -> None:
+    controls, settings = tab.controls, handlers.settings
+    controls["view"] = gr.Radio(
+        [(title, name) for name, title in VIEWS.items()], value=RACE, label="Run", elem_id="view"
+    )
+    controls["lossless"] = gr.Checkbox(
+        False,
+        label="Lossless",
+        info="Only tokens that AR would have chosen; τ then says how boldly to draft.",
+        elem_id="lossless",
+    )
+    controls["metric"] = gr.Radio(
+        [(title, name) for name, title in METRICS.items()],
+        value=DEFAULTS.metric,
+        label="Confidence that τ is held against",
+        elem_id="metric",
+    )
+    controls["max_new_tokens"] = gr.Slider(
+        1,
+        settings.max_new_tokens,
+        min(DEFAULTS.max_new_tokens, settings.max_new_tokens),
+        step=1,
+        label="Tokens to generate, at most",
+        elem_id="max_new_tokens",
+        buttons=[],
+    )
+    controls["temperature"] = gr.Slider(
+        0,
+        2,
+        0,
+        step=0.05,
+        label="Temperature",
+        info="0 is greedy.",
+        elem_id="temperature",
+        buttons=[],
+    )
+    controls["seed"] = gr.Number(
+        0, precision=0, label="Seed", info="Matters only at a temperature above 0.", elem_id="seed"
+    )
+    controls["checkpoint"] = gr.Dropdown(
+        list(handlers.engines.entries),
+        value=handlers.engines.default,
+        label="Checkpoint",
+        elem_id="checkpoint",
+    )
+    tab.notice = gr.Markdown("", elem_id="notice")

@@ -1,0 +1,42 @@
+"""Serves the page with the settings of a public demo. Knows gradio's launch; builds nothing."""
+
+from __future__ import annotations
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+from app.handlers import Handlers
+from app.layout.page import build
+from app.layout.theme import script, style, theme
+from app.limits import BodyLimit
+
+
+def serve(handlers: Handlers, is_blocking: bool = True) -> gr.Blocks:
+    """Serve until interrupted, or return the running page when ``is_blocking`` is off.
+
+    Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
+    no stack traces; the queue is bounded and cannot be gone round.
+    """
+    settings = handlers.settings
+    page = build(handlers)
+    page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
+    page.launch(
+        server_name=settings.host,
+        server_port=settings.port or None,
+        theme=theme(),
+        css=style(),
+        head=script(),
+        share=False,
+        show_error=False,
+        enable_monitoring=False,
+        run_history=False,
+        mcp_server=False,
+        ssr_mode=False,
+        pwa=False,
+        footer_links=[],
+        max_file_size="1mb",
+        state_session_capacity=200,
+        app_kwargs={"middleware": [Middleware(BodyLimit, max_bytes=settings.max_body_bytes)]},
+        prevent_thread_lock=not is_blocking,
+    )
+    return page

@@ -1,0 +1,196 @@
+"""Joins the page's events to the handlers. Knows gradio's events; decides nothing itself.
+
+Values are taken raw (``preprocess=False``), because the handlers judge every one of them and answer
+with a sentence; what gradio's components check would end in their own words, or in none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from app.controls import RefusalError
+from app.endpoint import stream
+from app.handlers import Handlers
+
+if TYPE_CHECKING:
+    from app.layout.page import LiveTab
+
+ORDER = (
+    "prompt", "tau", "block_size", "pace", "view", "lossless", "metric", "max_new_tokens",
+    "temperature", "seed", "checkpoint",
+)  # fmt: skip
+STEERED = ("tau", "block_size", "pace", "lossless", "metric")
+RUN_QUEUE = "run"  # decoding events share it; sliders and Stop stand outside
+AT_ONCE: dict[str, Any] = {
+    "queue": False,
+    "show_progress": "hidden",
+    "api_visibility": "private",
+    "preprocess": False,
+}
+PRESS_RUN = "() => { document.getElementById('run').click() }"
+
+
+def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers) -> None:
+    """Join everything."""
+    _wire_run(tab, handlers)
+    _wire_steering(tab, handlers)
+    _wire_choices(tab, handlers)
+    controls = tab.controls
+    page.load(
+        lambda: _opening(handlers),
+        outputs=[controls["block_size"], controls["pace"], footer],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    _wire_end(page, handlers)
+    gr.api(_endpoint(handlers), api_name="generate", concurrency_id=RUN_QUEUE)
+
+
+def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
+    """Run, first ending what the visitor may be running, and Stop."""
+
+    def check(*values: Any) -> list[dict[str, Any]]:
+        refusal = handlers.check(_named(values))
+        at_fault = refusal.field if refusal else None
+        return [gr.validate(name != at_fault, str(refusal or "")) for name in ORDER]
+
+    def run(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from handlers.run(session_of(request), _named(values))
+
+    def stop(request: gr.Request) -> None:
+        handlers.stop(session_of(request))
+
+    def clear(request: gr.Request, prompt: Any, checkpoint: Any) -> str:
+        return handlers.clear(session_of(request), prompt, checkpoint)
+
+    gr.on(
+        [tab.buttons["run"].click, tab.controls["prompt"].submit],
+        clear,
+        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
+        outputs=[tab.remark],
+        **AT_ONCE,
+    ).then(
+        run,
+        inputs=[tab.controls[name] for name in ORDER],
+        outputs=[tab.race],
+        validator=check,
+        concurrency_id=RUN_QUEUE,
+        concurrency_limit=handlers.settings.max_runs + handlers.settings.max_waiting + 1,
+        trigger_mode="multiple",
+        show_progress="hidden",
+        api_visibility="private",
+        preprocess=False,
+    )
+    tab.buttons["stop"].click(stop, **AT_ONCE)
+
+
+def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
+    """tau, B, pace, lossless and metric act on the very next forward of the visitor's own run."""
+
+    def steer(request: gr.Request, *values: Any) -> None:
+        with _in_words():
+            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
+
+    inputs = [tab.controls[name] for name in STEERED]
+    for control in inputs:
+        control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
+
+    for name, button in tab.presets.items():
+
+        def choose(request: gr.Request, *values: Any, name: str = name) -> tuple[float, bool]:
+            with _in_words():
+                named = dict(zip(STEERED, values, strict=True))
+                return handlers.preset(session_of(request), name, named)
+
+        button.click(choose, inputs, [tab.controls["tau"], tab.controls["lossless"]], **AT_ONCE)
+
+
+def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
+    """Examples, which also run, and the checkpoint."""
+    turned = gr.State({})  # family -> how many of its examples this visitor has seen
+    for family, chip in tab.chips.items():
+
+        def turn(seen: dict[str, int], family: str = family) -> str:
+            number = seen[family] = seen.get(family, -1) + 1
+            return handlers.example(family, number)
+
+        chip.click(turn, [turned], [tab.controls["prompt"]], **AT_ONCE).then(
+            None, js=PRESS_RUN, api_visibility="private"
+        )
+
+    def choose(name: Any) -> Iterator[tuple[str, Any]]:
+        for sentence, depth in handlers.choose(name):
+            yield sentence, gr.update(maximum=depth) if depth else gr.skip()
+
+    tab.controls["checkpoint"].input(
+        choose,
+        [tab.controls["checkpoint"]],
+        [tab.notice, tab.controls["block_size"]],
+        show_progress="hidden",
+        api_visibility="private",
+        preprocess=False,
+    )
+
+
+def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
+    """A closed tab ends its run."""
+
+    def leave(request: gr.Request) -> None:
+        handlers.stop(session_of(request))
+
+    page.unload(leave)
+
+
+def _opening(handlers: Handlers) -> tuple[Any, Any, str]:
+    depth, pace, footer = handlers.opening()
+    label = f"B  proposals (trained depth {depth})"
+    return gr.update(maximum=depth, label=label), gr.update(value=pace), footer
+
+
+def _endpoint(handlers: Handlers) -> Callable[..., Iterator[dict[str, Any]]]:
+    """The typed endpoint: the same runs without the page."""
+
+    def generate(
+        prompt: str,
+        method: str = "mars",
+        tau: float = 0.95,
+        block_size: int = 4,
+        lossless: bool = False,
+        metric: str = "probability",
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Iterator[dict[str, Any]]:
+        """Generate text; streams the text so far with the figures of the run.
+
+        Each item has text, num_tokens, num_forwards, tokens_per_forward, tokens_per_second,
+        seconds (of decoding) and ended: empty while running, then eos, limit, deadline or error.
+        """
+        with _in_words():
+            values = {key: value for key, value in locals().items() if key in ORDER}
+            yield from stream(handlers, {**values, "view": method})
+
+    return generate
+
+
+def session_of(request: gr.Request) -> str:
+    """Whose event this is; a caller without a session gets one of its own."""
+    return request.session_hash or uuid.uuid4().hex
+
+
+def _named(values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(ORDER, values, strict=True))
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Refusals reach the caller as their sentence, everything else as gradio's own."""
+    try:
+        yield
+    except RefusalError as refusal:
+        raise gr.Error(str(refusal), print_exception=False) from None

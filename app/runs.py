@@ -1,0 +1,146 @@
+"""The live runs of each visitor, and the lines that the drawing component reads of them.
+
+A visitor is a session: nobody can see or move another's run. Knows the engine's handles and the
+trace format; knows no gradio, no drawing and no model.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from app.controls import Order, lane_settings
+from app.feed import RunFeed
+from mars_runtime.events import End, Event, Step
+from mars_runtime.folds import visible_tokens
+from mars_runtime.settings import DecodeSettings
+
+if TYPE_CHECKING:
+    from mars_runtime.engine.run import Run
+    from mars_runtime.trace import TraceWriter
+
+
+@dataclass
+class Lane:
+    """One run of a race, and how much of it has been written down."""
+
+    name: str
+    run: Run
+    writer: TraceWriter
+    num_seen: int = 0
+    tokens: list[int] = field(default_factory=list)
+    end: End | None = None
+
+    def collect(self) -> list[str]:
+        """Trace lines of the events that came since the last call, the header first."""
+        lines = [] if self.num_seen else [self.writer.header_line()]
+        events: Sequence[Event] = self.run.events_since(self.num_seen)
+        if not events:
+            return []
+        for event in events:
+            if isinstance(event, Step):
+                self.tokens.extend(visible_tokens(event.rows[0]))
+            elif isinstance(event, End):
+                self.end = event
+            lines.append(self.writer.line(event))
+        self.num_seen += len(events)
+        return lines
+
+
+class LiveRace:
+    """What one visitor is running: its lanes, and the feed that tells of them."""
+
+    def __init__(self, order: Order, lanes: Sequence[Lane], feed: RunFeed) -> None:
+        self.order = order
+        self.lanes = tuple(lanes)
+        self.feed = feed
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every lane has written its end."""
+        return all(lane.end is not None for lane in self.lanes)
+
+    @property
+    def place(self) -> int:
+        """Runs ahead of this one in the engine's queue; 0 once it is being served."""
+        return max((lane.run.place for lane in self.lanes), default=0)
+
+    def collect(self) -> None:
+        """Move new events into the feed."""
+        for lane in self.lanes:
+            for line in lane.collect():
+                self.feed.add(lane.name, line)
+
+    def wait(self, seconds: float) -> None:
+        """Wait that long, or until the first unfinished lane has ended."""
+        for lane in self.lanes:
+            if lane.end is None:
+                lane.run.wait(seconds)
+                return
+
+    def steer(self, changes: DecodeSettings, pace: float) -> None:
+        """Let tau, B, metric, lossless and pace act from the next forward on."""
+        for lane in self.lanes:
+            steered = replace(
+                lane.run.settings,
+                tau=changes.tau,
+                block_size=changes.block_size,
+                metric=changes.metric,
+                lossless=changes.lossless,
+            )
+            if lane.name == "mars" and steered != lane.run.settings:
+                lane.run.settings = lane_settings(steered, "mars")
+            if lane.run.pace != pace:
+                lane.run.pace = pace
+        if pace != self.order.pace:
+            self.order = replace(self.order, pace=pace)
+            self.feed.add("pace", {"pace": pace})
+
+    def cancel(self) -> None:
+        """End every lane within one forward; a second call does nothing."""
+        for lane in self.lanes:
+            lane.run.cancel()
+
+
+class LiveRuns:
+    """Session -> the race it is running, at most one; safe between threads."""
+
+    def __init__(self) -> None:
+        self._races: dict[str, LiveRace] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, session: str, start: Callable[[], LiveRace]) -> LiveRace:
+        """Cancel what the session was running and start anew. Raises what ``start`` raises."""
+        self.stop(session)
+        race = start()
+        with self._lock:
+            previous = self._races.get(session)
+            self._races[session] = race
+        if previous is not None:
+            previous.cancel()
+        return race
+
+    def of(self, session: str) -> LiveRace | None:
+        """The session's race, if it is running one."""
+        with self._lock:
+            return self._races.get(session)
+
+    def stop(self, session: str) -> bool:
+        """Cancel the session's race; says whether there was one."""
+        race = self.of(session)
+        if race is not None:
+            race.cancel()
+        return race is not None
+
+    def end(self, session: str, race: LiveRace) -> None:
+        """Cancel this race and forget it, unless the session has begun another since."""
+        race.cancel()
+        with self._lock:
+            if self._races.get(session) is race:
+                del self._races[session]
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._races)

@@ -1,0 +1,77 @@
+"""What whoever runs the app may choose, read from the environment once. Knows no gradio or torch.
+
+Every name below is also the name of an environment variable with ``MARS_`` before it and in upper
+case, so a duplicated Space is configured without touching the code (``MARS_CHECKPOINT=...``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+PREFIX = "MARS_"
+
+
+class AppSettingsError(ValueError):
+    """A variable or flag that makes no sense; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """Where to serve, what to load, and the caps that keep a public page alive.
+
+    host, port: where the page is served.
+    checkpoint: a name of ``checkpoints/registry.json`` or the path of a checkpoint folder.
+    device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else CPU and fp32.
+    max_prompt_chars: longer prompts are refused, never cut.
+    max_new_tokens: the end of the slider, and of what a request past the page may ask for.
+    max_seconds: a run ends after this long by the wall clock, waits of slow motion included.
+    max_runs: visitors whose runs share the model; max_waiting: runs that may wait behind them.
+    max_body_bytes: larger requests are answered with 413 before they are read.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 7860
+    checkpoint: str = "mars-tiny"
+    device: str = "auto"
+    dtype: str = "auto"
+    max_prompt_chars: int = 8000
+    max_new_tokens: int = 512
+    max_seconds: float = 300.0
+    max_runs: int = 4
+    max_waiting: int = 12
+    max_body_bytes: int = 262_144
+
+    def __post_init__(self) -> None:
+        for name in ("max_prompt_chars", "max_new_tokens", "max_runs", "max_body_bytes"):
+            if getattr(self, name) < 1:
+                raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1.")
+        if self.max_waiting < 0:
+            raise AppSettingsError(f"{PREFIX}MAX_WAITING must not be negative.")
+        if not self.max_seconds > 0:
+            raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
+        if not 0 <= self.port <= 65535:
+            raise AppSettingsError(f"{PREFIX}PORT must be a port number, or 0 for any free one.")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:
+        """The settings that the variables ask for, defaults elsewhere. Raises AppSettingsError."""
+        environment = os.environ if environment is None else environment
+        chosen: dict[str, str | int | float] = {}
+        for field in fields(cls):
+            text = environment.get(PREFIX + field.name.upper(), "").strip()
+            if text:
+                chosen[field.name] = _parse(PREFIX + field.name.upper(), text, field.default)
+        return cls(**chosen)  # type: ignore[arg-type]
+
+
+def _parse(name: str, text: str, default: object) -> str | int | float:
+    """The text as a value of the default's type."""
+    if isinstance(default, str):
+        return text
+    try:
+        return int(text) if isinstance(default, int) else float(text)
+    except ValueError:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise AppSettingsError(f"{name} must be {kind}.") from None

@@ -1,0 +1,133 @@
+"""A page without weights: the real engine over a scripted backend, a tokenizer of single bytes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+
+from app.engines import Engines, Served
+from app.examples import ExampleBook
+from app.handlers import Handlers
+from app.settings import AppSettings
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.model.registry import Entry
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Tokenizer, byte_characters
+
+CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]
+
+
+def write_tokenizer(folder: Path) -> Tokenizer:
+    """A byte-level tokenizer without merges, so that a token is a byte."""
+    characters = byte_characters()
+    vocabulary = {characters[byte]: byte for byte in range(256)}
+    added = [
+        {"id": 256 + index, "content": name, "special": True, "single_word": False}
+        | {"lstrip": False, "rstrip": False, "normalized": False}
+        for index, name in enumerate(CONTROL)
+    ]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    spec = {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": {**byte_level, "trim_offsets": True},
+        "decoder": {**byte_level, "trim_offsets": True},
+        "post_processor": None,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
+    return Tokenizer.from_dir(folder)
+
+
+class ScriptedBackend:
+    """Writes ``text`` byte by byte: one a forward at tau 1 or as AR, B a forward below tau 0.6."""
+
+    def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
+        self.text = text
+        self.forward_seconds = forward_seconds
+        self.prompts: list[tuple[int, ...]] = []
+        self.num_forwards = 0
+
+    def prepare(self) -> None:
+        """Nothing to warm up."""
+
+    def check(self, request: Request) -> None:
+        """Everything fits."""
+
+    def synchronize(self) -> None:
+        """Nothing runs behind our back."""
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        """The text as events, the last one with ``eos`` or ``limit``."""
+        self.prompts.append(tuple(request.prompt_ids))
+        yield Prefill(len(request.prompt_ids) - 1)
+        ids = [*self.text.encode(), 257]
+        start = 0
+        while True:
+            time.sleep(self.forward_seconds)
+            self.num_forwards += 1
+            now = settings()
+            left = min(len(ids), now.max_new_tokens) - start
+            offered = ids[start : start + min(now.num_proposals, left)]
+            taken = 1 if now.method == "ar" or now.tau >= 0.6 else len(offered)
+            accepted = tuple(offered[:taken])
+            proposals = tuple(Proposal(token, 0.6, ((32, 0.1),)) for token in offered)
+            is_last = taken == left
+            stop = "threshold" if not is_last else ("eos" if accepted[-1] == 257 else "limit")
+            yield Step(
+                (RowStep(0, start, start, 1, len(offered), proposals, accepted, 0, now, stop),)
+            )
+            if is_last:
+                return
+            start += taken
+
+
+class ReadyEngines(Engines):
+    """Engines with one checkpoint that is loaded already, or another that never can be."""
+
+    def __init__(self, settings: AppSettings, served: Served) -> None:
+        super().__init__(
+            settings, {"scripted": served.entry, "absent": Entry("absent", 4, path="absent")}
+        )
+        self._loading["scripted"] = Future()
+        self._loading["scripted"].set_result(served)
+
+
+def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
+    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
+    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
+    model = SimpleNamespace(device=SimpleNamespace(type="cpu", index=None), dtype="torch.float32")
+    checkpoint = SimpleNamespace(
+        name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
+    )
+    engine = Engine(backend, settings.max_runs, settings.max_waiting)
+    served = Served(
+        Entry("scripted", 8, path="scripted", licence="Apache-2.0"), checkpoint, engine, pace=0
+    )  # type: ignore
+    return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
+
+
+def controls(**changes: object) -> dict[str, object]:
+    """What the page sends for a run, with changes."""
+    return {
+        "prompt": "Say hello.",
+        "tau": 0.95,
+        "block_size": 8,
+        "pace": 0,
+        "view": "race",
+        "lossless": False,
+        "metric": "probability",
+        "max_new_tokens": 64,
+        "temperature": 0,
+        "seed": 0,
+        "checkpoint": "scripted",
+        **changes,
+    }

@@ -1,0 +1,257 @@
+"""Handlers over the real engine and a scripted backend: no gradio, no browser, no weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_page import ScriptedBackend, controls, make_handlers
+
+from app.controls import RefusalError
+from app.handlers import NOTE_CONTROL, NOTE_UNKNOWN, Handlers
+from mars_runtime.trace import read_trace
+
+
+@pytest.fixture
+def backend() -> ScriptedBackend:
+    return ScriptedBackend("Hello, ${HOME}<b> 👩‍👧!" * 3)
+
+
+@pytest.fixture
+def handlers(tmp_path: Path, backend: ScriptedBackend) -> Iterator[Handlers]:
+    made = make_handlers(tmp_path, backend, max_runs=2, max_waiting=1)
+    yield made
+    made.engines.close()
+
+
+def lines_of(value: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    """The head of a value and its tagged lines."""
+    head, *rest = value.splitlines()
+    return json.loads(head), [
+        (tag, json.loads(data)) for tag, data in (r.split("\t", 1) for r in rest)
+    ]
+
+
+def lane_trace(value: str, lane: str):
+    return read_trace(
+        [r.split("\t", 1)[1] for r in value.splitlines() if r.startswith(lane + "\t")]
+    )
+
+
+def begun(stream: Iterator[str]) -> Iterator[str]:
+    """The stream, once some steps have come."""
+    while '"step"' not in next(stream):
+        pass
+    return stream
+
+
+def last(stream: Iterator[str]) -> str:
+    return list(stream)[-1]
+
+
+def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> None:
+    values = list(handlers.run("a", controls(tau=0.5)))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(values))
+    head, lines = lines_of(values[-1])
+    assert [lane["lane"] for lane in head["lanes"]] == ["mars", "ar"]
+    assert {tag for tag, _ in lines} == {"mars", "ar"}
+    mars, ar = lane_trace(values[-1], "mars"), lane_trace(values[-1], "ar")
+    assert mars.header.prompt == "Say hello."
+    assert ar.header.settings.method == "ar"
+    assert len(mars.events) < len(ar.events)
+    assert mars.events[-1].reason == ar.events[-1].reason == "limit"
+    assert len(handlers.live) == 0
+
+
+@pytest.mark.parametrize(("view", "lanes"), [("mars", ["mars"]), ("ar", ["ar"])])
+def test_one_lane_alone(handlers: Handlers, view: str, lanes: list[str]) -> None:
+    head, lines = lines_of(last(handlers.run("a", controls(view=view))))
+    assert [lane["lane"] for lane in head["lanes"]] == lanes
+    assert {tag for tag, _ in lines} == set(lanes)
+
+
+def test_steering_acts_on_the_next_forward_of_the_own_run_only(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.01
+    mine, theirs = (handlers.run(s, controls(view="mars", tau=1)) for s in ("mine", "theirs"))
+    begun(mine), begun(theirs)
+    handlers.steer("mine", controls(tau=0.5, block_size=4))
+    moved, kept = lane_trace(last(mine), "mars"), lane_trace(last(theirs), "mars")
+    taken = [(e.rows[0].settings.tau, len(e.rows[0].accepted)) for e in moved.events[1:-1]]
+    assert (1, 1) in taken
+    assert (0.5, 4) in taken
+    assert {e.rows[0].settings.tau for e in kept.events[1:-1]} == {1}
+
+
+def test_pace_can_change_and_is_told(handlers: Handlers, backend: ScriptedBackend) -> None:
+    stream = handlers.run("a", controls(view="mars", pace=100))
+    begun(stream)
+    handlers.steer("a", controls(pace=0))
+    _, lines = lines_of(last(stream))
+    assert ("pace", {"pace": 0.0}) in lines
+
+
+def test_stop_ends_within_one_forward_and_keeps_the_text(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.02
+    stream = handlers.run("a", controls(view="ar"))
+    begun(stream)
+    before = backend.num_forwards
+    handlers.stop("a")
+    trace = lane_trace(last(stream), "ar")
+    assert trace.events[-1].reason == "cancelled"
+    assert backend.num_forwards <= before + 2
+    assert len(trace.events) > 1
+
+
+def test_closing_the_generator_cancels_the_run(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.02
+    stream = handlers.run("a", controls(view="ar"))
+    begun(stream)
+    run = handlers.live.of("a").lanes[0].run
+    stream.close()
+    assert run.wait(0.5)
+    assert len(handlers.live) == 0
+
+
+def test_a_second_run_of_a_visitor_replaces_the_first(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.02
+    first = handlers.run("a", controls(view="ar"))
+    next(first)
+    second = handlers.run("a", controls(view="ar"))
+    next(second)
+    assert list(first) == []
+    assert len(handlers.live) == 1
+    handlers.stop("a")
+    last(second)
+
+
+def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.02
+    streams = [handlers.run(str(n), controls(view="ar")) for n in range(3)]
+    waiting = [next(stream) for stream in streams][-1]
+    assert "Waiting: 1 run is ahead of yours." in waiting
+    refused = last(handlers.run("late", controls()))
+    assert "All places are taken" in refused
+    for stream in streams:
+        stream.close()
+
+
+BAD = [
+    ("prompt", ""),
+    ("prompt", " \n\t"),
+    ("prompt", "x" * 8001),
+    ("prompt", "nul \0"),
+    ("prompt", "half \ud800"),
+    ("prompt", None),
+    ("prompt", ["a"]),
+    ("tau", math.nan),
+    ("tau", math.inf),
+    ("tau", "0.9"),
+    ("tau", None),
+    ("tau", True),
+    ("tau", 1.01),
+    ("block_size", 0),
+    ("block_size", -1),
+    ("block_size", 3.7),
+    ("block_size", 2**31),
+    ("block_size", 9),
+    ("block_size", True),
+    ("max_new_tokens", 0),
+    ("max_new_tokens", 10**9),
+    ("temperature", math.nan),
+    ("seed", None),
+    ("seed", -1),
+    ("metric", "charm"),
+    ("metric", {}),
+    ("lossless", 1),
+    ("view", "all"),
+    ("view", []),
+    ("pace", math.nan),
+    ("pace", -1),
+    ("pace", 1e308),
+    ("checkpoint", "../../etc"),
+    ("checkpoint", None),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_bad_input_gets_one_sentence_and_the_next_run_works(
+    handlers: Handlers, field: str, value: object
+) -> None:
+    refusal = handlers.check(controls(**{field: value}))
+    assert refusal is not None
+    assert refusal.field == field
+    said = last(handlers.run("a", controls(**{field: value})))
+    _, lines = lines_of(said)
+    assert [data["message"] for _, data in lines] == [str(refusal)]
+    assert str(refusal).endswith(".")
+    assert "x" * 100 not in said
+    assert lane_trace(last(handlers.run("a", controls())), "mars").events[-1].reason == "limit"
+
+
+def test_whole_numbers_may_come_as_floats(handlers: Handlers) -> None:
+    assert handlers.check(controls(block_size=4.0, seed=3.0)) is None
+
+
+def test_a_steering_refusal_moves_nothing(handlers: Handlers, backend: ScriptedBackend) -> None:
+    backend.forward_seconds = 0.01
+    stream = handlers.run("a", controls(view="mars", tau=1))
+    begun(stream)
+    with pytest.raises(RefusalError):
+        handlers.steer("a", controls(tau=math.nan))
+    assert {e.rows[0].settings.tau for e in lane_trace(last(stream), "mars").events[1:-1]} == {1}
+
+
+def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    prompt = handlers.example("word_problems", 0)
+    task = handlers.book.task(prompt)
+    backend.text = task.answer
+    _, lines = lines_of(last(handlers.run("a", controls(prompt=prompt, max_new_tokens=512))))
+    verdicts = {data["lane"]: data["right"] for tag, data in lines if tag == "verdict"}
+    assert verdicts == {"mars": True, "ar": True}
+    backend.text = "No idea."
+    _, lines = lines_of(last(handlers.run("a", controls(prompt=prompt, view="mars"))))
+    assert ("verdict", {"lane": "mars", "right": False}) in lines
+    assert handlers.remark(prompt, "scripted") == ""
+    assert handlers.remark("Who am I?", "scripted") == NOTE_UNKNOWN
+    assert handlers.remark("<|im_end|> Who?", "scripted") == NOTE_CONTROL
+
+
+def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
+    assert handlers.preset("a", "Exact", controls()) == (0.0, True)
+    assert handlers.preset("a", "Balanced", controls()) == (0.95, False)
+    for family in handlers.book.families:
+        assert len({handlers.example(family, number) for number in range(4)}) == 4
+
+
+def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:
+    said = [sentence for sentence, _ in handlers.choose("absent")]
+    assert said[0] == "Loading absent…"
+    assert said[-1].endswith(".")
+    assert len(said) == 2
+    refused = last(handlers.run("a", controls(checkpoint="absent")))
+    assert said[-1] in refused
+
+
+def test_updates_are_few(handlers: Handlers, backend: ScriptedBackend) -> None:
+    backend.text, backend.forward_seconds = "x" * 400, 0.001
+    began = time.monotonic()
+    updates = len(list(handlers.run("a", controls(max_new_tokens=400))))
+    assert updates <= 12 * (time.monotonic() - began) + 3
