@@ -63,18 +63,15 @@ class CheckpointBackend:
         self.synchronize()
 
     def check(self, request: Request) -> None:
-        """Refuse tokens that the model does not have and answers that it has no positions for."""
-        config = self._checkpoint.model.config
-        if max(request.prompt_ids) >= config.vocab_size:
-            raise RequestError(f"This model has only {config.vocab_size} tokens: encode it anew.")
-        length, asked = len(request.prompt_ids), request.settings.max_new_tokens
-        if length + asked > config.max_positions:
-            room = config.max_positions - length
-            advice = f"ask for at most {room} new tokens" if room > 0 else "shorten the prompt"
-            raise RequestError(
-                f"The prompt has {length} tokens and the model holds {config.max_positions} with "
-                f"the answer: {advice}."
-            )
+        """Refuse tokens that the model does not have and answers that do not fit into it."""
+        from mars_runtime.acceptance import DecodeError
+        from mars_runtime.decoders.base import check_prompt
+
+        limit = request.settings.max_new_tokens
+        try:
+            check_prompt(self._checkpoint.model, request.prompt_ids, limit)
+        except DecodeError as error:
+            raise RequestError(str(error)) from None
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         """The events of the one row."""

@@ -1,0 +1,71 @@
+"""``python -m mars_runtime COMMAND``: finds the command's module and runs it, nothing else.
+
+Only the chosen command is imported, so that none pays for, or falls with, another. A command is a
+module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit codes: 0 done, 1 failed,
+2 a mistake in what was asked, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+COMMANDS = {
+    "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
+    "train": ("mars_runtime.training.cli", "train a bundled checkpoint"),
+    "evaluate": ("mars_runtime.evaluation.cli", "accuracy and tokens per forward over τ and B"),
+}
+
+
+class SentenceParser(argparse.ArgumentParser):
+    """A parser whose errors are one sentence on standard error."""
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message[:1].upper() + message[1:].rstrip(".")
+        self.exit(2, f"{sentence}: see {self.prog} --help.\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command in ``arguments`` (default: of the process); the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a narrow terminal encoding must not end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except BrokenPipeError:
+        # The reader has gone, as `head` does: be quiet, now and when Python flushes at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    parser = SentenceParser(prog="python -m mars_runtime", description=__doc__.splitlines()[0])
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = arguments[0] if arguments else ""
+    module: ModuleType | None = None
+    for name, (path, what) in COMMANDS.items():
+        if name != chosen:
+            subparsers.add_parser(name, help=what)
+            continue
+        try:
+            module = importlib.import_module(path)
+        except ImportError as error:
+            parser.exit(1, f"The command {name} needs a module that is not there: {error}.\n")
+        module.add_parser(subparsers)
+    parsed = parser.parse_args(arguments)
+    assert module is not None, "the parser lets only a command through"
+    result = module.run(parsed)
+    sys.stdout.flush()
+    return int(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""``python -m mars_runtime generate``: decode a prompt, stream the text, say how fast it was.
+
+The engine's worker decodes and takes the time; this thread looks 20 times a second and prints, so
+that printing is in no figure. ``--json`` prints the trace instead (``trace.py``), a line an event.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from mars_runtime.events import End, Event
+from mars_runtime.settings import MAX_BLOCK_SIZE, METHODS, METRICS, DecodeSettings, SettingsError
+
+if TYPE_CHECKING:
+    from mars_runtime.engine import Run
+    from mars_runtime.model.load import Checkpoint
+    from mars_runtime.trace import Header
+
+DEFAULT_CHECKPOINT = "mars-tiny"
+POLL_SECONDS = 0.05
+DEADLINE = 3600.0
+_USUAL = DecodeSettings()
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``generate`` command. Values are judged by DecodeSettings, not here."""
+    parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
+    add = parser.add_argument
+    add("--prompt", required=True, help="what to ask")
+    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
+    add("--method", default=_USUAL.method, metavar="|".join(METHODS), help="%(default)s")
+    add("--tau", type=number, default=_USUAL.tau, help="threshold, 0 to 1 (%(default)s)")
+    add(
+        "--block-size",
+        type=number,
+        default=_USUAL.block_size,
+        help=f"B, proposals a forward, 1 to {MAX_BLOCK_SIZE} (%(default)s)",
+    )
+    add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
+    add("--lossless", action="store_true", help="emit only what AR would have chosen")
+    add("--max-new-tokens", type=number, default=_USUAL.max_new_tokens, help="%(default)s")
+    add("--temperature", type=number, default=_USUAL.temperature, help="0 is greedy (%(default)s)")
+    add("--seed", type=number, default=_USUAL.seed, help="of the draws (%(default)s)")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
+    add("--dtype", default="auto", help="auto, fp32 or bf16 (%(default)s)")
+    add("--json", action="store_true", help="print the trace, a JSON object a line")
+
+
+def number(text: str) -> object:
+    """A whole number, a number, or the text as it is for DecodeSettings to refuse."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def run(args: argparse.Namespace) -> int:
+    """Decode and print; the exit code. A mistake of the user is one sentence and exit code 2."""
+    names = DecodeSettings.__slots__
+    try:
+        settings = DecodeSettings(**{name: getattr(args, name) for name in names})
+        if not args.prompt.strip():
+            raise SettingsError("Type a prompt: it is empty.")
+    except SettingsError as error:
+        return _refuse(error)
+    # Heavy from here on; mistakes above are told at once.
+    from mars_runtime.engine import RequestError
+    from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.load import load_checkpoint
+    from mars_runtime.text import TextError
+
+    try:
+        checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
+        return _generate(checkpoint, args.prompt, settings, is_json=args.json)
+    except (CheckpointError, TextError, RequestError) as error:
+        return _refuse(error)
+
+
+def _generate(
+    checkpoint: Checkpoint, prompt: str, settings: DecodeSettings, *, is_json: bool
+) -> int:
+    from mars_runtime.engine import Engine, Request
+    from mars_runtime.engine.header import make_header
+
+    request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
+    if settings.num_proposals > checkpoint.block_size:
+        trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
+        print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
+    with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
+        current = engine.submit(request)
+        header = make_header(checkpoint, prompt, request)
+        print_run = print_lines if is_json else print_text
+        print_run(header, follow(current), checkpoint.tokenizer.token_bytes)
+    end = current.events_since(0)[-1]
+    assert isinstance(end, End), "a run that is over has an end"
+    if end.message:
+        print(end.message, file=sys.stderr)
+    return 0 if end.reason in ("eos", "limit") else 1
+
+
+def follow(current: Run) -> Iterator[tuple[Event, ...]]:
+    """The events of a run as they come, some at a time, without waking for each."""
+    seen, is_over = 0, False
+    while not is_over:
+        is_over = current.wait(POLL_SECONDS)
+        events = current.events_since(seen)
+        seen += len(events)
+        yield events
+
+
+def print_lines(
+    header: Header, batches: Iterable[tuple[Event, ...]], token_bytes: Callable[[int], bytes]
+) -> None:
+    """The trace on standard output."""
+    from mars_runtime.trace import TraceWriter
+
+    writer = TraceWriter(header, token_bytes)
+    print(writer.header_line(), flush=True)
+    for events in batches:
+        if events:
+            print("\n".join(map(writer.line, events)), flush=True)
+
+
+def print_text(
+    header: Header, batches: Iterable[tuple[Event, ...]], token_bytes: Callable[[int], bytes]
+) -> None:
+    """Text as it comes, then the figures."""
+    from rich.console import Console
+
+    from mars_runtime.terminal import TextView, circumstances, figures
+
+    console = Console(highlight=False)
+    view = TextView(console, token_bytes)
+    seen: list[Event] = []
+    for events in batches:
+        seen += events
+        view.show(events)
+    view.finish()
+    print(f"\n{figures(seen)}\n{circumstances(header)}", flush=True)
+
+
+def _refuse(error: Exception) -> int:
+    print(error, file=sys.stderr)
+    return 2

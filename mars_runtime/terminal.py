@@ -1,0 +1,111 @@
+"""Draws a run in a terminal: text as it comes, tokens of one forward on one background.
+
+Knows events and the bytes of tokens; knows no model, engine or clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from mars_runtime import folds
+from mars_runtime.events import End, Event, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Detokenizer
+from mars_runtime.trace import Header
+
+# From light to dark, for 2, 3, ... tokens of one forward; the two ramps take turns, so that
+# neighbouring forwards of equal length can be told apart.
+_RAMPS = (
+    ("#dbe9f6", "#b5d1e8", "#8ab8da", "#5f9bc9", "#3a7cb4", "#215f9a", "#0f437c"),
+    ("#d9f0e3", "#b3dfc8", "#88cbab", "#5eb18d", "#3a946f", "#217654", "#0d573b"),
+)
+_FIRST_DARK = 4
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class TextView:
+    """Prints the text of row 0. In colour only where the console is a terminal that shows it."""
+
+    def __init__(self, console: Console, token_bytes: Callable[[int], bytes]) -> None:
+        self._console = console
+        self._detokenizer = Detokenizer(token_bytes)
+        self._num_forwards = 0
+        self._ends_line = True
+
+    def show(self, events: Iterable[Event]) -> None:
+        """Print what became readable with ``events``, at once."""
+        line = Text()
+        for event in events:
+            if isinstance(event, Step):
+                row = event.rows[0]
+                piece = self._detokenizer.push(folds.visible_tokens(row))
+                line.append(self._clean(piece), self._style(len(row.accepted)))
+                self._num_forwards += 1
+            elif isinstance(event, End):
+                line.append(self._clean(self._detokenizer.flush()))
+        if line:
+            self._ends_line = line.plain.endswith("\n")
+            self._print(line)
+
+    def finish(self) -> None:
+        """End the last line of the text."""
+        if not self._ends_line:
+            self._print(Text("\n"))
+
+    def _print(self, text: Text) -> None:
+        if self._console.is_terminal:
+            self._console.print(text, end="", soft_wrap=True)
+        else:  # exactly the text, without rich's tab stops
+            self._console.file.write(text.plain)
+        self._console.file.flush()
+
+    def _clean(self, piece: str) -> str:
+        """A terminal obeys control characters, and the model may write any: show them instead."""
+        return (
+            _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", piece)
+            if self._console.is_terminal
+            else piece
+        )
+
+    def _style(self, num_tokens: int) -> Style:
+        if num_tokens < 2:
+            return Style()
+        ramp = _RAMPS[self._num_forwards % 2]
+        shade = min(num_tokens - 2, len(ramp) - 1)
+        return Style(bgcolor=ramp[shade], color="white" if shade >= _FIRST_DARK else "black")
+
+
+def figures(events: Sequence[Event]) -> str:
+    """The figures of a run in one line."""
+    ttft = folds.ttft(events)
+    parts = [
+        f"TPF {folds.tpf(events):.2f}",
+        f"{folds.tokens_per_second(events):.0f} tokens/s",
+        "TTFT -" if ttft is None else f"TTFT {1000 * ttft:.1f} ms",
+        f"{folds.ms_per_forward(events):.2f} ms per forward",
+        f"{folds.num_tokens(events)} tokens in {folds.num_forwards(events)} forwards",
+    ]
+    return " · ".join(parts)
+
+
+def circumstances(header: Header) -> str:
+    """On what, with what and by which settings a run was decoded, in one line."""
+    threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
+    torch = f"torch {header.versions.get('torch', '?')}"
+    parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
+    return " · ".join([*parts, header.hardware])
+
+
+def method(settings: DecodeSettings) -> str:
+    """The method and the settings that matter to it, in words."""
+    drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
+    if settings.method == "ar":
+        return f"AR{drawn}"
+    lossless = "lossless " if settings.lossless else ""
+    metric = "" if settings.metric == "probability" else f" {settings.metric}"
+    return f"{lossless}MARS τ {settings.tau:g}{metric} B {settings.block_size}{drawn}"

@@ -1,0 +1,220 @@
+"""The command ``generate``: text and figures, the trace as JSON, mistakes told in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mars_runtime import folds, terminal
+from mars_runtime.__main__ import COMMANDS, main
+from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Tokenizer
+from mars_runtime.trace import Header, read_trace
+from tests.tiny_checkpoint import write_checkpoint
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_checkpoint(tmp_path_factory.mktemp("random")))
+
+
+def generate(*arguments: str) -> int:
+    try:
+        return main(["generate", *arguments])
+    except SystemExit as stopped:  # argparse
+        return int(stopped.code or 0)
+
+
+def test_json_is_a_trace(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ("--max-new-tokens", "24", "--tau", "0.01", "--block-size", "4", "--json")
+    assert generate("--checkpoint", folder, "--prompt", "Count 12 ☃", *few) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    header = json.loads(lines[0])
+    assert (header["type"], header["prompt"], header["dtype"]) == (
+        "header",
+        "Count 12 ☃",
+        "float32",
+    )
+    assert header["hardware"]
+    assert header["versions"]["torch"]
+    steps = [json.loads(line) for line in lines if json.loads(line)["type"] == "step"]
+    assert all(isinstance(row["accepted"], list) for step in steps for row in step["rows"])
+    trace = read_trace(lines)
+    assert isinstance(trace.events[0], Prefill)
+    assert isinstance(trace.events[-1], End)
+    assert 1 <= folds.num_tokens(trace.events) <= 24
+    assert folds.decode_seconds(trace.events) > 0
+    text = Tokenizer.from_dir(folder).decode(folds.accepted_tokens(trace.events))
+    assert text.startswith(folds.text(trace))
+
+
+def test_ar_takes_one_token_a_forward(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--prompt", "Hello", "--method", "ar", "--max-new-tokens", "9", "--json")
+    assert generate("--checkpoint", folder, *asked) == 0
+    events = read_trace(capsys.readouterr().out.splitlines()).events
+    assert folds.tpf(events) == 1
+
+
+def test_lossless_equals_ar(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for method in (("--method", "ar"), ("--lossless", "--tau", "0", "--block-size", "8")):
+        asked = ("--prompt", "Hello", *method, "--max-new-tokens", "40", "--json")
+        assert generate("--checkpoint", folder, *asked) == 0
+        texts.append(folds.text(read_trace(capsys.readouterr().out.splitlines())))
+    assert texts[0] == texts[1]
+
+
+def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "8")
+    assert generate(*asked, "--json") == 0
+    text = folds.text(read_trace(capsys.readouterr().out.splitlines()))
+    assert generate(*asked) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(text)
+    assert "\x1b[" not in out
+    for figure in ("TPF ", "tokens/s", "TTFT", "ms per forward", "torch", "thread"):
+        assert figure in out[len(text) :]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--tau", "nan"),
+        ("--tau", "2"),
+        ("--tau", "bold"),
+        ("--block-size", "3.7"),
+        ("--block-size", "0"),
+        ("--block-size", "9" * 5000),
+        ("--metric", "luck"),
+        ("--method", "magic"),
+        ("--max-new-tokens", "0"),
+        ("--max-new-tokens", "4096"),
+        ("--seed", "-1"),
+        ("--temperature", "inf"),
+        ("--prompt", " \n"),
+        ("--prompt", "long " * 400),
+        ("--checkpoint", "no-such-checkpoint"),
+        ("--device", "abacus"),
+        ("--dtype", "int3"),
+        ("--tau",),
+        ("--nonsense",),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    folder: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert generate("--checkpoint", folder, "--prompt", "Hello", *arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.endswith(".\n")
+    assert "Traceback" not in err
+
+
+def test_unknown_and_missing_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["dance"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+        assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert all(command in out for command in COMMANDS)
+
+
+def test_a_command_whose_module_is_missing_breaks_no_other(
+    folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(COMMANDS, "train", ("mars_runtime.not_there", "?"))
+    with pytest.raises(SystemExit, match="1"):
+        main(["train"])
+    assert "not_there" in capsys.readouterr().err
+    assert generate("--checkpoint", folder, "--prompt", "Hi", "--max-new-tokens", "2") == 0
+
+
+def process(folder: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "mars_runtime", "generate", "--checkpoint", folder, *arguments]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_traceback(folder: str) -> None:
+    """As with ``| head -1``; in a narrow locale, too."""
+    asked = ("--prompt", "Hello", "--max-new-tokens", "300", "--json")
+    with process(folder, *asked, PYTHONIOENCODING="ascii") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["type"] == "header"
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) in (0, 1)
+
+
+def step_of(start: int, tokens: tuple[int, ...]) -> Step:
+    proposals = tuple(Proposal(token, 1.0, ()) for token in tokens)
+    row = RowStep(0, start, 0, 1, 4, proposals, tokens, 0, DecodeSettings(), "block")
+    return Step((row,), 0.01)
+
+
+EVENTS: list[Event] = [Prefill(1, 0.005), step_of(0, (97, 98, 99)), step_of(3, (0xE2,))]
+EVENTS += [step_of(4, (0x98, 0x83)), step_of(6, (27,)), End("limit")]
+
+
+def shown(console: Console) -> str:
+    view = terminal.TextView(console, lambda token: bytes([token]))
+    view.show(EVENTS[:3])
+    view.show(EVENTS[3:])
+    view.finish()
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_tokens_of_a_forward_share_a_background_in_a_terminal() -> None:
+    out = shown(
+        Console(file=StringIO(), force_terminal=True, color_system="truecolor", _environ={})
+    )
+    before, piece, after = out.partition("abc")
+    assert "48;2;" in before.rpartition("\x1b[")[2]
+    assert after.startswith("\x1b[0m")
+    assert "☃" in out
+    assert "\x1b\x1b" not in out
+    assert out.endswith("\n")
+    assert piece
+
+
+def test_no_color_and_files_get_no_escapes() -> None:
+    plain = Console(file=StringIO(), force_terminal=True, no_color=True, _environ={})
+    assert "48;" not in shown(plain)
+    assert shown(Console(file=StringIO(), _environ={})) == "abc☃\x1b\n"
+
+
+def test_figures_and_circumstances() -> None:
+    line = terminal.figures(EVENTS)
+    assert line == (
+        "TPF 1.75 · 175 tokens/s · TTFT 15.0 ms · 10.00 ms per forward · 7 tokens in 4 forwards"
+    )
+    assert terminal.figures([]).startswith("TPF 0.00 · 0 tokens/s · TTFT -")
+    settings = DecodeSettings(lossless=True, tau=0, metric="margin", temperature=0.5)
+    header = Header("c", "p", (), settings, "A chip", "float32", {"torch": "2"}, 1)
+    assert terminal.circumstances(header) == (
+        "c · lossless MARS τ 0 margin B 4, temperature 0.5 · float32 · 1 thread · torch 2 · A chip"
+    )
+    assert terminal.method(DecodeSettings(method="ar")) == "AR"
