@@ -90,7 +90,7 @@ def load_transformers(checkpoint: Checkpoint) -> Any:
     import transformers
 
     is_llama = checkpoint.model.config.model_type == "llama"
-    kind = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
+    kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
     model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
     # The card's defaults (sampling, penalties) would change greedy output.
     model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]

@@ -22,44 +22,44 @@ def at_best_threads(samples: Sequence[Sample]) -> list[Sample]:
     return [one for one in samples if one.threads == chosen[one.peer]]
 
 
-def peers_table(samples: Sequence[Sample]) -> Table:
-    """A line a peer and thread count: medians over the families' prompts, natural text apart."""
+def peers_tables(samples: Sequence[Sample]) -> list[Table]:
+    """A line a peer and thread count: medians over the families' prompts, then natural text."""
     best = best_threads([one for one in samples if one.family != NATURAL] or samples)
-    lines = []
-    for peer, threads in dict.fromkeys((one.peer, one.threads) for one in samples):
-        own = [one for one in samples if (one.peer, one.threads) == (peer, threads)]
-        families = [one for one in own if one.family != NATURAL]
-        natural = [one for one in own if one.family == NATURAL]
-        mark = " *" if best[peer] == threads else ""
-        lines.append((f"{peer}, {threads} threads{mark}", *_figures(families), *_figures(natural)))
-    columns = ("peer", "tokens/s", "with prefill", "TTFT ms", "TPF")
-    return Table(
-        "Medians (* best threads); on the right the same for natural text",
-        (*columns, *columns[1:]),
-        tuple(lines),
-    )
+    parts = {
+        "over the families": [one for one in samples if one.family != NATURAL],
+        "on natural text": [one for one in samples if one.family == NATURAL],
+    }
+    columns = ("peer", "threads", "tokens/s", "with prefill", "TTFT ms", "TPF")
+    tables = []
+    for where, part in parts.items():
+        lines = []
+        for peer, threads in dict.fromkeys((one.peer, one.threads) for one in part):
+            own = [one for one in part if (one.peer, one.threads) == (peer, threads)]
+            mark = " *" if best[peer] == threads else ""
+            lines.append((peer, f"{threads}{mark}", *_figures(own)))
+        if lines:
+            title = f"Medians of each peer {where} (* its best thread count)"
+            tables.append(Table(title, columns, tuple(lines)))
+    return tables
 
 
 def ratios_table(
     samples: Sequence[Sample], comparisons: Sequence[tuple[str, str]], span: Span
 ) -> Table:
-    """A line a comparison (peer, baseline): over the families, each family, natural text."""
+    """A column a comparison (peer, baseline); lines: all families, each family, natural text."""
     chosen = at_best_threads(samples)
     every = list(dict.fromkeys(one.family for one in samples))
     families = [family for family in every if family != NATURAL]
+    groups = {"average over families": families} | {family: [family] for family in every}
     lines = [
-        (
-            f"{peer} / {baseline}",
-            times(ratio(chosen, peer, baseline, families, span)),
-            *(times(ratio(chosen, peer, baseline, [family], span)) for family in every),
-            share(agreement(chosen, peer, baseline)),
-        )
-        for peer, baseline in comparisons
+        (name, *(number(ratio(chosen, *pair, group, span)) for pair in comparisons))
+        for name, group in groups.items()
     ]
+    lines.append(("same tokens", *(share(agreement(chosen, *pair)) for pair in comparisons)))
     what = "decoding" if span == "decode" else "prefill included"
     return Table(
         f"How many times the tokens/s ({what}), with 95 % intervals",
-        ("peer / baseline", "families", *every, "same tokens"),
+        ("text", *(f"{peer} / {baseline}" for peer, baseline in comparisons)),
         tuple(lines),
     )
 
@@ -88,16 +88,9 @@ def to_json(samples: Sequence[Sample], comparisons: Sequence[tuple[str, str]]) -
     return {"best_threads": best, "ratios": ratios, "samples": [_sample(one) for one in samples]}
 
 
-def times(found: Estimate | None) -> str:
-    """``1.52 [1.47, 1.60]``, or a dash."""
-    return number(found)
-
-
 def _figures(samples: Sequence[Sample]) -> tuple[str, ...]:
     """Median tokens/s of both spans, median TTFT in ms, mean tokens per forward."""
     timings = [one.timing for one in samples]
-    if not timings:
-        return ("–",) * 4
     rates = []
     for span in SPANS:
         known = [rate for one in timings if (rate := one.rate(span)) is not None]

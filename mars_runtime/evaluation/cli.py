@@ -154,7 +154,7 @@ def show(results: Results, console: Console, *, is_markdown: bool, has_details: 
         if is_markdown:
             print(table.to_markdown(), end="\n\n")
         else:
-            console.print(table.to_rich())
+            console.print(table.to_rich(), crop=False)
 
 
 def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:

@@ -42,7 +42,8 @@ class Summary:
 class Average:
     """One way of decoding over the families: each family counts alike, natural text is left out.
 
-    accuracy_change: accuracy minus that of AR on the same weights and prompts, prompt by prompt.
+    accuracy_change: accuracy minus that of AR on the same weights and prompts, prompt by prompt;
+        None for AR itself.
     """
 
     checkpoint: str
@@ -91,7 +92,7 @@ def _average(cells: Sequence[Cell], results: Results) -> Average:
     ar = [_ar_of(cell, results) for cell in cells]
     right = [[float(o.is_right is True) for o in group] for group in groups]
     change = None
-    if all(twin is not None for twin in ar):
+    if cells[0].settings.method != "ar" and all(twin is not None for twin in ar):
         twins = [[float(o.is_right is True) for o in twin or ()] for twin in ar]
         change = statistics.mean_of_means(
             [[a - b for a, b in zip(x, y, strict=True)] for x, y in zip(right, twins, strict=True)]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import rich.box
 import rich.table
+from rich.text import Text
 
 from mars_runtime.evaluation.plan import describe
 from mars_runtime.evaluation.report import Average, Summary
@@ -35,12 +36,24 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *rows])
 
     def to_rich(self) -> rich.table.Table:
-        """The same table for a terminal."""
-        table = rich.table.Table(title=self.title, box=rich.box.SIMPLE_HEAD, title_justify="left")
+        """The same table for a terminal: two lines a cell, so that 80 columns are enough."""
+        table = rich.table.Table(
+            title=self.title,
+            title_justify="left",
+            box=rich.box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
         for index, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+            side: Literal["left", "right"] = "left" if index == 0 else "right"
+            cells = [_in_two_lines(line[index]) for line in self.lines]
+            header = column.replace("_", " ")
+            # Whole words and whole intervals: a table wider than the terminal is easier to read
+            # than one cut within its figures.
+            width = max(map(len, [*header.split(), *(x for cell in cells for x in _parts(cell))]))
+            table.add_column(header, justify=side, min_width=width)
         for line in self.lines:
-            table.add_row(*line)
+            table.add_row(*(Text(_in_two_lines(cell)) for cell in line))
         return table
 
 
@@ -122,6 +135,20 @@ def share(found: float | None) -> str:
     if found is None:
         return "–"
     return f"{found * 100:.0f} %" if found in (0.0, 1.0) else f"{found * 100:.1f} %"
+
+
+def _in_two_lines(cell: str) -> str:
+    """An interval below its value, a way below its checkpoint."""
+    return cell.replace(" [", "\n[").replace(" · ", "\n").replace("_", " ")
+
+
+def _parts(cell: str) -> list[str]:
+    """What must not be broken: intervals, and words elsewhere."""
+    return [
+        part
+        for line in cell.split("\n")
+        for part in ([line] if line.startswith("[") else line.split())
+    ]
 
 
 def _interval(found: Estimate, form: str) -> str:

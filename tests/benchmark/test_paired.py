@@ -94,12 +94,16 @@ def test_every_peer_is_taken_at_its_best_threads():
 
 def test_tables_set_natural_text_apart():
     found = samples_of(peer("a", 1.0), peer("b", 2.0))
-    peers = report.peers_table(found)
-    assert [line[0] for line in peers.lines] == ["a, 1 threads *", "b, 1 threads *"]
+    families, natural = report.peers_tables(found)
+    assert [line[:2] for line in families.lines] == [("a", "1 *"), ("b", "1 *")]
+    assert families.lines[0][2:] == ("2", "2", "500.0", "1.00")
+    assert natural.lines[0][2:] == ("1", "1", "1000.0", "1.00")
     ratios = report.ratios_table(found, [("a", "b")], "decode")
-    assert ratios.columns[1:] == ("families", "symbolic", "reading", "natural", "same tokens")
+    assert ratios.columns == ("text", "a / b")
+    names = ["average over families", "symbolic", "reading", "natural", "same tokens"]
+    assert [line[0] for line in ratios.lines] == names
     assert ratios.lines[0][1] == "2.00 [2.00, 2.00]"
-    assert ratios.lines[0][-1] == "100 %"
+    assert ratios.lines[-1][1] == "100 %"
 
 
 def test_json_has_ratios_and_samples_without_token_ids():
