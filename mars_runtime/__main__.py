@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
+ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
 COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
     "train": ("mars_runtime.training.cli", "train a bundled checkpoint"),
     "evaluate": ("mars_runtime.evaluation.cli", "accuracy and tokens per forward over τ and B"),
+    "benchmark": ("mars_runtime.benchmark.cli", "tokens a second beside transformers"),
 }
 
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = SentenceParser(prog="python -m mars_runtime", description=__doc__.splitlines()[0])
+    parser = SentenceParser(prog="python -m mars_runtime", description=ABOUT)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = arguments[0] if arguments else ""
     module: ModuleType | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import End, Event
@@ -91,11 +91,14 @@ def _generate(
     if settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
+    # Imports and look-ups before the run begins: they would hold the interpreter's lock.
+    header = make_header(checkpoint, prompt, request)
+    output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
         current = engine.submit(request)
-        header = make_header(checkpoint, prompt, request)
-        print_run = print_lines if is_json else print_text
-        print_run(header, follow(current), checkpoint.tokenizer.token_bytes)
+        for events in follow(current):
+            output.show(events)
+    output.finish()
     end = current.events_since(0)[-1]
     assert isinstance(end, End), "a run that is over has an end"
     if end.message:
@@ -113,35 +116,47 @@ def follow(current: Run) -> Iterator[tuple[Event, ...]]:
         yield events
 
 
-def print_lines(
-    header: Header, batches: Iterable[tuple[Event, ...]], token_bytes: Callable[[int], bytes]
-) -> None:
+class JsonOutput:
     """The trace on standard output."""
-    from mars_runtime.trace import TraceWriter
 
-    writer = TraceWriter(header, token_bytes)
-    print(writer.header_line(), flush=True)
-    for events in batches:
+    def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
+        from mars_runtime.trace import TraceWriter
+
+        self._writer = TraceWriter(header, token_bytes)
+        print(self._writer.header_line(), flush=True)
+
+    def show(self, events: Sequence[Event]) -> None:
+        """Print the lines of ``events``."""
         if events:
-            print("\n".join(map(writer.line, events)), flush=True)
+            print("\n".join(map(self._writer.line, events)), flush=True)
+
+    def finish(self) -> None:
+        """Nothing follows the last event."""
 
 
-def print_text(
-    header: Header, batches: Iterable[tuple[Event, ...]], token_bytes: Callable[[int], bytes]
-) -> None:
+class TextOutput:
     """Text as it comes, then the figures."""
-    from rich.console import Console
 
-    from mars_runtime.terminal import TextView, circumstances, figures
+    def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
+        from rich.console import Console
 
-    console = Console(highlight=False)
-    view = TextView(console, token_bytes)
-    seen: list[Event] = []
-    for events in batches:
-        seen += events
-        view.show(events)
-    view.finish()
-    print(f"\n{figures(seen)}\n{circumstances(header)}", flush=True)
+        from mars_runtime.terminal import TextView
+
+        self._header = header
+        self._view = TextView(Console(highlight=False), token_bytes)
+        self._seen: list[Event] = []
+
+    def show(self, events: Sequence[Event]) -> None:
+        """Print the text of ``events``."""
+        self._seen += events
+        self._view.show(events)
+
+    def finish(self) -> None:
+        """Print the figures."""
+        from mars_runtime.terminal import circumstances, figures
+
+        self._view.finish()
+        print(f"\n{figures(self._seen)}\n{circumstances(self._header)}", flush=True)
 
 
 def _refuse(error: Exception) -> int:

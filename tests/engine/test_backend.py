@@ -1,0 +1,146 @@
+"""The engine on a real (random) checkpoint: the decoders' own output, timed, on one thread."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mars_runtime import folds
+from mars_runtime.decoders import decode
+from mars_runtime.engine import Engine, Request, RequestError
+from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
+from mars_runtime.engine.header import hardware, make_header, versions
+from mars_runtime.events import End, Event
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.settings import DecodeSettings
+from tests.tiny_checkpoint import write_checkpoint
+
+AR = DecodeSettings(method="ar", max_new_tokens=40)
+MARS = DecodeSettings(tau=0.02, block_size=4, max_new_tokens=40)
+LOSSLESS = replace(MARS, lossless=True, tau=0.0)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    torch.set_num_threads(1)
+    folder: Path = write_checkpoint(tmp_path_factory.mktemp("random"))
+    return load_checkpoint(str(folder), device="cpu")
+
+
+def prompt(checkpoint: Checkpoint, text: str = "Count 12 foxes") -> list[int]:
+    return checkpoint.tokenizer.encode_prompt(text)
+
+
+def without_seconds(events: tuple[Event, ...] | list[Event]) -> list[Event]:
+    kept = [event for event in events if not isinstance(event, End)]
+    return [replace(event, seconds=0.0) for event in kept]
+
+
+def test_runs_by_turns_equal_runs_alone(checkpoint: Checkpoint) -> None:
+    asked = [(prompt(checkpoint, text), s) for text in ("Hello", "345 <") for s in (AR, MARS)]
+    with Engine(checkpoint, max_runs=4) as engine:
+        runs = [engine.submit(Request(ids, settings)) for ids, settings in asked]
+        assert all(run.wait(30) for run in runs)
+    for (ids, settings), run in zip(asked, runs, strict=True):
+        alone = list(
+            decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
+        )
+        assert without_seconds(run.events_since(0)) == without_seconds(alone)
+        assert folds.decode_seconds(run.events_since(0)) > 0
+
+
+def test_a_race_of_lossless_and_ar_ends_in_the_same_tokens(checkpoint: Checkpoint) -> None:
+    ids = prompt(checkpoint)
+    with Engine(checkpoint) as engine:
+        lossless, ar = engine.race([Request(ids, LOSSLESS), Request(ids, AR)])
+        assert lossless.wait(30)
+        assert ar.wait(30)
+    assert folds.first_divergence(lossless.events_since(0), ar.events_since(0)) is None
+    assert folds.accepted_tokens(ar.events_since(0)) == folds.accepted_tokens(
+        lossless.events_since(0)
+    )
+
+
+def test_settings_and_method_may_change_in_mid_run(checkpoint: Checkpoint) -> None:
+    """Law 5 on the engine: earlier steps are those of the first settings alone."""
+    ids = prompt(checkpoint)
+    with Engine(checkpoint) as engine:
+        run = engine.submit(Request(ids, MARS), pace=20.0)
+        alone = engine.submit(Request(ids, MARS))
+        for settings in (LOSSLESS, AR, replace(MARS, tau=1.0, block_size=8)):
+            seen = len(run.events_since(0))
+            while len(run.events_since(0)) < seen + 3 and not run.is_finished:
+                run.wait(0.002)
+            run.settings = settings
+        run.pace = 0
+        assert run.wait(30)
+        assert alone.wait(30)
+    steps = [step for step, _ in folds.row_steps(run.events_since(0))]
+    before = [step for step in steps if step.settings == MARS]
+    twin = [step for step, _ in folds.row_steps(alone.events_since(0))]
+    assert before
+    assert before == twin[: len(before)] == steps[: len(before)]
+    assert folds.end(run.events_since(0)) in (End("limit"), End("eos"))
+
+
+def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
+    backend = CheckpointBackend(checkpoint)
+    room = checkpoint.model.config.max_positions
+    for ids in ([checkpoint.model.config.vocab_size], [1] * (room - 39), [1] * 2 * room):
+        with pytest.raises(RequestError, match=r"\.$"):
+            backend.check(Request(ids, AR))
+    backend.check(Request([1] * (room - 40), AR))
+
+
+def test_prepare_sets_one_thread_for_a_small_model(checkpoint: Checkpoint) -> None:
+    assert num_threads(checkpoint) == 1
+    with Engine(checkpoint) as engine:
+        run = engine.submit(Request(prompt(checkpoint), AR))
+        assert run.wait(30)
+    assert isinstance(as_backend(checkpoint), CheckpointBackend)
+
+
+def test_cycles_of_submit_and_cancel_leave_no_tensors_behind(checkpoint: Checkpoint) -> None:
+    long = replace(MARS, max_new_tokens=400)
+    ids = prompt(checkpoint)
+
+    def num_tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    with Engine(checkpoint) as engine:
+        runs = []
+        for cycle in range(30):
+            run = engine.submit(Request(ids, long), pace=float(cycle % 3))
+            run.wait(0.001 * (cycle % 5))
+            run.cancel()
+            assert run.wait(10)
+            runs.append(run)
+            if cycle == 5:
+                tensors, threads = num_tensors(), threading.active_count()
+        assert num_tensors() <= tensors
+        assert threading.active_count() == threads
+        assert all(isinstance(run.events_since(0)[-1], End) for run in runs)
+
+
+def test_header_says_on_what_the_figures_were_measured(checkpoint: Checkpoint) -> None:
+    request = Request(prompt(checkpoint), MARS)
+    header = make_header(checkpoint, "Count 12 foxes", request, task={"kind": "x"}, name="a")
+    assert (header.dtype, header.threads, header.name) == ("float32", 1, "a")
+    assert header.prompt_ids == request.prompt_ids
+    assert header.date.endswith("+00:00")
+    assert "core" in hardware(torch.device("cpu"))
+    assert versions()["torch"] == torch.__version__
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'version = "{versions()["mars-live"]}"' in project
+
+
+def test_sentences() -> None:
+    assert sentence(RequestError("Shorten it.")) == "Shorten it."
+    assert "secret" not in sentence(ValueError("secret"))
+    assert sentence(torch.OutOfMemoryError("x")).startswith("The device ran out of memory")
