@@ -31,9 +31,10 @@ def peers_tables(samples: Sequence[Sample]) -> list[Table]:
     }
     columns = ("peer", "threads", "tokens/s", "with prefill", "TTFT ms", "TPF")
     tables = []
+    ways = dict.fromkeys((one.peer, one.threads) for one in samples)
     for where, part in parts.items():
         lines = []
-        for peer, threads in dict.fromkeys((one.peer, one.threads) for one in part):
+        for peer, threads in ways if part else ():
             own = [one for one in part if (one.peer, one.threads) == (peer, threads)]
             mark = " *" if best[peer] == threads else ""
             lines.append((peer, f"{threads}{mark}", *_figures(own)))
