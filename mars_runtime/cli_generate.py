@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_CHECKPOINT = "mars-tiny"
 POLL_SECONDS = 0.05
 DEADLINE = 3600.0
+MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
 _USUAL = DecodeSettings()
 
 
@@ -51,12 +52,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def number(text: str) -> object:
     """A whole number, a number, or the text as it is for DecodeSettings to refuse."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        return int(text) if len(text) < MAX_DIGITS else float(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,8 +89,11 @@ def _generate(
 ) -> int:
     from mars_runtime.engine import Engine, Request
     from mars_runtime.engine.header import make_header
+    from mars_runtime.model.registry import registry
 
-    request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
+    entry = registry().get(checkpoint.name)
+    system = entry.system if entry else None
+    request = Request(checkpoint.tokenizer.encode_prompt(prompt, system), settings, DEADLINE)
     if settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)

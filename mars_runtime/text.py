@@ -12,9 +12,10 @@ import codecs
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tokenizers
+if TYPE_CHECKING:
+    import tokenizers
 
 MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 MAX_PROMPT_CHARS = 200_000
@@ -205,6 +206,8 @@ def _plain_encoder(
     spec: Mapping[str, Any], added: Mapping[str, int]
 ) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
     """The encoder without added tokens, normal form C at most, and its vocabulary."""
+    import tokenizers  # here, so that a Detokenizer of a recorded trace needs no such library
+
     model = spec.get("model") or {}
     steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
     byte_level = [step for step in steps if step.get("type") == "ByteLevel"]

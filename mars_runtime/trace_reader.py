@@ -50,7 +50,7 @@ class TraceReader:
                 return
             value = json.loads(line, parse_constant=_refuse_constant)
             self._take(_mapping(value))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise TraceError(
                 f"Line {self._num_lines} cannot be read as part of a trace: {_reason(error)}."
             ) from error

@@ -94,6 +94,7 @@ def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFi
         ("--tau", "nan"),
         ("--tau", "2"),
         ("--tau", "bold"),
+        ("--tau", "9" * 400),
         ("--block-size", "3.7"),
         ("--block-size", "0"),
         ("--block-size", "9" * 5000),

@@ -108,6 +108,8 @@ BAD_STEPS = [
     STEP_LINE.replace('"stop":"block"', '"stop":["block"]'),
     STEP_LINE.replace('"tau":0.95', '"tau":NaN'),
     STEP_LINE.replace('"tau":0.95', '"tau":2'),
+    STEP_LINE.replace('"tau":0.95', '"tau":' + "9" * 400),
+    STEP_LINE.replace('"seconds":0.25', '"seconds":' + "9" * 400),
     STEP_LINE.replace('"settings":{', '"settings":3,"x":{'),
     STEP_LINE.replace('"vocabulary":{"5"', '"vocabulary":{"x"'),
     STEP_LINE.replace('"vocabulary":{"5":"', '"vocabulary":{"5":"\\u2603'),
