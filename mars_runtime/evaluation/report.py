@@ -101,7 +101,7 @@ def _average(cells: Sequence[Cell], results: Results) -> Average:
         checkpoint=cells[0].checkpoint,
         settings=cells[0].settings,
         families=tuple(cell.family for cell in cells),
-        accuracy=statistics.mean_of_means(right),
+        accuracy=statistics.mean_of_shares([(int(sum(group)), len(group)) for group in right]),
         accuracy_change=change,
         tpf=statistics.mean_of_means([[o.tokens_per_forward for o in group] for group in groups]),
         agreement=_agreement(groups, ar),

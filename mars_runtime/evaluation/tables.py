@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import rich.box
 import rich.table
+from rich.console import Group
 from rich.text import Text
 
 from mars_runtime.evaluation.plan import describe
@@ -35,15 +36,9 @@ class Table:
         ]
         return "\n".join([f"**{self.title}**", "", *rows])
 
-    def to_rich(self) -> rich.table.Table:
+    def to_rich(self) -> Group:
         """The same table for a terminal: two lines a cell, so that 80 columns are enough."""
-        table = rich.table.Table(
-            title=self.title,
-            title_justify="left",
-            box=rich.box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-        )
+        table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
             side: Literal["left", "right"] = "left" if index == 0 else "right"
             cells = [_in_two_lines(line[index]) for line in self.lines]
@@ -54,7 +49,7 @@ class Table:
             table.add_column(header, justify=side, min_width=width)
         for line in self.lines:
             table.add_row(*(Text(_in_two_lines(cell)) for cell in line))
-        return table
+        return Group(Text(self.title, style="bold"), table)
 
 
 def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
@@ -75,7 +70,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
                 number(beside.tpf) if beside else "–",
             )
         )
-    columns = ("way", "accuracy %", "against AR", "TPF", "equal to AR", "TPF natural text")
+    columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
     return Table("Average over the families, with 95 % intervals", columns, tuple(lines))
 
 
@@ -91,7 +86,7 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 def details_table(summaries: Sequence[Summary]) -> Table:
     """A line a cell with every interval."""
-    columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "equal to AR", "ended")
+    columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "same as AR", "ended")
     lines = tuple(
         (
             one.cell.label,

@@ -36,6 +36,22 @@ def test_wilson_refuses_what_is_no_share(right: int, count: int):
         statistics.wilson(right, count)
 
 
+def test_mean_of_one_share_is_wilson():
+    one, wilson = statistics.mean_of_shares([(8, 10)]), statistics.wilson(8, 10)
+    assert (one.value, one.low, one.high) == pytest.approx((wilson.value, wilson.low, wilson.high))
+
+
+def test_mean_of_shares_counts_families_alike_and_narrows_with_their_number():
+    found = statistics.mean_of_shares([(10, 10), (0, 40)])
+    assert found.value == pytest.approx(0.5)
+    all_right = statistics.mean_of_shares([(50, 50)] * 4)
+    assert all_right.high == 1.0
+    # One share alone misses 0.0714; four of them half as much.
+    assert all_right.low == pytest.approx(1 - 0.0714 / 2, abs=5e-4)
+    with pytest.raises(ValueError, match="at least one share"):
+        statistics.mean_of_shares([])
+
+
 def test_equal_values_have_no_spread():
     assert statistics.mean([2.0, 2.0, 2.0]) == Estimate(2.0, 2.0, 2.0)
     assert statistics.median([3.0, 3.0]) == Estimate(3.0, 3.0, 3.0)
