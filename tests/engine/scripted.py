@@ -7,11 +7,31 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from mars_runtime.engine import Request
+from mars_runtime.engine import Request, Run
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 
 Settings = Callable[[], DecodeSettings]
+FOREVER = 4096
+
+
+def request(token: int = 1, num_tokens: int = 5, deadline: float = 60.0) -> Request:
+    return Request((token,), DecodeSettings(max_new_tokens=num_tokens), deadline)
+
+
+def steps(run: Run) -> list[Step]:
+    return [event for event in run.events_since(0) if isinstance(event, Step)]
+
+
+def last(run: Run) -> Event:
+    return run.events_since(0)[-1]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.002)
+    return condition()
 
 
 def scripted_step(start: int, token: int, settings: DecodeSettings, stop: Stop) -> Step:
