@@ -78,7 +78,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     results: Results = {}
     for name in args.checkpoints:
         subject, trained = _load(name, args)
-        cells = plan_cells(subject, grid.limited_to(trained), prompt_sets)
+        limited = grid.limited_to(trained)
+        if limited != grid:
+            console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
+        cells = plan_cells(subject, limited, prompt_sets)
         results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
     settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
     args.out.parent.mkdir(parents=True, exist_ok=True)

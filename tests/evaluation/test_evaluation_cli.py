@@ -77,6 +77,15 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert len(decoder.batches) == 6
 
 
+def test_what_was_not_trained_is_left_out_and_said(
+    decoder: ScriptedDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    cli.run(small(tmp_path / "results.json", "--block-sizes", "2", "16"))
+    printed = capsys.readouterr().out
+    assert "one was trained for B up to 8: larger B are left out." in printed
+    assert "B=16" not in printed
+
+
 def test_markdown_is_printed_for_a_card(
     decoder: ScriptedDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
