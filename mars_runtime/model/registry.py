@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mars_runtime.model.config import CheckpointError
 
@@ -34,9 +35,12 @@ class Entry:
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     """The known checkpoints by name, in order. Raises CheckpointError."""
     try:
-        entries = [Entry(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        lines: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        entries = [Entry(**line) for line in lines]
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is missing or damaged: restore it.") from error
+    if not entries:
+        raise CheckpointError(f"{path} names no checkpoint: restore it.")
     return {entry.name: entry for entry in entries}
 
 

@@ -1,0 +1,30 @@
+"""Fixtures for the whole suite. One thread: small models are quickest so, and tests share cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder with random weights; do not write into it."""
+    from helpers import write_checkpoint
+
+    return write_checkpoint(tmp_path_factory.mktemp("random"))
+
+
+@pytest.fixture(scope="session")
+def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder whose model foresees some tokens; do not write into it."""
+    from helpers import train_foreseeing
+
+    return train_foreseeing(tmp_path_factory.mktemp("foreseeing"))

@@ -1,0 +1,219 @@
+"""Stand-ins for checkpoints: a scripted model (a function instead of weights), folders with small
+random weights, and one that is trained for seconds so that it really foresees some tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from tiny_tokenizer import write_tokenizer
+from torch import Tensor
+
+from mars_runtime.events import Event, RowStep, Step
+from mars_runtime.text import Tokenizer
+
+Script = Callable[[tuple[int, ...]], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """A vocabulary without text. Ids at or above ``size`` are unused rows of the model."""
+
+    size: int = 16
+    mask_id: int | None = 1
+    eos_ids: frozenset[int] = frozenset({2})
+    forbidden_ids: frozenset[int] = frozenset({0, 1})
+
+
+class ScriptedCache:
+    """Remembers the token written at each slot, as a cache remembers its keys and values."""
+
+    def __init__(self, rows: int, capacity: int) -> None:
+        self.rows, self.capacity = rows, capacity
+        self.cursors = [0] * rows
+        self.slots: list[list[int | None]] = [[None] * capacity for _ in range(rows)]
+
+    def row(self, row: int) -> ScriptedCache:
+        alone = ScriptedCache(0, self.capacity)
+        alone.cursors, alone.slots = [self.cursors[row]], [self.slots[row]]
+        return alone
+
+    def clear(self, row: int) -> None:
+        self.cursors[row] = 0
+        self.slots[row][:] = [None] * self.capacity
+
+    def move(self, source: int, target: int) -> None:
+        self.slots[target][:] = self.slots[source]
+        self.cursors[target] = self.cursors[source]
+
+
+class ScriptedModel:
+    """Logits are ``script(prefix)``, where the prefix is what the cache remembers up to the slot."""
+
+    device = torch.device("cpu")
+    dtype = torch.float32
+
+    def __init__(self, script: Script, vocab_size: int = 18, max_positions: int = 512) -> None:
+        self.config = SimpleNamespace(vocab_size=vocab_size, max_positions=max_positions)
+        self.script = script
+        self.forwards: list[list[list[int]]] = []
+
+    def new_cache(self, rows: int, capacity: int) -> ScriptedCache:
+        return ScriptedCache(rows, capacity)
+
+    def forward(
+        self, tokens: Tensor, cache: ScriptedCache, head: Tensor | slice | None
+    ) -> Tensor | None:
+        fed = tokens.tolist()
+        if head is not None:
+            self.forwards.append(fed)
+        for row, ids in enumerate(fed):
+            first = cache.cursors[row]
+            assert first + len(ids) <= cache.capacity, "written behind the end of the cache"
+            cache.slots[row][first : first + len(ids)] = ids
+        if head is None:
+            return None
+        wanted = list(range(tokens.shape[1]))
+        asked = [wanted[head]] * len(fed) if isinstance(head, slice) else head.tolist()
+        return torch.tensor([self._row(cache, row, slots) for row, slots in enumerate(asked)])
+
+    def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
+        prefixes = [cache.slots[row][: cache.cursors[row] + slot + 1] for slot in slots]
+        assert all(token is not None for prefix in prefixes for token in prefix), "a hole"
+        return [self.script(tuple(prefix)) for prefix in prefixes]  # type: ignore[arg-type]
+
+
+def peaked(token: int, height: float = 6.0, vocab_size: int = 18) -> list[float]:
+    """Logits with one peak, all others a little different so that nothing ties."""
+    logits = [0.01 * i for i in range(vocab_size)]
+    logits[token] += height
+    return logits
+
+
+def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None) -> Script:
+    """A language with a next token for every prefix; masks foresee it with varying luck.
+
+    The real prefix decides the next token; behind j masks the script guesses the token j places
+    on, right two times in three, and is sure of itself to a degree that has little to do with it.
+    """
+    ids = ids or Ids()
+
+    def after(prefix: tuple[int, ...]) -> int:
+        rng = random.Random(f"{seed}/{prefix[-3:]}/{len(prefix)}")
+        return min(ids.eos_ids) if rng.random() < eos_share else rng.randrange(3, ids.size)
+
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        real = tuple(token for token in prefix if token != ids.mask_id)
+        rng = random.Random(f"{seed}/{prefix}")
+        for _ in range(len(prefix) - len(real)):
+            real = (*real, after(real))
+        guess = after(real)
+        if ids.mask_id in prefix and rng.random() < 0.33:
+            guess = rng.randrange(3, ids.size)
+        logits = peaked(guess, rng.uniform(1.0, 9.0))
+        logits[1] += rng.uniform(0.0, 12.0)  # the mask token often wins the plain argmax
+        logits[17] += rng.uniform(0.0, 12.0)  # and so does a row without a token
+        return logits
+
+    return script
+
+
+def steps_of(events: Iterable[Event], row: int = 0) -> list[RowStep]:
+    """The steps of one row."""
+    steps = (event for event in events if isinstance(event, Step))
+    return [each for step in steps for each in step.rows if each.row == row]
+
+
+def tokens_of(events: Iterable[Event], num_rows: int = 1) -> list[list[int]]:
+    """What each row emitted."""
+    rows: list[list[int]] = [[] for _ in range(num_rows)]
+    for event in events:
+        if isinstance(event, Step):
+            for step in event.rows:
+                assert step.start == len(rows[step.row])
+                rows[step.row] += step.accepted
+    return rows
+
+
+def hf_config(tokenizer: Tokenizer, **changes: Any) -> Any:
+    """A small Qwen2 configuration with a few more rows than the tokenizer has tokens."""
+    from transformers import Qwen2Config
+
+    shape = {
+        "vocab_size": tokenizer.size + 7,
+        "hidden_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 96,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.25,
+    }
+    return Qwen2Config(**(shape | changes))
+
+
+def hf_model(config: Any, seed: int = 0) -> Any:
+    """transformers' model of a configuration, random biases and norms included."""
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias"):
+                weight.normal_(0, 0.3)
+            if "norm" in name:
+                weight.add_(torch.randn_like(weight) * 0.2)
+    return model
+
+
+def write_checkpoint(folder: Path, seed: int = 0, **changes: Any) -> Path:
+    """A folder as transformers writes it: config.json, safetensors, tokenizer.json."""
+    tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
+    hf_model(hf_config(tokenizer, **changes), seed).save_pretrained(folder)
+    return folder
+
+
+def word_sequence(rng: random.Random, length: int, eos: int) -> list[int]:
+    """Words of a made-up language: their insides can be foreseen, their beginnings cannot."""
+    lexicon = random.Random(7)
+    words = [[lexicon.randrange(10, 300) for _ in range(lexicon.randint(2, 7))] for _ in range(16)]
+    ids: list[int] = []
+    while len(ids) < length:
+        ids += rng.choice(words) if rng.random() > 0.03 else [eos]
+        if ids[-1] == eos:
+            ids += [eos] * length
+    return ids[:length]
+
+
+def train_foreseeing(folder: Path, num_steps: int = 120) -> Path:
+    """A checkpoint folder whose model knows ``word_sequence`` well enough to draft: a few seconds."""
+    tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
+    model = hf_model(hf_config(tokenizer, initializer_range=0.05, hidden_size=64))
+    eos, mask = tokenizer.im_end_id, tokenizer.mask_id
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    rng = random.Random(0)
+    for step in range(num_steps):
+        rows = [word_sequence(rng, 33, eos) for _ in range(32)]
+        inputs, labels = torch.tensor(rows)[:, :-1].clone(), torch.tensor(rows)[:, 1:].clone()
+        for row in range(len(rows)):
+            first = rng.randrange(4, 25)
+            inputs[row, first : first + 7] = mask
+            labels[row, first + 7 :] = -100
+        loss = torch.nn.functional.cross_entropy(
+            model(inputs).logits.flatten(0, 1), labels.flatten(), ignore_index=-100
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = 4e-3 * (1 - step / num_steps)
+        optimizer.step()
+    model.save_pretrained(folder)
+    return folder

@@ -1,0 +1,96 @@
+"""Imports go one way (design section 3), read from the syntax trees without running anything."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RUNTIME = ROOT / "mars_runtime"
+
+# A module may import modules of its own rank and below. The longest matching name counts.
+RANKS = {
+    "settings": 0,
+    "events": 0,
+    "text": 1,
+    "tasks": 1,
+    "acceptance": 1,
+    "trace": 1,
+    "trace_reader": 1,
+    "folds": 1,
+    "cache": 2,
+    "model": 3,
+    "decoders": 4,
+    "engine": 5,
+    "training": 6,
+    "evaluation": 6,
+    "benchmark": 6,
+    "terminal": 6,
+    "cli": 7,
+    "cli_generate": 7,
+    "__main__": 7,
+}
+TORCHLESS = ("settings", "events", "text", "trace", "trace_reader", "folds", "tasks")
+GRADIO_HOME = ("app/layout", "app/components", "app.py")
+
+
+def _modules(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _imports(path: Path) -> set[str]:
+    """Absolute names that a file imports anywhere, function bodies included."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*start, *filter(None, [node.module])])
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _part(name: str) -> str | None:
+    """``mars_runtime.model.load`` -> ``model``; None for what is not of the runtime."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "mars_runtime" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", _modules(RUNTIME), ids=lambda path: str(path.relative_to(RUNTIME)))
+def test_the_runtime_imports_only_downwards(path: Path) -> None:
+    own = path.relative_to(RUNTIME).with_suffix("").parts[0]
+    if own == "__init__":
+        assert not {name for name in _imports(path) if _part(name)}
+        return
+    for name in _imports(path):
+        part = _part(name)
+        if part is not None:
+            assert {own, part} <= RANKS.keys(), f"give {own} and {part} a rank above"
+            assert RANKS[part] <= RANKS[own], f"{own} must not import {name}"
+
+
+@pytest.mark.parametrize("path", _modules(RUNTIME), ids=lambda path: str(path.relative_to(RUNTIME)))
+def test_the_runtime_knows_neither_page_nor_app(path: Path) -> None:
+    roots = {name.partition(".")[0] for name in _imports(path)}
+    assert not roots & {"gradio", "app", "tests"}
+    own = path.relative_to(RUNTIME).with_suffix("").parts[0]
+    if own in TORCHLESS:
+        assert not roots & {"torch", "transformers", "safetensors"}
+    if own in ("model", "decoders", "engine", "acceptance", "cache"):
+        assert "transformers" not in roots
+
+
+@pytest.mark.parametrize(
+    "path", _modules(ROOT / "app") if (ROOT / "app").is_dir() else [], ids=lambda path: path.name
+)
+def test_only_layout_and_components_know_gradio(path: Path) -> None:
+    place = path.relative_to(ROOT).as_posix()
+    roots = {name.partition(".")[0] for name in _imports(path)}
+    if not place.startswith(GRADIO_HOME):
+        assert "gradio" not in roots
+    if path.name == "charts.py":
+        assert "torch" not in roots
