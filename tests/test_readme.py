@@ -1,7 +1,7 @@
 """The README tells the truth about files, commands and the Space.
 
 ``python tests/test_readme.py`` rewrites the file map: lines that are there stay, missing files get
-the first sentence of their docstring, files that are gone lose their line.
+the first sentence of their docstring or leading comment, files that are gone lose their line.
 """
 
 from __future__ import annotations
@@ -148,10 +148,13 @@ def _line(depth: int, name: str, meaning: str) -> str:
 
 
 def first_sentence(path: Path) -> str:
-    """What a Python file says of itself first, without the full stop."""
-    if path.suffix != ".py":
-        return ""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    """What a file says of itself first, in its docstring or leading comment, without full stop."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+    else:
+        comment = re.match(r"\s*(?:/\*(.*?)\*/|<!--(.*?)-->|((?://[^\n]*\n)+))", text, re.DOTALL)
+        docstring = next(filter(None, comment.groups())).replace("//", "") if comment else ""
     return re.split(r"(?<=[.])\s", " ".join(docstring.split()))[0].rstrip(".").replace("`", "")
 
 
