@@ -53,7 +53,7 @@ class ScriptedCache:
 
 
 class ScriptedModel:
-    """Logits are ``script(prefix)``, where the prefix is what the cache remembers up to the slot."""
+    """Logits are ``script(prefix)``: the prefix is what the cache remembers up to the slot."""
 
     device = torch.device("cpu")
     dtype = torch.float32
@@ -193,7 +193,7 @@ def word_sequence(rng: random.Random, length: int, eos: int) -> list[int]:
 
 
 def train_foreseeing(folder: Path, num_steps: int = 120) -> Path:
-    """A checkpoint folder whose model knows ``word_sequence`` well enough to draft: a few seconds."""
+    """A checkpoint folder whose model can draft ``word_sequence``; takes a few seconds."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
     model = hf_model(hf_config(tokenizer, initializer_range=0.05, hidden_size=64))
     eos, mask = tokenizer.im_end_id, tokenizer.mask_id
