@@ -1,0 +1,112 @@
+// Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
+
+import { short } from "./bytes.js";
+import { moveText } from "./text.js";
+
+export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
+
+const axis = (c, title, more) => ({ title: { text: title, standoff: 8, font: { size: 12, color: c.muted } }, color: c.muted,
+  gridcolor: c.grid, linecolor: c.line, zeroline: false, ticks: "outside", ticklen: 3, tickcolor: c.line,
+  tickfont: { size: 11 }, tickmode: "auto", nticks: 7, automargin: false, ...more });
+
+const layout = (c, xaxis, yaxis, more) => ({ margin: { l: 52, r: 38, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)",
+  plot_bgcolor: "rgba(0,0,0,0)", font: { family: c.font, size: 12, color: c.muted }, showlegend: false, hovermode: "closest",
+  dragmode: c.isCoarse ? false : "zoom", uirevision: "keep", modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
+  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } }, xaxis, yaxis, ...more });
+
+const inWindow = (lane, isLive) => Math.max(0, isLive ? lane.steps.length - WINDOW : 0);
+
+// The forwards that an axis spans, at least 24 so that a run's first bars are bars and not walls.
+function forwardsRange(lane, from) {
+  return [from + 0.4, Math.max(lane.steps.length, from + 24) + 0.6];
+}
+
+// Vertical lines where τ, B or the mode moved, with what moved written at the top.
+function moveMarks(lane, c, from, isNamed) {
+  const moves = lane.moves.filter((move) => move.step >= from);
+  const shapes = moves.map((move) => ({ type: "line", xref: "x", yref: "paper", x0: move.step + 0.5, x1: move.step + 0.5,
+    y0: 0, y1: 1, line: { color: c.warm, width: 1, dash: "dot" } }));
+  const annotations = !isNamed ? [] : moves.map((move) => ({ x: move.step + 0.5, y: 1, xref: "x", yref: "paper", text: moveText(move),
+    showarrow: false, xanchor: "left", yanchor: "top", xshift: 3, font: { size: 11, color: c.warm } }));
+  return { shapes, annotations };
+}
+
+// Rectangles as one filled path: Plotly would make an element of every bar and of every piece of a line.
+const boxes = (name, color) => ({ type: "scatter", mode: "none", name, x: [], y: [], fill: "toself",
+  fillcolor: color, hoverinfo: "skip" });
+
+function box(trace, step, half, low, high) {
+  const x = step.index + 1;
+  trace.x.push(x - half, x - half, x + half, x + half, x - half, null);
+  trace.y.push(low, high, high, low, low, null);
+}
+
+export function forwardsFigure(lane, c, isLive) {
+  const from = inWindow(lane, isLive);
+  const bars = [1, 2, 3, 4, 5].map((n) => boxes(n === 5 ? "5 and more" : `${n}`, c.bars[n - 1]));
+  const caps = boxes("caps", c.mars);
+  const steps = lane.steps.slice(from);
+  const tallest = steps.reduce((most, step) => Math.max(most, step.count), 4);
+  for (const step of steps) {
+    box(bars[Math.min(step.count, 5) - 1], step, 0.42, 0, step.count);
+    if (step.count > 1) box(caps, step, 0.42, step.count - tallest / 90, step.count);
+  }
+  const y = axis(c, "tokens accepted", { range: [0, tallest + 0.6], tickmode: "linear", tick0: 0, dtick: tallest > 8 ? 4 : 2 });
+  const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
+  return { data: [...bars, caps], layout: layout(c, x, y, moveMarks(lane, c, from, true)) };
+}
+
+// Draws a level that holds from forward to forward, with a gap where it jumps.
+function hold(trace, index, level) {
+  const last = trace.y.length - 1;
+  if (trace.y[last] === level) trace.x[last] = index + 1.5;
+  else {
+    if (last >= 0) [trace.x, trace.y].forEach((values) => values.push(null));
+    trace.x.push(index + 0.5, index + 1.5);
+    trace.y.push(level, level);
+  }
+}
+
+export function confidenceFigure(lane, c, isLive) {
+  const from = inWindow(lane, isLive);
+  const accepted = boxes("accepted", c.mars);
+  const refused = boxes("first refused", c.warm);
+  const threshold = { type: "scatter", mode: "lines", name: "τ", x: [], y: [], hoverinfo: "skip",
+    line: { width: 1.5, color: c.warm, dash: "dash" } };
+  const dash = (trace, step, value) => box(trace, step, 0.4, value - 0.008, value + 0.008);
+  for (const step of lane.steps.slice(from)) {
+    step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
+    const next = step.stop === "threshold" ? step.proposals[step.count + step.drafted] : null;
+    if (next) dash(refused, step, next[1]);
+    if (step.settings && step.settings.method !== "ar") hold(threshold, step.index, step.settings.tau);
+  }
+  const metric = (lane.settings && lane.settings.metric) || "probability";
+  const y = axis(c, metric, { range: [-0.03, 1.06], tickmode: "linear", tick0: 0, dtick: 0.5 });
+  const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
+  const marks = moveMarks(lane, c, from, false);
+  if (threshold.x.length) {
+    marks.annotations.push({ ...endLabel(`τ ${short(threshold.y.at(-1))}`, threshold, c.warm, "middle"), xref: "paper", x: 1, xanchor: "left", xshift: 3 });
+  }
+  return { data: [accepted, refused, threshold], layout: layout(c, x, y, marks) };
+}
+
+const endLabel = (text, trace, color, yanchor) => ({ x: trace.x.at(-1), y: trace.y.at(-1), xref: "x", yref: "y", text,
+  showarrow: false, xanchor: "right", yanchor, font: { size: 12, color } });
+
+// Tokens against each lane's own measured clock, the read prompt included: a flat start, then steps.
+export function timeFigure(lanes, c) {
+  let [longest, most] = [0.01, 10];
+  const data = lanes.map((lane) => {
+    const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
+    const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
+    longest = Math.max(longest, kept.length ? kept.at(-1).clock : 0);
+    most = Math.max(most, lane.tokens.length);
+    return { type: "scatter", mode: "lines", name: lane.title, x: [0, ...kept.map((s) => s.clock)],
+      y: [0, ...kept.map((s) => s.first + s.count)], line: { shape: "hv", width: 2, color: lane.isMars ? c.mars : c.ar },
+      hovertemplate: `${lane.isMars ? "MARS" : "plain AR"}: %{y} tokens after %{x:.3f} s<extra></extra>` };
+  });
+  const annotations = data.map((trace, i) => ({ ...endLabel(lanes[i].isMars ? "MARS" : "plain AR", trace, trace.line.color, "bottom"), yshift: 2 }));
+  const x = axis(c, "measured time (s)", { range: [0, longest * 1.06], showgrid: false });
+  const y = axis(c, "tokens", { range: [0, most * 1.12] });
+  return { data, layout: layout(c, x, y, { annotations, shapes: [] }) };
+}

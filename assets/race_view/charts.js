@@ -1,0 +1,152 @@
+// Plotly on three nodes that live as long as the component: one newPlot each, then react on the same node.
+// Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
+
+import { make } from "./card.js";
+import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
+
+const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time"],
+  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];
+const CONFIG = { displaylogo: false, responsive: false, modeBarButtons: [["toImage", "resetScale2d"]] };
+const PAUSE = 125; // milliseconds between two redraws
+
+let plotlyLoading = null;
+
+// One script for all views of the page; failing is a sentence, not an exception.
+export function loadPlotly(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  if (!url) return Promise.resolve(null);
+  plotlyLoading ||= new Promise((resolve) => {
+    const script = document.createElement("script");
+    const base = (window.gradio_config && window.gradio_config.root) || "";
+    script.src = url.startsWith("/") ? base + url : url;
+    script.onload = () => resolve(window.Plotly || null);
+    script.onerror = () => resolve(null);
+    document.head.append(script);
+  });
+  return plotlyLoading;
+}
+
+export class Charts {
+  constructor(root, report) {
+    this.root = root;
+    this.report = report;
+    this.element = root.querySelector(".rv-charts");
+    this.nodes = {};
+    this.dirty = new Set();
+    this.pause = PAUSE;
+    for (const [key, title] of CHARTS) {
+      const figureNode = make("figure");
+      figureNode.dataset.chart = key;
+      const node = make("div", "rv-plot");
+      const cursor = make("div", "rv-cursor");
+      cursor.hidden = true;
+      figureNode.append(make("figcaption", "", title), node, cursor);
+      this.element.append(figureNode);
+      this.nodes[key] = { node, cursor, isPlotted: false };
+    }
+    loadPlotly(root.dataset.plotly).then((plotly) => this.ready(plotly));
+    new ResizeObserver(() => this.resized()).observe(this.element);
+  }
+
+  ready(plotly) {
+    this.plotly = plotly;
+    if (plotly) return this.refresh();
+    this.element.replaceChildren(make("p", "rv-noplot", "The charts need plotly.js, which did not load; text and figures are complete without them."));
+    return undefined;
+  }
+
+  show(run) {
+    this.run = run;
+    this.refresh();
+  }
+
+  refresh() {
+    for (const [key] of CHARTS) this.dirty.add(key);
+    this.schedule();
+  }
+
+  resized() {
+    if (this.width === this.element.clientWidth) return;
+    this.width = this.element.clientWidth;
+    this.refresh();
+  }
+
+  schedule() {
+    if (this.timer || !this.plotly || !this.run || !this.dirty.size) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      const [key] = this.dirty;
+      this.dirty.delete(key);
+      const began = performance.now();
+      const isFirst = !this.nodes[key].isPlotted;
+      if (this.element.clientWidth > 0) this.draw(key);
+      this.pause = isFirst ? PAUSE : Math.max(PAUSE, Math.min(1000, (performance.now() - began) * 6));
+      this.schedule();
+    }, this.pause);
+  }
+
+  draw(key) {
+    const { run } = this;
+    const main = mainLane(run);
+    if (!run.lanes.some((lane) => lane.steps.length)) return;
+    const isLive = run.lanes.some((lane) => !lane.end);
+    const c = this.colours();
+    const spec = key === "time" ? timeFigure(run.lanes, c) : key === "forwards" ? forwardsFigure(main, c, isLive) : confidenceFigure(main, c, isLive);
+    const entry = this.nodes[key];
+    spec.layout.uirevision = run.id;
+    spec.layout.width = entry.node.clientWidth;
+    spec.layout.height = entry.node.clientHeight;
+    if (entry.isPlotted) {
+      this.plotly.react(entry.node, spec.data, spec.layout, CONFIG);
+      return;
+    }
+    entry.isPlotted = true;
+    this.plotly.newPlot(entry.node, spec.data, spec.layout, CONFIG);
+    if (key !== "time") this.listen(entry.node);
+  }
+
+  // The whole column of a forward answers to the pointer, however low its bar is.
+  listen(node) {
+    node.addEventListener("pointermove", (event) => {
+      const { xaxis, yaxis } = node._fullLayout;
+      const box = node.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
+      const index = Math.round(xaxis.p2l(x)) - 1;
+      const lane = mainLane(this.run);
+      const isInside = x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < lane.steps.length;
+      if (!isInside || event.buttons) return this.report.leave();
+      const at = { left: event.clientX, right: event.clientX, top: box.top + yaxis._offset, bottom: box.top + yaxis._offset + yaxis._length };
+      return this.report.step(lane, index, at);
+    });
+    node.addEventListener("pointerleave", () => this.report.leave());
+  }
+
+  // A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.
+  cursor(step) {
+    for (const key of ["forwards", "confidence"]) {
+      const { node, cursor } = this.nodes[key];
+      const full = node._fullLayout;
+      cursor.hidden = true;
+      if (step < 0 || !full || !full.xaxis || !full.yaxis) continue;
+      const x = full.xaxis.l2p(step + 1);
+      if (x < 0 || x > full.xaxis._length) continue;
+      cursor.style.left = `${full.xaxis._offset + x}px`;
+      cursor.style.top = `${node.offsetTop + full.yaxis._offset}px`;
+      cursor.style.height = `${full.yaxis._length}px`;
+      cursor.hidden = false;
+    }
+  }
+
+  colours() {
+    const style = getComputedStyle(this.root);
+    const get = (name) => style.getPropertyValue(`--rv-${name}`).trim();
+    return { ink: get("ink"), card: get("card"), muted: get("muted"), grid: get("grid"), line: get("line"), warm: get("warm"), mars: get("mars"), ar: get("ar"),
+      bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")], font: get("sans"),
+      isCoarse: window.matchMedia("(pointer: coarse)").matches };
+  }
+}
+
+// The lane that the single-lane charts and the figures speak of: the first that is not plain AR.
+export function mainLane(run) {
+  return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
+}

@@ -1,0 +1,64 @@
+// Reads the value of the component: what is new in it, never what was read before.
+// First line: the run as JSON, with `from`, the number of the line that follows it (0 if absent).
+// Further lines: `<lane>\t<trace line>`, `verdict\t…`, `pace\t…`, `status\t…`. See race_value.py.
+
+export class Feed {
+  constructor(sink) {
+    this.sink = sink;
+    this.run = null;
+    this.lines = [];
+  }
+
+  // A line counts once its newline is there, so a value cut anywhere is never misread.
+  read(value) {
+    const text = typeof value === "string" ? value : "";
+    const end = text.indexOf("\n");
+    if (end < 0) {
+      if (this.run !== null && text === "") this.reset(null);
+      return;
+    }
+    const head = text.slice(0, end);
+    if (head !== this.head) this.readHead(head);
+    if (this.begin > this.taken) return; // a part is missing: wait for the whole value at the end
+    const known = this.isSame ? this.offset : end + 1;
+    const last = text.lastIndexOf("\n") + 1;
+    const lines = last > known ? text.slice(known, last - 1).split("\n") : [];
+    const fresh = this.isSame ? lines : lines.slice(this.taken - this.begin);
+    for (const line of fresh) this.lines.push(line);
+    this.taken += fresh.length;
+    this.offset = last;
+    this.isSame = true;
+  }
+
+  // A first line that was not seen before: another run, or another window of this one.
+  readHead(head) {
+    const parsed = JSON.parse(head);
+    this.head = head;
+    this.isSame = false;
+    this.begin = parsed.from || 0;
+    if (parsed.run !== this.run) this.reset(parsed);
+  }
+
+  reset(parsed) {
+    this.run = parsed && parsed.run;
+    if (!parsed) this.head = null;
+    this.taken = 0;
+    this.lines = [];
+    if (parsed) this.sink.start(parsed);
+    else this.sink.clear();
+  }
+
+  // Hands lines to the sink for at most `budget` milliseconds; true when some are left for the next frame.
+  work(budget) {
+    const until = performance.now() + budget;
+    let count = 0;
+    while (count < this.lines.length && performance.now() < until) {
+      const line = this.lines[count];
+      const tab = line.indexOf("\t");
+      count += 1;
+      this.sink.line(line.slice(0, tab), JSON.parse(line.slice(tab + 1)));
+    }
+    this.lines.splice(0, count);
+    return this.lines.length > 0;
+  }
+}

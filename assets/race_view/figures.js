@@ -1,0 +1,132 @@
+// The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
+// Text only; every number is a fold of the lanes.
+
+import { figure, milliseconds, whole } from "./bytes.js";
+import { make } from "./card.js";
+import { folds } from "./trace.js";
+
+export const put = (node, text) => {
+  if (node.textContent !== text) node.textContent = text;
+};
+
+export class Figures {
+  constructor(root) {
+    this.element = root.querySelector(".rv-figures");
+    this.env = root.querySelector(".rv-env");
+    this.big = {};
+    this.small = {};
+  }
+
+  build(hasRace) {
+    this.element.replaceChildren();
+    this.big = {};
+    this.small = {};
+    const big = [["perForward", "tokens per forward"], ["perSecond", "tokens per second"], ["forward", "one forward"]];
+    if (hasRace) big.unshift(["speedup", "speedup"]);
+    for (const [key, name] of big) {
+      const list = make("dl", "rv-figure");
+      list.dataset.key = key;
+      const value = make("dd", "rv-value rv-num", "–");
+      const unit = make("small", "", { speedup: "", perForward: "TPF", perSecond: "tok/s", forward: "ms" }[key]);
+      const number = document.createTextNode("–");
+      value.replaceChildren(number, unit);
+      const sub = make("dd", "rv-sub rv-num", "");
+      list.append(make("dt", "", name), value, sub);
+      this.element.append(list);
+      this.big[key] = { number, sub };
+    }
+    const list = make("dl", "rv-small rv-num");
+    for (const [key, name] of [["first", "to first token"], ["saved", "forwards saved"]]) {
+      this.small[key] = make("dd", "", "–");
+      list.append(make("dt", "", name), this.small[key]);
+    }
+    this.element.append(list);
+    put(this.env, "");
+  }
+
+  update(main, other) {
+    const speed = folds.perSecond(main);
+    const base = other ? folds.perSecond(other) : NaN;
+    const hasBoth = Number.isFinite(speed) && Number.isFinite(base);
+    const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
+    this.set("speedup", hasBoth ? `${figure(speed / base)}×` : "–", hasBoth ? `${figure(speed)} against ${figure(base)} tok/s` : "");
+    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${whole(forwards)} forwards` : "");
+    this.set("perSecond", figure(speed), hasBoth ? `plain AR ${figure(base)}` : "");
+    this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `plain AR ${milliseconds(folds.secondsPerForward(other))} ms` : "");
+    const first = `${milliseconds(folds.toFirst(main))} ms`;
+    put(this.small.first, !forwards ? "–" : hasBoth ? `${first} · AR ${milliseconds(folds.toFirst(other))} ms` : first);
+    put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
+    put(this.env, environment(main.header));
+  }
+
+  set(key, value, sub) {
+    const cell = this.big[key];
+    if (!cell) return;
+    put(cell.number, value);
+    put(cell.sub, sub);
+  }
+}
+
+export function environment(header) {
+  if (!header) return "";
+  const versions = Object.entries(header.versions || {}).map(([name, version]) => `${name} ${version}`);
+  const threads = header.threads ? `${header.threads} ${header.threads === 1 ? "thread" : "threads"}` : "";
+  const parts = [header.checkpoint, header.hardware, header.dtype, threads, ...versions];
+  return parts.filter(Boolean).join(" · ");
+}
+
+const ENDS = { eos: "reached the end of its text", limit: "reached the limit of tokens", deadline: "ran out of time",
+  cancelled: "was stopped", error: "failed" };
+
+// [state, sentence] of the whole run; states are what data-state of the root says.
+export function statusOf(run) {
+  if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
+  const { lanes, note } = run;
+  const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
+  if (run.fault) return ["error", run.fault];
+  if (failed) return ["error", failed.end.message || "The run failed; run it again."];
+  if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
+  if (lanes.length && lanes.every((lane) => lane.end)) return finished(run);
+  if (!lanes.some((lane) => lane.steps.length)) {
+    const isWaiting = note.kind === "loading" || note.kind === "waiting";
+    return [note.kind === "loading" ? "loading" : "waiting", isWaiting ? note.text : "Waiting for the first forward."];
+  }
+  if (run.pace > 0) {
+    return ["slow", `Slow motion ×${paceText(run.pace)}: the engine rests between forwards while the clocks stand still.`];
+  }
+  return ["running", "Running at full speed."];
+}
+
+const paceText = (pace) => String(Number(pace.toFixed(1)));
+
+function finished(run) {
+  const { lanes } = run;
+  const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
+  const message = lanes.map((lane) => lane.end.message).find(Boolean);
+  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((l) => `${l.tokens.length}`).join(" and ")} tokens.`];
+  if (message) return ["finished", message];
+  const reasons = new Set(lanes.map((lane) => lane.end.reason));
+  if (reasons.size === 1 && lanes.length > 1) return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];
+  return ["finished", `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[lane.end.reason] || lane.end.reason}`).join(", ")}.`];
+}
+
+export function buildLegend(element, onCounts, isOn) {
+  const keys = make("span", "rv-keys");
+  for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
+  const button = make("button", "", "counts in the text");
+  button.type = "button";
+  button.setAttribute("aria-pressed", String(isOn));
+  button.addEventListener("click", () => {
+    const isNow = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isNow));
+    onCounts(isNow);
+  });
+  const item = (className, sample, text) => {
+    const node = make("span", "");
+    node.append(make("span", className, sample), ` ${text}`);
+    return node;
+  };
+  element.replaceChildren(keys, make("span", "", "tokens in one forward, underlined together"),
+    item("rv-ghost", "refused", "proposal"), item("rv-draft", "draft", "waiting to be verified"),
+    item("rv-mark", "here", "the two texts part"), button);
+}

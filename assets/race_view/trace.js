@@ -1,0 +1,150 @@
+// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks. No DOM, no time
+// of its own: every second comes from the events.
+
+import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
+
+const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless"];
+
+const JOINER = "\u200d";
+const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
+
+export class Lane {
+  constructor({ lane, title }) {
+    this.name = lane;
+    this.title = title;
+    this.header = null;
+    this.settings = null;
+    this.vocabulary = new Map();
+    this.tokens = [];
+    this.steps = [];
+    this.moves = [];
+    this.prefill = null;
+    this.seconds = 0;
+    this.end = null;
+    this.verdict = null;
+    this.decoder = new TextDecoder("utf-8");
+    this.tail = new Uint8Array(0);
+  }
+
+  push(event) {
+    if (event.type === "header") this.readHeader(event);
+    else if (event.type === "prefill") this.prefill = (this.prefill || 0) + event.seconds;
+    else if (event.type === "step") this.readStep(event);
+    else if (event.type === "end") this.readEnd(event);
+    else throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
+  }
+
+  readHeader(header) {
+    this.header = header;
+    this.settings = header.settings || null;
+  }
+
+  readStep(event) {
+    this.learn(event.vocabulary);
+    this.seconds += event.seconds;
+    const row = event.rows.find((r) => r.row === 0) || event.rows[0];
+    if (!row) return;
+    const before = this.settings;
+    if (row.settings) this.settings = { ...before, ...row.settings };
+    const index = this.steps.length;
+    const step = {
+      index,
+      first: this.tokens.length,
+      count: row.accepted.length,
+      proposals: row.proposals,
+      drafted: row.num_drafted || 0,
+      settings: this.settings,
+      stop: row.stop,
+      seconds: event.seconds,
+      clock: (this.prefill || 0) + this.seconds,
+    };
+    this.steps.push(step);
+    if (before && FOLLOWED.some((k) => before[k] !== this.settings[k])) this.readMove(step, before);
+    row.accepted.forEach((id, position) => this.readToken(step, id, position, row.accepted.length));
+  }
+
+  readToken(step, id, position, count) {
+    const isEnd = step.stop === "eos" && position === count - 1;
+    const proposal = step.proposals[position];
+    let text = "";
+    if (!isEnd) {
+      const bytes = this.bytes(id);
+      text = this.decoder.decode(bytes, { stream: true });
+      this.tail = incompleteTail(joinBytes(this.tail, bytes));
+    }
+    const joins = this.joined(text);
+    this.tokens.push({ id, text: joins < 0 ? text : "", step, position, isEnd, joins, confidence: proposal ? proposal[1] : null });
+  }
+
+  // A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
+  joined(text) {
+    if (!text) return -1;
+    const last = this.tokens.findLastIndex((token) => token.text);
+    if (last < 0 || !(JOINS.test(text) || this.tokens[last].text.endsWith(JOINER))) return -1;
+    this.tokens[last].text += text;
+    return last;
+  }
+
+  // A slider dragged over several forwards is one move: it starts where the first change bit.
+  readMove(step, before) {
+    const last = this.moves[this.moves.length - 1];
+    if (last && last.until === step.index - 1) {
+      last.until = step.index;
+      last.settings = this.settings;
+      return;
+    }
+    this.moves.push({ step: step.index, until: step.index, token: step.first, settings: this.settings, before });
+  }
+
+  readEnd(event) {
+    this.end = { reason: event.reason, message: event.message || "" };
+    const rest = this.decoder.decode();
+    const last = this.tokens.findLast((t) => !t.isEnd);
+    if (rest && last) last.rest = rest;
+  }
+
+  learn(vocabulary) {
+    for (const [id, text] of Object.entries(vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
+  }
+
+  bytes(id) {
+    return this.vocabulary.get(id) || bytesOf("");
+  }
+
+  tokenName(id) {
+    const bytes = this.vocabulary.get(id);
+    return bytes ? visible(aloneText(bytes)) : `#${id}`;
+  }
+
+  // The latest step's unused proposals as text that continues the tokens: drafts first, then refused.
+  ghosts() {
+    const step = this.steps[this.steps.length - 1];
+    if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
+    const decoder = new TextDecoder("utf-8");
+    decoder.decode(this.tail, { stream: true });
+    const read = (proposals) => proposals.map((p) => decoder.decode(this.bytes(p[0]), { stream: true })).join("");
+    const waiting = step.count + step.drafted;
+    return { drafts: read(step.proposals.slice(step.count, waiting)), refused: read(step.proposals.slice(waiting)) };
+  }
+
+  get isMars() {
+    return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
+  }
+}
+
+// Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
+export const folds = {
+  tokens: (lane) => lane.tokens.length,
+  forwards: (lane) => lane.steps.length,
+  perForward: (lane) => lane.tokens.length / lane.steps.length,
+  perSecond: (lane) => lane.tokens.length / lane.seconds,
+  secondsPerForward: (lane) => lane.seconds / lane.steps.length,
+  toFirst: (lane) => (lane.steps.length && lane.prefill !== null ? lane.prefill + lane.steps[0].seconds : NaN),
+};
+
+// Where two lanes first hold different tokens, looking on from `from`; -1 while they agree.
+export function divergence(a, b, from) {
+  const shared = Math.min(a.tokens.length, b.tokens.length);
+  for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
+  return -1;
+}

@@ -1,0 +1,74 @@
+"""A page of its own for the race view: Gradio streams prepared values, as the app would.
+
+``python race_page.py SCENE [PORT]`` serves one scene to look at.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import gradio as gr
+
+from app.components.race_value import RaceValue
+from app.components.race_view import RaceView
+
+Scene = Callable[[], Iterator[str]]
+
+
+def head(run: str, lanes: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    """The first line of a value."""
+    titles = [{"lane": name, "title": title} for name, title in lanes.items()]
+    return {"run": run, "lanes": titles, **more}
+
+
+def interleaved(lanes: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """(lane, line) of all lanes by turns."""
+    turns = zip_longest(*([(name, line) for line in lines] for name, lines in lanes.items()))
+    return [pair for turn in turns for pair in turn if pair is not None]
+
+
+def value(first: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> RaceValue:
+    """All lines as one value."""
+    made = RaceValue(first)
+    for tag, line in lines:
+        made.add(tag, line)
+    return made
+
+
+def streamed(
+    first: Mapping[str, Any], lines: Sequence[tuple[str, str]], per_update: int, rest: float
+) -> Iterator[str]:
+    """The values of a run as they are sent, ``per_update`` lines at a time."""
+    growing = RaceValue(first)
+    for begin in range(0, len(lines), per_update):
+        for tag, line in lines[begin : begin + per_update]:
+            growing.add(tag, line)
+        yield growing.latest()
+        time.sleep(rest)
+    yield growing.whole()
+
+
+def page(scenes: Mapping[str, Scene]) -> gr.Blocks:
+    """One race view and a button for each scene."""
+    with gr.Blocks(title="race view") as blocks:
+        with gr.Row():
+            buttons = {name: gr.Button(name, elem_id=f"play-{name}") for name in scenes}
+        view = RaceView(elem_id="race")
+        for name, button in buttons.items():
+            button.click(scenes[name], outputs=view, show_progress="hidden", concurrency_limit=None)
+    return blocks
+
+
+if __name__ == "__main__":
+    from race_scenes import SCENES
+
+    scene = sys.argv[1]
+    page({name: SCENES[name] for name in scene.split(",")} if scene != "all" else SCENES).launch(
+        server_port=int(sys.argv[2]) if len(sys.argv) > 2 else 7999,
+        theme=gr.themes.Base(font=["system-ui", "sans-serif"]),
+        footer_links=[],
+    )

@@ -1,0 +1,109 @@
+"""Scenes for the race view: what a visitor may see, made from hand-written runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import sample_traces as samples
+from race_page import Scene, head, interleaved, streamed, value
+
+from mars_runtime.settings import DecodeSettings
+
+BOTH = {"mars": "MARS", "ar": "plain AR"}
+ONE = {"mars": "MARS"}
+START = DecodeSettings(tau=0.95, block_size=8)
+BOLD = DecodeSettings(tau=0.5, block_size=8)
+CAREFUL = DecodeSettings(tau=0.8, block_size=4)
+
+
+def finished(script: samples.Script, right: bool | None = None, recorded: str = "") -> Scene:
+    """A race that is over, sent at once."""
+
+    def play() -> Iterator[str]:
+        first = head(f"finished-{id(script)}", BOTH, pace=0, recorded=recorded)
+        made = value(first, interleaved(samples.lanes(script)))
+        if right is not None:
+            made.add("verdict", {"lane": "mars", "right": right})
+            made.add("verdict", {"lane": "ar", "right": True})
+        yield made.whole()
+
+    return play
+
+
+def running(script: samples.Script, steps: int, lanes: dict[str, str] = BOTH) -> Scene:
+    """A race in slow motion that stays where it is after some forwards."""
+
+    def play() -> Iterator[str]:
+        lines = samples.lanes(replace(script, end=None), ar="ar" in lanes)
+        cut = {name: each[: steps + 2] for name, each in lines.items()}
+        yield from streamed(head("running", lanes, pace=20), interleaved(cut), 6, 0.05)
+
+    return play
+
+
+def streaming(script: samples.Script, per_update: int = 8, rest: float = 1 / 15) -> Scene:
+    """A race as it comes in, about fifteen updates a second."""
+
+    def play() -> Iterator[str]:
+        yield from streamed(
+            head("stream", BOTH, pace=0), interleaved(samples.lanes(script)), per_update, rest
+        )
+
+    return play
+
+
+def status(text: str, kind: str, lanes: dict[str, str] = BOTH) -> Scene:
+    """A run that says something before its first forward."""
+
+    def play() -> Iterator[str]:
+        made = value(head(f"status-{kind}", lanes), [])
+        made.add("status", {"text": text, "kind": kind})
+        yield made.whole()
+
+    return play
+
+
+def stopped() -> Iterator[str]:
+    """Stopped by the visitor after twelve forwards."""
+    script = samples.Script(samples.PROSE, START, end="cancelled", steps_shown=12)
+    lines = samples.lanes(script)
+    end = lines["mars"][-1]
+    lines["ar"] = [*lines["ar"][:30], end]
+    yield value(head("stopped", BOTH), interleaved(lines)).whole()
+
+
+def broken() -> Iterator[str]:
+    """A line that is no JSON."""
+    script = samples.Script(samples.MATHS, START)
+    lines = interleaved(samples.lanes(script))[:9]
+    yield value(head("broken", BOTH), [*lines, ("mars", "{oops")]).whole()
+
+
+PROSE = samples.Script(
+    samples.PROSE, START, moves={9: BOLD, 22: CAREFUL, 23: BOLD, 24: START}, change=(60, " deep")
+)
+LOSSLESS = samples.Script(samples.PROSE, DecodeSettings(tau=0.0, block_size=8, lossless=True))
+CODE = samples.Script(samples.CODE, START)
+EMOJI = samples.Script(samples.EMOJI, START)
+HOSTILE = samples.Script(samples.HOSTILE, START)
+MATHS = samples.Script(samples.MATHS, START, change=(30, "9"))
+LONG = samples.Script("\n\n".join([samples.PROSE] * 19), START, moves={300: BOLD, 500: START})
+
+SCENES: dict[str, Scene] = {
+    "prose": finished(PROSE),
+    "code": finished(CODE, right=True),
+    "emoji": finished(EMOJI),
+    "hostile": finished(HOSTILE),
+    "maths": finished(MATHS, right=False),
+    "running": running(PROSE, 30),
+    "lossless": running(LOSSLESS, 18),
+    "alone": running(PROSE, 30, ONE),
+    "waiting": status("Waiting: 2 runs are ahead of yours.", "waiting"),
+    "refused": status("Write a prompt first.", "refused", {}),
+    "stopped": stopped,
+    "broken": broken,
+    "stream": streaming(PROSE),
+    "long": streaming(LONG),
+    "longdone": finished(LONG, recorded="2026-11-20"),
+}

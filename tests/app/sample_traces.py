@@ -1,0 +1,178 @@
+"""Races written by hand: real trace lines of texts, without a model, for tests and pictures."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import Header, Trace, TraceWriter
+
+EOS = "<|im_end|>"
+PIECE = re.compile(r" ?[A-Za-z]{1,6}|[0-9]|\n+| +(?= )|[ ]?[^\sA-Za-z0-9]|\s")
+
+PROSE = (
+    "Once upon a time a fisherman lived with his wife in a small hut by the sea. Every morning he "
+    "went out to cast his nets, and every evening he came home with a few fish, and they were "
+    "content.\n\nOne day his line went deep, deep down, and when he drew it up he brought out a "
+    "great golden fish. “Let me live,” said the fish, “for I am no common fish; put me back into "
+    "the water, and I will give you whatever you ask.” The man said: “You need not make so many "
+    "words about it. A fish that can talk I would surely let swim away.”\n\nAnd he put it back "
+    "into the clear water, and it went to the bottom and left a long streak of light behind it."
+)
+CODE = (
+    "Here is the function:\n\n```python\ndef count_vowels(text: str) -> int:\n"
+    '    """How many vowels there are."""\n'
+    '    return sum(1 for c in text.lower() if c in "aeiou")\n```\n\nIt reads the text once.'
+)
+EMOJI = (
+    "The parcels: 📦📦📦 and one 🎁. Weather in München: ☀️ 21 °C, 東京: 🌧️. Family: 👩‍👩‍👧. Done ✅"
+)
+HOSTILE = (
+    "Set ${HOME}<b>x</b> and {{7*7}}, then `${alert(1)}` and <script>alert(2)</script> & &amp; "
+    "C:\\u{zz} <img src=x onerror=alert(3)>\n<!-- {{#each value}} --> \u202eturned\u202c end"
+)
+MATHS = (
+    "Tom has 3 boxes with 4 apples each, so he has 3 * 4 = 12 apples.\n"
+    "He gives 5 of them away, so 12 - 5 = 7 apples are left.\n#### 7"
+)
+
+
+@dataclass
+class Vocabulary:
+    """Token ids for pieces of text as they come; bytes outside ASCII are one token each."""
+
+    ids: dict[bytes, int] = field(default_factory=dict)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of ``text``."""
+        pieces = (piece.encode() for piece in PIECE.findall(text))
+        return [self.id(token) for piece in pieces for token in _split(piece)]
+
+    def id(self, token: bytes) -> int:
+        """The id of one token, new ones in order."""
+        return self.ids.setdefault(token, len(self.ids))
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of an id."""
+        return list(self.ids)[token]
+
+
+def _split(piece: bytes) -> list[bytes]:
+    return [piece] if piece.isascii() else [bytes([byte]) for byte in piece]
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a hand-written run does.
+
+    moves: forward -> settings from then on; end: how it ends; change: (place, text) put in place of
+    the token there, so that two lanes differ; steps_shown: cut after so many forwards.
+    """
+
+    text: str
+    settings: DecodeSettings = field(default_factory=DecodeSettings)
+    moves: dict[int, DecodeSettings] = field(default_factory=dict)
+    end: EndReason | None = "eos"
+    message: str = ""
+    change: tuple[int, str] | None = None
+    seed: int = 1
+    prompt: str = "Write."
+    forward_seconds: float = 0.005
+    steps_shown: int | None = None
+
+
+def run(script: Script) -> Trace:
+    """The trace of a script."""
+    vocabulary = Vocabulary()
+    ids = vocabulary.encode(script.text)
+    if script.change:
+        ids[script.change[0]] = vocabulary.id(script.change[1].encode())
+    if script.end == "eos":
+        ids.append(vocabulary.id(EOS.encode()))
+    events: list[Event] = [Prefill(12, 0.004), *_steps(script, ids, vocabulary)]
+    if script.steps_shown is not None:
+        events = events[: script.steps_shown + 1]
+    if script.end is not None:
+        events.append(End(script.end, script.message))
+    header = Header(
+        checkpoint="mars-tiny",
+        prompt=script.prompt,
+        prompt_ids=(1, 2, 3),
+        settings=script.settings,
+        hardware="2 cores of a test machine",
+        dtype="float32",
+        versions={"torch": "2.13.0", "mars_runtime": "0.1.0"},
+        threads=1,
+    )
+    return Trace.of(header, events, vocabulary.token_bytes)
+
+
+def _steps(script: Script, ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Step]:
+    rng = random.Random(script.seed)
+    settings, start, index = script.settings, 0, 0
+    while start < len(ids):
+        settings = script.moves.get(index, settings)
+        row = _row(rng, settings, ids, start, vocabulary, script.end)
+        yield Step(
+            (row,), script.forward_seconds * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals))
+        )
+        start += len(row.accepted)
+        index += 1
+
+
+def _row(
+    rng: random.Random,
+    settings: DecodeSettings,
+    ids: Sequence[int],
+    start: int,
+    vocabulary: Vocabulary,
+    end: EndReason | None,
+) -> RowStep:
+    depth = min(settings.num_proposals, len(ids) - start)
+    count = min(depth, rng.choices(range(1, 9), (30, 22, 16, 12, 8, 5, 4, 3))[0])
+    is_over = start + count == len(ids)
+    stop: Stop = "block" if count == settings.num_proposals else "threshold"
+    if is_over and end in ("eos", "limit"):
+        stop = "eos" if end == "eos" else "limit"
+    drafted = 0
+    if settings.lossless and not is_over:
+        stop, drafted = ("mismatch", 0) if rng.random() < 0.25 else (stop, min(2, depth - count))
+    accepted = tuple(ids[start : start + count])
+    proposals = [_proposal(rng, token, settings.tau, 1.0, vocabulary) for token in accepted]
+    for place in range(start + count, start + depth):
+        guess = (
+            ids[place]
+            if rng.random() < 0.5
+            else vocabulary.id(rng.choice([b" and", b" the", b"ing"]))
+        )
+        proposals.append(_proposal(rng, guess, 0.0, max(settings.tau, 0.05), vocabulary))
+    return RowStep(
+        0, start, start + 12, 1, depth, tuple(proposals), accepted, drafted, settings, stop
+    )
+
+
+def _proposal(
+    rng: random.Random, token: int, low: float, high: float, vocabulary: Vocabulary
+) -> Proposal:
+    p = low + (high - low) * rng.random() ** 0.4
+    others = [vocabulary.id(b" a"), vocabulary.id(b"\n"), vocabulary.id(b" other")]
+    return Proposal(token, p, tuple((other, (1 - p) / (2 + i)) for i, other in enumerate(others)))
+
+
+def lanes(script: Script, ar: bool = True) -> dict[str, list[str]]:
+    """Lane -> trace lines of a race on one script; plain AR writes the text one token a forward."""
+    both = {"mars": script}
+    if ar:
+        plain = replace(script.settings, method="ar")
+        both["ar"] = replace(script, settings=plain, moves={}, change=None, steps_shown=None)
+    return {name: trace_lines(run(each)) for name, each in both.items()}
+
+
+def trace_lines(trace: Trace) -> list[str]:
+    """A trace as its lines."""
+    writer = TraceWriter(trace.header, trace.vocabulary.__getitem__)
+    return [writer.header_line(), *map(writer.line, trace.events)]
