@@ -44,13 +44,20 @@ class Batch:
         return Batch(self.ids.to(device), self.response_start.to(device), self.length.to(device))
 
 
-def ar_loss(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """Cross entropy of the response tokens, EOS included (stage ``ar``)."""
-    hidden = model.model(input_ids=batch.ids).last_hidden_state
-    slot = torch.arange(batch.ids.shape[1] - 1, device=batch.ids.device)
-    predicts = (slot >= batch.response_start[:, None] - 1) & (slot < batch.length[:, None] - 1)
-    loss = _cross_entropy(model, hidden[:, :-1][predicts], batch.ids[:, 1:][predicts])
-    return {"loss": loss, "clean": loss.detach()}
+def ar_loss(model: Any, batch: Batch, prompt_weight: float) -> dict[str, Tensor]:
+    """Cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times that of the
+    prompt tokens (stage ``ar``)."""
+    hidden = model.model(input_ids=batch.ids).last_hidden_state[:, :-1]
+    slot = torch.arange(hidden.shape[1], device=batch.ids.device)
+    is_response = slot >= batch.response_start[:, None] - 1
+    is_real = slot < batch.length[:, None] - 1
+    following = batch.ids[:, 1:]
+    clean, prompt = (
+        _cross_entropy(model, hidden[chosen], following[chosen])
+        for chosen in (is_real & is_response, is_real & ~is_response)
+    )
+    loss = clean + prompt_weight * prompt
+    return {"loss": loss, "clean": clean.detach(), "prompt": prompt.detach()}
 
 
 @dataclass(frozen=True, slots=True)

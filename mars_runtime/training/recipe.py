@@ -29,12 +29,14 @@ class Shape:
 @dataclass(frozen=True)
 class Stage:
     """One pass of the optimizer. tokens: budget, counting every token that enters a forward (both
-    streams, prompts, padding); batch_tokens: about so many of them a step."""
+    streams, prompts, padding); batch_tokens: about so many of them a step; prompt_weight: how much
+    the prompt's own tokens count, for weights that start at random and have no pretraining."""
 
     tokens: int
     batch_tokens: int
     learning_rate: float
     warmup_tokens: int
+    prompt_weight: float = 0.0
     final_ratio: float = 0.05
     weight_decay: float = 0.05
     grad_clip: float = 1.0
@@ -79,15 +81,15 @@ MIXTURE: tuple[tuple[str, float], ...] = (
 CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
-    ar=Stage(20_000_000, 4096, 1.5e-3, 300_000),
-    mars=Stage(18_000_000, 4096, 8e-4, 200_000),
+    ar=Stage(16_000_000, 4096, 1.5e-3, 300_000, prompt_weight=0.5),
+    mars=Stage(16_000_000, 4096, 8e-4, 200_000),
     mixture=MIXTURE,
 )
 
 GPU = Recipe(
     name="gpu",
     shape=Shape(4096, 384, 1024, 9, 6, 2),
-    ar=Stage(1_000_000_000, 131_072, 1.5e-3, 10_000_000),
+    ar=Stage(1_000_000_000, 131_072, 1.5e-3, 10_000_000, prompt_weight=0.5),
     mars=Stage(600_000_000, 131_072, 6e-4, 5_000_000),
     mixture=MIXTURE,
     shard_examples=65_536,

@@ -114,7 +114,7 @@ class Trainer:
         device = self.accelerator.device
         if self.name == "ar":
             batch = Batch.of(examples, self.tokenizer.pad_id).to(device)
-            return ar_loss(self.model, batch), batch.ids.numel()
+            return ar_loss(self.model, batch, self.stage.prompt_weight), batch.ids.numel()
         rng = random.Random(f"{self.recipe.seed}/{self.progressed.step}/blocks")
         streams = TwoStreams.of(
             examples, self.recipe.block_size, self.tokenizer.mask_id, self.tokenizer.im_end_id, rng
@@ -169,6 +169,7 @@ class Trainer:
         """Weights in bfloat16 as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
         model = self.accelerator.unwrap_model(self.model)
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
+        del rounded["lm_head.weight"]  # tied to the embedding
         model.config.dtype = torch.bfloat16
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
         (self.out / "recipe.json").write_text(

@@ -129,6 +129,7 @@ def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     assert log[-1]["loss"] < log[0]["loss"] - 0.2
     assert cli.run(arguments("--stage", "mars", "--data", data, "--out", mars, "--from", ar)) == 0
     model = AutoModelForCausalLM.from_pretrained(str(mars))
+    assert not list(mars.glob("*index*"))
     assert model.config.model_type == "qwen2"
     assert model.config.vocab_size == Tokenizer.from_dir(mars).size
     saved = json.loads((mars / "recipe.json").read_text())
