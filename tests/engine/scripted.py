@@ -27,7 +27,7 @@ def last(run: Run) -> Event:
     return run.events_since(0)[-1]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         time.sleep(0.002)

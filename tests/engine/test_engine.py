@@ -22,7 +22,7 @@ def test_a_run_from_prefill_to_end() -> None:
     with Engine(script) as engine:
         run = engine.submit(request(1, 5))
         events = list(run)
-        assert run.wait(5)
+        assert run.wait(120)
     assert isinstance(events[0], Prefill)
     assert [type(event) for event in events[1:-1]] == [Step] * 5
     assert events[-1] == End("limit") == folds.end(events)
@@ -39,7 +39,7 @@ def test_a_run_from_prefill_to_end() -> None:
 def test_two_runs_interleave_and_never_see_each_others_events() -> None:
     with Engine(Script()) as engine:
         runs = [engine.submit(request(token, 300)) for token in (1, 2, 3)]
-        assert all(run.wait(30) for run in runs)
+        assert all(run.wait(120) for run in runs)
     for token, run in zip((1, 2, 3), runs, strict=True):
         assert folds.accepted_tokens(run.events_since(0)) == [token] * 300
 
@@ -58,7 +58,7 @@ def test_runs_share_the_device_by_turns() -> None:
     with Engine(script, max_runs=2) as engine:
         runs = [engine.submit(request(token, 50)) for token in (1, 2)]
         script.gate.set()
-        assert all(run.wait(10) for run in runs)
+        assert all(run.wait(120) for run in runs)
     later = order[10:-10]
     assert all(a != b for a, b in itertools.pairwise(later))
 
@@ -76,7 +76,7 @@ def test_a_race_keeps_the_clocks_together() -> None:
     script.synchronize = look  # type: ignore[method-assign]
     with Engine(script) as engine:
         runs += engine.race([request(1, FOREVER), request(2, 40)])
-        assert runs[1].wait(20)
+        assert runs[1].wait(120)
         runs[0].cancel()
     assert len(gaps) > 40
     longest = max(step.seconds for run in runs for step in steps(run))
@@ -90,9 +90,9 @@ def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:
         start = time.monotonic()
         slow = engine.submit(request(1, 5), pace=9.0)
         other = engine.submit(request(2, 5))
-        assert other.wait(10)
+        assert other.wait(120)
         assert not slow.is_finished
-        assert slow.wait(10)
+        assert slow.wait(120)
         passed = time.monotonic() - start
     assert passed >= 0.01 * 4 * 9
     assert slow.clock < passed / 3
@@ -105,7 +105,7 @@ def test_pace_of_a_resting_run_acts_at_once() -> None:
         run = engine.submit(request(1, 5), pace=10_000.0)
         assert eventually(lambda: len(steps(run)) == 1)
         run.pace = 0.0
-        assert run.wait(5)
+        assert run.wait(120)
 
 
 def test_new_settings_act_on_later_steps_only() -> None:
@@ -118,7 +118,7 @@ def test_new_settings_act_on_later_steps_only() -> None:
         bolder = replace(run.settings, tau=0.5)
         seen = len(steps(run))
         run.settings = bolder
-        run.wait(10)
+        run.wait(120)
     taus = [step.rows[0].settings.tau for step in steps(run)]
     first = taus.index(0.5) if 0.5 in taus else len(taus)
     assert first >= seen or taus[seen:] == []
@@ -132,7 +132,7 @@ def test_settings_act_on_the_very_next_forward() -> None:
         assert eventually(lambda: isinstance(run.events_since(0)[-1:], tuple) and bool(steps(run)))
         run.settings = replace(run.settings, tau=0.25)
         run.pace = 0.0
-        assert run.wait(5)
+        assert run.wait(120)
     assert [step.rows[0].settings.tau for step in steps(run)] == [0.95, 0.25, 0.25, 0.25]
 
 
@@ -160,7 +160,7 @@ def test_cancel_ends_within_one_forward(pace: float) -> None:
         before = len(steps(run))
         run.cancel()
         run.cancel()
-        assert run.wait(2)
+        assert run.wait(120)
         assert last(run) == End("cancelled")
         assert len(steps(run)) <= before + 2
         assert script.num_open == 0
@@ -173,7 +173,7 @@ def test_cancel_while_waiting_and_place_in_the_line() -> None:
         with pytest.raises(EngineBusy, match=r"again in a moment\.$"):
             engine.submit(request())
         first.cancel()
-        assert first.wait(1)
+        assert first.wait(120)
         assert first.events_since(0) == (End("cancelled"),)
         assert [run.place for run in (served, first, second)] == [0, 0, 1]
         served.cancel()
@@ -188,7 +188,7 @@ def test_deadline_counts_work_rest_and_waiting() -> None:
         resting = engine.submit(request(1, FOREVER, deadline=0.1), pace=10_000.0)
         waiting = engine.submit(request(1, FOREVER, deadline=0.05))
         for run in (working, resting, waiting):
-            assert run.wait(2)
+            assert run.wait(120)
             end = last(run)
             assert isinstance(end, End)
             assert (end.reason, end.message[-1]) == ("deadline", ".")
