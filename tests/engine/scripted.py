@@ -15,7 +15,7 @@ Settings = Callable[[], DecodeSettings]
 FOREVER = 4096
 
 
-def request(token: int = 1, num_tokens: int = 5, deadline: float = 60.0) -> Request:
+def request(token: int = 1, num_tokens: int = 5, deadline: float = 600.0) -> Request:
     return Request((token,), DecodeSettings(max_new_tokens=num_tokens), deadline)
 
 
