@@ -81,8 +81,8 @@ MIXTURE: tuple[tuple[str, float], ...] = (
 CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
-    ar=Stage(16_000_000, 4096, 1.5e-3, 300_000, prompt_weight=0.5),
-    mars=Stage(16_000_000, 4096, 8e-4, 200_000),
+    ar=Stage(18_000_000, 2048, 1.5e-3, 300_000, prompt_weight=0.5),
+    mars=Stage(11_000_000, 2048, 8e-4, 200_000),
     mixture=MIXTURE,
 )
 
