@@ -6,7 +6,7 @@ import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
 
 const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time"],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];
-const CONFIG = { displaylogo: false, responsive: false, modeBarButtons: [["toImage", "resetScale2d"]] };
+const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws
 
 let plotlyLoading = null;
@@ -57,6 +57,7 @@ export class Charts {
 
   show(run) {
     this.run = run;
+    for (const entry of Object.values(this.nodes)) entry.isZoomed = false;
     this.refresh();
   }
 
@@ -73,6 +74,10 @@ export class Charts {
 
   schedule() {
     if (this.timer || !this.plotly || !this.run || !this.dirty.size) return;
+    if (!this.root.isConnected) {
+      Object.values(this.nodes).forEach(({ node }) => this.plotly.purge(node));
+      return;
+    }
     this.timer = setTimeout(() => {
       this.timer = null;
       const [key] = this.dirty;
@@ -93,16 +98,45 @@ export class Charts {
     const c = this.colours();
     const spec = key === "time" ? timeFigure(run.lanes, c) : key === "forwards" ? forwardsFigure(main, c, isLive) : confidenceFigure(main, c, isLive);
     const entry = this.nodes[key];
-    spec.layout.uirevision = run.id;
     spec.layout.width = entry.node.clientWidth;
     spec.layout.height = entry.node.clientHeight;
     if (entry.isPlotted) {
-      this.plotly.react(entry.node, spec.data, spec.layout, CONFIG);
+      if (entry.isZoomed) this.keepZoom(entry.node, spec.layout);
+      this.plotly.react(entry.node, spec.data, spec.layout, this.config(key));
       return;
     }
     entry.isPlotted = true;
-    this.plotly.newPlot(entry.node, spec.data, spec.layout, CONFIG);
+    this.plotly.newPlot(entry.node, spec.data, spec.layout, this.config(key));
+    entry.node.on("plotly_relayout", (event) => this.zoomed(key, event));
+    entry.node.on("plotly_doubleclick", () => this.unzoom(key));
     if (key !== "time") this.listen(entry.node);
+  }
+
+  config(key) {
+    const entry = this.nodes[key];
+    const showAll = { name: "all", title: "Show all", icon: this.plotly.Icons.home, click: () => this.unzoom(key) };
+    entry.config ||= { displaylogo: false, responsive: false, doubleClick: false, modeBarButtons: [["toImage", showAll]] };
+    return entry.config;
+  }
+
+  // Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
+  keepZoom(node, spec) {
+    for (const name of ["xaxis", "yaxis"]) spec[name].range = [...node._fullLayout[name].range];
+  }
+
+  zoomed(key, event) {
+    if (!Object.keys(event).some((name) => name.includes("axis.range"))) return;
+    this.nodes[key].isZoomed = true;
+    const twin = this.nodes[TWINS[key]];
+    if (!twin || !twin.isPlotted) return;
+    const range = this.nodes[key].node._fullLayout.xaxis.range;
+    if (twin.node._fullLayout.xaxis.range.every((value, i) => value === range[i])) return;
+    this.plotly.relayout(twin.node, { "xaxis.range": [...range] });
+  }
+
+  unzoom(key) {
+    for (const name of [key, TWINS[key]]) if (name) this.nodes[name].isZoomed = false;
+    this.refresh();
   }
 
   // The whole column of a forward answers to the pointer, however low its bar is.

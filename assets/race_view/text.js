@@ -56,7 +56,7 @@ export class TokenView {
     this.segment.insertBefore(fragment, this.tail);
     this.drawTail();
     this.lookForCode(before);
-    if (this.isStuck) this.element.scrollTop = this.element.scrollHeight;
+    if (this.isStuck && !this.lit) this.element.scrollTop = this.element.scrollHeight;
   }
 
   chunk(step) {
@@ -70,7 +70,10 @@ export class TokenView {
       node.append(child);
       this.tokens.push(child);
     }
-    if (step.count > 1) this.count(step);
+    if (step.count > 1) {
+      node.dataset.n = String(step.count);
+      this.count(step);
+    }
     this.chunks.push(node);
     return node;
   }
@@ -180,12 +183,17 @@ export class TokenView {
     const node = this.tokens[index];
     node.classList.add("rv-at");
     this.isStuck = false;
+    this.reveal(node);
+    this.point(node, "keyboard");
+  }
+
+  // Brings a node into sight, without moving the page.
+  reveal(node) {
     const { element } = this;
     const top = node.offsetTop;
     if (top < element.scrollTop || top + 60 > element.scrollTop + element.clientHeight) {
       element.scrollTop = top - element.clientHeight / 2;
     }
-    this.point(node, "keyboard");
   }
 }
 

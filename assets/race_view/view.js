@@ -182,6 +182,7 @@ export class View {
   pointedStep(lane, index, point) {
     const entry = this.run.views.find((v) => v.lane === lane);
     entry.view.highlight(index);
+    if (lane.end) entry.view.reveal(entry.view.chunks[index]);
     this.charts.cursor(index);
     this.card.step(lane, index, point);
     this.lit = entry.view;
@@ -195,9 +196,13 @@ export class View {
   }
 
   watchTheme() {
-    const observer = new MutationObserver(() => this.charts.refresh());
-    observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    observer.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
+    const observer = new MutationObserver(() => {
+      if (this.root.isConnected) this.charts.refresh();
+      else observer.disconnect();
+    });
+    for (const node of [document.body, document.documentElement]) {
+      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+    }
   }
 }
 

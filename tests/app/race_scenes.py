@@ -37,12 +37,14 @@ def running(script: samples.Script, steps: int, lanes: dict[str, str] = BOTH) ->
     def play() -> Iterator[str]:
         lines = samples.lanes(replace(script, end=None), ar="ar" in lanes)
         cut = {name: each[: steps + 2] for name, each in lines.items()}
-        yield from streamed(head("running", lanes, pace=20), interleaved(cut), 6, 0.05)
+        yield from streamed(
+            head(f"running-{id(script)}-{len(lanes)}", lanes, pace=20), interleaved(cut), 6, 0.05
+        )
 
     return play
 
 
-def streaming(script: samples.Script, per_update: int = 8, rest: float = 1 / 15) -> Scene:
+def streaming(script: samples.Script, per_update: int = 4, rest: float = 1 / 15) -> Scene:
     """A race as it comes in, about fifteen updates a second."""
 
     def play() -> Iterator[str]:

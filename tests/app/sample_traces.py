@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceWriter
+from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 
 EOS = "<|im_end|>"
 PIECE = re.compile(r" ?[A-Za-z]{1,6}|[0-9]|\n+| +(?= )|[ ]?[^\sA-Za-z0-9]|\s")
@@ -176,3 +176,8 @@ def trace_lines(trace: Trace) -> list[str]:
     """A trace as its lines."""
     writer = TraceWriter(trace.header, trace.vocabulary.__getitem__)
     return [writer.header_line(), *map(writer.line, trace.events)]
+
+
+def read(lines: Sequence[str]) -> Trace:
+    """The trace of these lines."""
+    return read_trace(lines)

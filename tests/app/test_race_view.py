@@ -1,0 +1,340 @@
+"""The race view in a real browser, fed with hand-written trace lines by a small Gradio page."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import race_scenes
+import sample_traces as samples
+from race_page import page as make_page
+
+from app.components.race_view import SCRIPTS, bare_module, plotly_url, script, template
+from mars_runtime import folds
+
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCENES = {
+    **race_scenes.SCENES,
+    "long": race_scenes.finished(replace(race_scenes.LONG, text=samples.PROSE * 3)),
+}
+ROOT = "#race .mars-race"
+MARS = '.rv-pane[data-lane="mars"]'
+AR = '.rv-pane[data-lane="ar"]'
+
+needs_browser = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
+playwright = pytest.importorskip("playwright.sync_api")
+Show = Callable[..., "playwright.Page"]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    blocks = make_page(SCENES)
+    port = free_port()
+    _, url, _ = blocks.launch(
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port
+    )
+    yield url
+    blocks.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.BrowserContext]:
+    """One context, so that pages share what the browser has fetched."""
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+        yield launched.new_context()
+        launched.close()
+
+
+@pytest.fixture
+def show(browser: playwright.BrowserContext, address: str) -> Iterator[Show]:
+    """Open the page and play a scene; fails on script errors, dialogs and foreign addresses."""
+    troubles: list[str] = []
+    opened = []
+
+    def open_scene(
+        scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
+    ) -> playwright.Page:
+        page = browser.new_page()
+        page.set_viewport_size({"width": width, "height": 1000})
+        opened.append(page)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda r: _note_stranger(troubles, r.url, address))
+        page.goto(f"{address}?__theme={theme}")
+        page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
+        play(page, scene, state)
+        return page
+
+    yield open_scene
+    for page in opened:
+        page.close()
+    assert troubles == []
+
+
+def _note_stranger(troubles: list[str], url: str, address: str) -> None:
+    if not url.startswith((address.rstrip("/"), "data:", "blob:")):
+        troubles.append(url)
+
+
+def play(page: playwright.Page, scene: str, state: str = "finished") -> None:
+    before = page.get_attribute(ROOT, "data-run")
+    page.click(f"#play-{scene}")
+    page.wait_for_selector(f'{ROOT}[data-state={state}]:not([data-run="{before}"])')
+
+
+def shown_text(page: playwright.Page, pane: str) -> str:
+    """The tokens' own characters, without what CSS or ghosts add."""
+    return page.eval_on_selector_all(
+        f"{pane} .rv-t", "nodes => nodes.map(n => n.textContent).join('')"
+    )
+
+
+def wait_for_charts(page: playwright.Page) -> None:
+    page.wait_for_function("document.querySelectorAll('.rv-plot.js-plotly-plot').length === 3")
+
+
+def test_the_modules_stand_alone_and_together() -> None:
+    body = script()
+    assert not re.search(r"^(?:import|export) ", body, flags=re.MULTILINE)
+    assert len(SCRIPTS) == len(set(SCRIPTS))
+    assert bare_module('import { a } from "./a.js";\nexport const b = a;\n') == "const b = a;\n"
+
+
+def test_the_template_holds_no_place_for_text() -> None:
+    html = template('/x"y')
+    assert "{{" not in html
+    assert "${" not in html
+    assert "&quot;" in html
+    assert plotly_url().endswith("plotly.min.js")
+
+
+@needs_browser
+@pytest.mark.parametrize("scene", ["prose", "code", "emoji"])
+def test_tokens_are_grouped_by_forward_and_the_text_is_whole(show: Show, scene: str) -> None:
+    made = {"prose": race_scenes.PROSE, "code": race_scenes.CODE, "emoji": race_scenes.EMOJI}[scene]
+    page = show(scene)
+    trace = samples.run(made)
+    assert shown_text(page, MARS) == folds.text(trace)
+    assert shown_text(page, AR) == made.text
+    counts = page.eval_on_selector_all(
+        f"{MARS} .rv-c", "nodes => nodes.map(n => n.querySelectorAll('.rv-t').length)"
+    )
+    assert counts == [len(step.accepted) for step, _ in folds.row_steps(trace.events)]
+    pane = page.locator(MARS)
+    assert pane.get_attribute("data-steps") == str(folds.num_forwards(trace.events))
+    assert pane.get_attribute("data-tokens") == str(folds.num_tokens(trace.events))
+    is_code = "rv-code" in (page.locator(f"{MARS} .rv-text").get_attribute("class") or "")
+    assert is_code == (scene == "code")
+    assert page.locator(f"{MARS} .rv-eos").count() == 1
+
+
+@needs_browser
+def test_hostile_text_stays_text(show: Show) -> None:
+    page = show("hostile")
+    text = shown_text(page, MARS)
+    for piece in ("${HOME}<b>x</b>", "{{7*7}}", "<script>alert(2)</script>", "C:\\u{zz}", "&amp;"):
+        assert piece in text
+    assert page.locator(f"{ROOT} .rv-text :is(b, img, script)").count() == 0
+    assert "\u202e" not in text
+
+
+@needs_browser
+def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
+    page = show("prose")
+    mars = samples.run(race_scenes.PROSE)
+    plain = samples.read(samples.lanes(race_scenes.PROSE)["ar"])
+    values = page.eval_on_selector_all(
+        f"{ROOT} .rv-figure",
+        "l => Object.fromEntries(l.map(d => [d.dataset.key, d.children[1].innerText]))",
+    )
+    speeds = [folds.tokens_per_second(trace.events) for trace in (mars, plain)]
+    assert values["speedup"] == f"{speeds[0] / speeds[1]:.2f}×"
+    assert values["perForward"].startswith(f"{folds.tpf(mars.events):.2f}")
+    assert values["perSecond"].startswith(f"{speeds[0]:.0f}")
+    assert values["forward"].startswith(f"{folds.ms_per_forward(mars.events):.2f}")
+    small = page.inner_text(f"{ROOT} .rv-small")
+    assert f"{folds.forwards_saved(mars.events)} of {folds.num_tokens(mars.events)}" in small
+    assert f"{1000 * folds.ttft(mars.events):.2f} ms" in small
+    assert "float32" in page.inner_text(f"{ROOT} .rv-env")
+
+
+@needs_browser
+def test_the_place_where_the_texts_part_is_marked_in_both(show: Show) -> None:
+    page = show("prose")
+    place = race_scenes.PROSE.change[0]
+    for pane in (MARS, AR):
+        assert page.locator(f"{pane} .rv-mark").count() == 1
+        assert f"token {place + 1}" in page.inner_text(f"{pane} .rv-differs")
+    play(page, "maths")
+    assert page.inner_text(f"{MARS} .rv-verdict") == "✗ wrong"
+    assert page.inner_text(f"{AR} .rv-verdict") == "✓ right"
+
+
+@needs_browser
+def test_ghosts_and_moves_show_while_running_and_ghosts_go_at_the_end(show: Show) -> None:
+    page = show("running", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='30'] .rv-ghost")
+    assert page.locator(f"{AR} .rv-ghost").count() == 0
+    assert page.locator(f"{MARS} .rv-move").all_inner_texts() == ["τ .5", "τ .95"]
+    play(page, "lossless", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='18']")
+    assert "lossless" in page.inner_text(f"{MARS} .rv-head")
+    assert page.locator(f"{MARS} :is(.rv-draft, .rv-ghost)").count() >= 1
+    play(page, "prose")
+    assert page.locator(f"{MARS} :is(.rv-draft, .rv-ghost)").count() == 0
+
+
+@needs_browser
+def test_the_keyboard_reads_every_token_from_one_tab_stop(show: Show) -> None:
+    page = show("prose")
+    assert page.locator(f"{MARS} [tabindex]").count() == 1
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Home")
+    card = page.locator(f"{ROOT} .rv-card")
+    assert "token 1" in card.inner_text()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    text = card.inner_text()
+    for part in ("token 4", "forward", "confidence", "τ .95 · B 8", "in force"):
+        assert part in text
+    page.keyboard.press("ArrowDown")
+    assert page.locator(f"{MARS} .rv-c.rv-on .rv-t.rv-at").count() == 1
+    page.keyboard.press("End")
+    assert "The text ended here" in card.inner_text()
+    page.keyboard.press("Escape")
+    assert card.is_hidden()
+
+
+@needs_browser
+def test_the_card_says_why_a_forward_stopped_and_shows_invisible_characters(show: Show) -> None:
+    page = show("prose")
+    trace = samples.run(race_scenes.PROSE)
+    steps = [step for step, _ in folds.row_steps(trace.events)]
+    index = next(i for i, step in enumerate(steps) if step.stop == "threshold")
+    page.locator(f"{MARS} .rv-text").evaluate("node => { node.scrollTop = 0 }")
+    page.locator(f"{MARS} .rv-c").nth(index).locator(".rv-t").first.hover()
+    why = page.inner_text(f"{ROOT} .rv-card .rv-why")
+    refused = steps[index].proposals[len(steps[index].accepted)]
+    assert why.startswith("Stopped: the next proposal")
+    assert f"{refused.confidence:.3f}".removeprefix("0") in why
+    assert "␣" in page.inner_text(f"{ROOT} .rv-card")
+
+
+@needs_browser
+def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> None:
+    page = show("running", "slow")
+    wait_for_charts(page)
+    page.evaluate("window.kept = [...document.querySelectorAll('.rv-plot')]")
+    assert page.evaluate("Plotly.version") == "4.1.1"
+    play(page, "prose")
+    page.wait_for_function(
+        "document.querySelector('[data-chart=forwards] .rv-plot').layout.xaxis.range[1] > 60"
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
+    )
+    bars = page.locator("[data-chart=forwards] .rv-plot")
+    bars.scroll_into_view_if_needed()
+    box = bars.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.locator(f"{MARS} .rv-c.rv-on").count() == 1
+    assert "forward" in page.inner_text(f"{ROOT} .rv-card")
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Home")
+    assert page.locator("[data-chart=forwards] .rv-cursor").is_visible()
+
+
+@needs_browser
+def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> None:
+    page = show("stream", "running")
+    wait_for_charts(page)
+    time_axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
+    plot = page.locator("[data-chart=time] .rv-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 80, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 180, box["y"] + 82, steps=4)
+    page.mouse.up()
+    zoomed = page.evaluate(f"{time_axis}.range")
+    assert zoomed[0] > 0
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    page.wait_for_function(
+        "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
+    )
+    assert page.evaluate(f"{time_axis}.range") == zoomed
+    light = page.evaluate(f"{time_axis}.color")
+    page.evaluate("document.body.classList.add('dark')")
+    page.wait_for_function(f"{time_axis}.color !== '{light}'")
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("scene", "state", "sentence"),
+    [
+        ("waiting", "waiting", "2 runs are ahead"),
+        ("refused", "refused", "Write a prompt first."),
+        ("stopped", "stopped", "Stopped by the visitor"),
+        ("broken", "error", "cannot be read"),
+    ],
+)
+def test_each_state_is_one_sentence(show: Show, scene: str, state: str, sentence: str) -> None:
+    page = show(scene, state)
+    assert sentence in page.inner_text(f"{ROOT} .rv-status")
+    play(page, "prose")
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_wider_than_the_page(show: Show, width: int) -> None:
+    page = show("prose", width=width, theme="dark")
+    wait_for_charts(page)
+    sizes = page.evaluate(
+        "[document.documentElement.scrollWidth, "
+        "...[...document.querySelectorAll('.main-svg')].map(s => s.getBoundingClientRect().right)]"
+    )
+    assert max(sizes) <= width
+    tops = page.eval_on_selector_all(".rv-pane", "l => l.map(p => p.getBoundingClientRect().top)")
+    assert (tops[0] < tops[1]) == (width == 390)
+
+
+@needs_browser
+def test_screen_readers_hear_a_summary(show: Show) -> None:
+    page = show("prose")
+    live = page.locator(f"{ROOT} .rv-live")
+    assert live.get_attribute("aria-live") == "polite"
+    page.wait_for_function(
+        "document.querySelector('.rv-live').textContent.includes('181 tokens in 69 forwards')"
+    )
+
+
+@needs_browser
+def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
+    page = show("stream", "running")
+    page.wait_for_selector(f"{MARS} .rv-t")
+    page.evaluate("window.first = document.querySelector('.rv-t')")
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert page.evaluate("window.first === document.querySelector('.rv-t')")
+    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
