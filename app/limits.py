@@ -10,6 +10,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
+MAX_DRAINED = 64_000_000  # bytes
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 
 
@@ -27,7 +28,7 @@ class BodyLimit:
             return
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > self.max_bytes:
-            await _refuse(send)
+            await _refuse(receive, send)
             return
         num_bytes = 0
 
@@ -42,7 +43,13 @@ class BodyLimit:
         await self.app(scope, counted, send)
 
 
-async def _refuse(send: Send) -> None:
+async def _refuse(receive: Receive, send: Send) -> None:
+    """Answer 413 once the body has gone by unkept: who is still sending would miss the answer."""
+    num_bytes, is_more = 0, True
+    while is_more and num_bytes < MAX_DRAINED:
+        message = await receive()
+        num_bytes += len(message.get("body", b""))
+        is_more = message.get("more_body", False)
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
     await send({"type": "http.response.body", "body": SENTENCE})

@@ -69,7 +69,7 @@ def _live_tab(handlers: Handlers) -> LiveTab:
 def _prompt(tab: LiveTab, handlers: Handlers) -> None:
     families = handlers.book.families
     tab.controls["prompt"] = gr.Textbox(
-        label="Prompt",
+        label="Prompt · Ctrl+Enter runs, Escape stops",
         value=handlers.example(next(iter(families)), 0),
         placeholder="Type a prompt or choose an example",
         lines=4,
@@ -86,13 +86,13 @@ def _prompt(tab: LiveTab, handlers: Handlers) -> None:
 def _knobs(tab: LiveTab, handlers: Handlers) -> None:
     depth = handlers.engines.entries[handlers.engines.default].block_size
     tab.controls["tau"] = gr.Slider(
-        0, 1, DEFAULTS.tau, step=0.01, label="τ  threshold", elem_id="tau", buttons=[]
+        0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
     tab.controls["block_size"] = gr.Slider(
-        1, depth, depth, step=1, label="B  proposals", elem_id="block_size", buttons=[]
+        1, depth, depth, step=1, label="B proposals", elem_id="block_size", buttons=[]
     )
     tab.controls["pace"] = gr.Slider(
-        0, MAX_PACE, PACE, step=1, label="slow motion ×", elem_id="pace", buttons=[]
+        0, MAX_PACE, PACE, step=1, label="slow motion", elem_id="pace", buttons=[]
     )
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)

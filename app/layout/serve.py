@@ -7,7 +7,7 @@ from starlette.middleware import Middleware
 
 from app.handlers import Handlers
 from app.layout.page import build
-from app.layout.theme import script, style, theme
+from app.layout.theme import head, theme
 from app.limits import BodyLimit
 
 
@@ -24,8 +24,7 @@ def serve(handlers: Handlers, is_blocking: bool = True) -> gr.Blocks:
         server_name=settings.host,
         server_port=settings.port or None,
         theme=theme(),
-        css=style(),
-        head=script(),
+        head=head(),
         share=False,
         show_error=False,
         enable_monitoring=False,

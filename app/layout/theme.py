@@ -35,6 +35,7 @@ LIGHT = {
     "checkbox_label_background_fill_selected": "#dcedf4",
     "button_primary_background_fill": "#1b7599",
     "button_primary_background_fill_hover": "#155f7d",
+    "button_primary_border_color": "#1b7599",
     "button_primary_text_color": "#ffffff",
     "button_secondary_background_fill": "#ffffff",
     "button_secondary_background_fill_hover": "#f6f8fa",
@@ -67,6 +68,7 @@ DARK = {
     "checkbox_label_background_fill_selected": "#18313c",
     "button_primary_background_fill": "#1f7da3",
     "button_primary_background_fill_hover": "#2890b9",
+    "button_primary_border_color": "#1f7da3",
     "button_primary_text_color": "#ffffff",
     "button_secondary_background_fill": "#151a20",
     "button_secondary_background_fill_hover": "#1c232b",
@@ -77,6 +79,10 @@ DARK = {
 }
 FLAT = {
     "block_border_width": "0px",
+    "button_border_width": "1px",
+    "button_border_width_dark": "1px",
+    "input_border_width": "1px",
+    "input_border_width_dark": "1px",
     "block_padding": "0px",
     "block_shadow": "none",
     "block_label_text_size": "12px",
@@ -106,11 +112,10 @@ def theme() -> gr.themes.Base:
     return base.set(**LIGHT, **{f"{name}_dark": value for name, value in DARK.items()}, **FLAT)
 
 
-def style() -> str:
-    """The page's own style sheet."""
-    return (ASSETS / "app.css").read_text(encoding="utf-8")
+def head() -> str:
+    """The page's own style and script, for the document's head.
 
-
-def script() -> str:
-    """The page's own script, for the document's head: keyboard shortcuts."""
-    return f"<script>{(ASSETS / 'app.js').read_text(encoding='utf-8')}</script>"
+    Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
+    """
+    css, js = ((ASSETS / name).read_text(encoding="utf-8") for name in ("app.css", "app.js"))
+    return f"<style>{css}</style>\n<script>{js}</script>"

@@ -125,7 +125,7 @@ def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
 
     def choose(name: Any) -> Iterator[tuple[str, Any]]:
         for sentence, depth in handlers.choose(name):
-            yield sentence, gr.update(maximum=depth) if depth else gr.skip()
+            yield sentence, gr.update(maximum=depth, value=depth) if depth else gr.skip()
 
     tab.controls["checkpoint"].input(
         choose,
@@ -148,8 +148,7 @@ def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
 
 def _opening(handlers: Handlers) -> tuple[Any, Any, str]:
     depth, pace, footer = handlers.opening()
-    label = f"B  proposals (trained depth {depth})"
-    return gr.update(maximum=depth, label=label), gr.update(value=pace), footer
+    return gr.update(maximum=depth, value=depth), gr.update(value=pace), footer
 
 
 def _endpoint(handlers: Handlers) -> Callable[..., Iterator[dict[str, Any]]]:

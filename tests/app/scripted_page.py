@@ -20,6 +20,7 @@ from mars_runtime.model.registry import Entry
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer, byte_characters
 
+TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]
 
 
@@ -95,7 +96,7 @@ class ReadyEngines(Engines):
 
     def __init__(self, settings: AppSettings, served: Served) -> None:
         super().__init__(
-            settings, {"scripted": served.entry, "absent": Entry("absent", 4, path="absent")}
+            settings, {"scripted": served.entry, "absent": Entry("absent", 8, path="absent")}
         )
         self._loading["scripted"] = Future()
         self._loading["scripted"].set_result(served)

@@ -1,0 +1,36 @@
+"""A page without weights, served once for the tests that talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from scripted_page import TEXT, ScriptedBackend, make_handlers
+
+from app.handlers import Handlers
+
+
+@pytest.fixture(scope="module")
+def scripted_backend() -> ScriptedBackend:
+    """Writes TEXT; tests set how long a forward takes."""
+    return ScriptedBackend(TEXT)
+
+
+@pytest.fixture(scope="module")
+def served_handlers(
+    tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
+) -> Iterator[Handlers]:
+    """What serves the page at ``address``."""
+    made = make_handlers(tmp_path_factory.mktemp("page"), scripted_backend, port=0)
+    yield made
+    made.engines.close()
+
+
+@pytest.fixture(scope="module")
+def address(served_handlers: Handlers) -> Iterator[str]:
+    """Where the page is served, with a slash at the end."""
+    from app.layout import serve
+
+    page = serve(served_handlers, is_blocking=False)
+    yield page.local_url
+    page.close()

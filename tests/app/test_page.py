@@ -1,0 +1,287 @@
+"""The page in a real browser, over the real engine and a scripted backend.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripted_page import TEXT, ScriptedBackend
+
+from app.handlers import Handlers
+from app.runs import LiveRace
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+HEAD_SAYS_HALF = (
+    "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('.5')"
+)
+
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
+playwright = pytest.importorskip("playwright.sync_api")
+
+
+@pytest.fixture
+def backend(scripted_backend: ScriptedBackend) -> ScriptedBackend:
+    return scripted_backend
+
+
+@pytest.fixture
+def handlers(served_handlers: Handlers) -> Handlers:
+    return served_handlers
+
+
+@pytest.fixture(autouse=True)
+def _slowly(backend: ScriptedBackend) -> None:
+    backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends too early
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(browser: playwright.Browser, address: str) -> Iterator[object]:
+    """Open the page as a new visitor; fails the test if anything but this server was asked."""
+    contexts, strangers, dialogs = [], [], []
+
+    def open_page(width: int = 1280, height: int = 900, query: str = "") -> playwright.Page:
+        context = browser.new_context(viewport={"width": width, "height": height})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda r: _is_foreign(r.url, address) and strangers.append(r.url))
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        page.goto(address + query)
+        page.wait_for_selector("#race .mars-race[data-state=empty]", timeout=60_000)
+        page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert strangers == []
+    assert dialogs == []
+
+
+def _is_foreign(url: str, address: str) -> bool:
+    return not url.startswith((address, "data:", "blob:"))
+
+
+def running(handlers: Handlers) -> LiveRace:
+    """The only race there is."""
+    (race,) = handlers.live._races.values()
+    return race
+
+
+def set_knob(page: playwright.Page, knob: str, value: float) -> None:
+    """Move a slider as a drag would: the value and an input event."""
+    page.evaluate(
+        """([knob, value]) => {
+          const slider = document.querySelector(`#${knob} input[type=range]`);
+          slider.value = value;
+          slider.dispatchEvent(new Event('input', { bubbles: true }));
+        }""",
+        [knob, value],
+    )
+
+
+def wait_steps(page: playwright.Page, count: int, lane: str = "mars") -> None:
+    page.wait_for_function(
+        "([lane, n]) => +document.querySelector(`.rv-pane[data-lane=${lane}]`)?.dataset.steps >= n",
+        arg=[lane, count],
+    )
+
+
+def wait_state(page: playwright.Page, state: str) -> None:
+    page.wait_for_selector(f"#race .mars-race[data-state={state}]")
+
+
+def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+    before = page.locator("#race .mars-race").get_attribute("data-run")
+    page.fill("#prompt textarea", prompt)
+    page.click("#run")
+    page.wait_for_selector(f"#race .mars-race:not([data-run='{before}'])")
+    wait_steps(page, 3)
+
+
+def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, backend) -> None:
+    page = visit()
+    set_knob(page, "tau", 1)
+    delays = []
+    for _ in range(3):
+        start(page)
+        moved = time.monotonic()
+        set_knob(page, "tau", 0.5)
+        run = running(handlers).lanes[0].run
+        while not any(
+            getattr(e, "rows", None) and e.rows[0].settings.tau == 0.5 for e in run.events_since(0)
+        ):
+            assert time.monotonic() - moved < 5
+            time.sleep(0.005)
+        delays.append(time.monotonic() - moved)
+        page.wait_for_function(HEAD_SAYS_HALF)
+        seen = time.monotonic() - moved
+        page.click("#stop")
+        wait_state(page, "stopped")
+        set_knob(page, "tau", 1)
+    print(f"slider to forward {delays} s, last one seen in the page after {seen:.3f} s")
+    assert min(delays) < 0.3
+
+
+def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
+    backend.forward_seconds = 0.002
+    page = visit()
+    set_knob(page, "tau", 0.5)
+    page.fill("#prompt textarea", "${HOME}<b>{{x}}")
+    page.click("#run")
+    wait_state(page, "finished")
+    pane = page.locator(".rv-pane[data-lane=mars] .rv-text")
+    shown = pane.evaluate("e => e.textContent")
+    assert TEXT[:40] in shown.replace("\u200b", "")
+    assert pane.locator("b").count() == 0
+    sizes = pane.locator(".rv-c[data-n]").evaluate_all("a => a.map(e => +e.dataset.n)")
+    assert 8 in sizes
+    assert page.input_value("#prompt textarea") == "${HOME}<b>{{x}}"
+
+
+def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, backend) -> None:
+    page = visit()
+    start(page)
+    page.wait_for_selector("#race .rv-plot.js-plotly-plot")
+    page.locator("#race .rv-plot .nsewdrag").first.scroll_into_view_if_needed()
+    area = page.locator("#race .rv-plot .nsewdrag").first.bounding_box()
+    middle = area["y"] + area["height"] / 2
+    page.mouse.move(area["x"] + area["width"] * 0.2, middle)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.6, middle, steps=5)
+    page.mouse.up()
+    zoomed = page.evaluate(
+        """() => {
+          const plot = document.querySelector('#race .rv-plot.js-plotly-plot');
+          plot.dataset.marked = 'yes';
+          return plot.layout.xaxis.range;
+        }"""
+    )
+    backend.forward_seconds = 0.002
+    wait_state(page, "finished")
+    assert page.evaluate(
+        """() => {
+          const plot = document.querySelector('#race .rv-plot.js-plotly-plot');
+          return [plot.dataset.marked, plot.layout.xaxis.range];
+        }"""
+    ) == ["yes", zoomed]
+
+
+def test_stop_ends_the_workers_run_and_keeps_the_figures(visit, handlers, backend) -> None:
+    page = visit()
+    start(page)
+    race = running(handlers)
+    page.click("#stop")
+    wait_state(page, "stopped")
+    assert all(lane.run.is_finished for lane in race.lanes)
+    quiet = backend.num_forwards
+    time.sleep(0.2)
+    assert backend.num_forwards == quiet
+    assert "–" not in page.inner_text("#race .rv-figure[data-key=perForward] .rv-value")
+    page.click("#stop")
+    start(page)
+    page.keyboard.press("Escape")
+    wait_state(page, "stopped")
+
+
+def test_a_closed_tab_ends_the_workers_run(visit, handlers) -> None:
+    page = visit()
+    start(page)
+    race = running(handlers)
+    page.close()
+    assert all(lane.run.wait(5) for lane in race.lanes)
+    assert race.lanes[0].run.events_since(0)[-1].reason == "cancelled"
+
+
+def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
+    first, second = visit(), visit()
+    set_knob(first, "tau", 1)
+    set_knob(second, "tau", 1)
+    start(first, "first marker")
+    start(second, "second marker")
+    set_knob(first, "tau", 0.5)
+    first.wait_for_function(HEAD_SAYS_HALF)
+    wait_steps(second, 12)
+    second.click("#stop")
+    wait_state(second, "stopped")
+    heads = [page.inner_text(".rv-pane[data-lane=mars] .rv-head") for page in (first, second)]
+    assert ".5" in heads[0]
+    assert ".5" not in heads[1]
+    assert "first marker" not in second.content()
+    assert "second marker" not in first.content()
+
+
+def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None:
+    page = visit()
+    start(page)
+    page.click("#stop")
+    wait_state(page, "stopped")
+    page.fill("#prompt textarea", "  ")
+    page.click("#run")
+    page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
+    assert page.input_value("#prompt textarea") == "  "
+    assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
+    start(page, "better")
+    page.click("#stop")
+
+
+def test_an_example_is_one_click(visit) -> None:
+    page = visit()
+    before = page.input_value("#prompt textarea")
+    page.click("#chips .chip:has-text('Python')")
+    wait_steps(page, 1)
+    assert page.input_value("#prompt textarea") != before
+    page.click("#stop")
+
+
+def test_the_keyboard_is_enough(visit) -> None:
+    page = visit()
+    page.focus("#prompt textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("From the keyboard")
+    page.keyboard.press("Control+Enter")
+    wait_steps(page, 2)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('#tau input[type=range]')"):
+            break
+    before = page.input_value("#tau input[type=range]")
+    page.keyboard.press("ArrowLeft")
+    assert page.input_value("#tau input[type=range]") != before
+    page.keyboard.press("Escape")
+    wait_state(page, "stopped")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_phone_has_no_sideways_scroll_and_keeps_the_knobs_in_sight(visit, theme: str) -> None:
+    page = visit(390, 844, f"?__theme={theme}")
+    start(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.mouse.wheel(0, 600)
+    for selector in ("#tau input[type=range]", "#block_size input[type=range]", "#run", "#stop"):
+        box = page.locator(selector).bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 844
+    page.click("#stop")
