@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-import functools
 from dataclasses import asdict
-from importlib import metadata
 
 from app.controls import TITLES, Order
 from app.engines import Served
 from app.feed import RunFeed
 from app.runs import Lane, LiveRace
 from mars_runtime.engine.engine import EngineError
+from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
-from mars_runtime.evaluation.provenance import hardware, versions
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.machine import device_name, versions
+from mars_runtime.settings import SettingsError
 from mars_runtime.tasks import Task
 from mars_runtime.text import TextError
-from mars_runtime.trace import Header, TraceWriter
+from mars_runtime.trace import TraceWriter
 
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
 
@@ -39,49 +37,28 @@ def start_race(
     """
     tokenizer = served.checkpoint.tokenizer
     prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
-    lanes = order.lanes
-    requests = [Request(prompt_ids, settings, max_seconds) for settings in lanes.values()]
-    runs = served.engine.race(requests, pace=order.pace)
+    requests = {
+        name: Request(prompt_ids, settings, max_seconds) for name, settings in order.lanes.items()
+    }
+    facts = asdict(task) if task is not None else None
+    headers = {
+        name: make_header(served.checkpoint, order.prompt, request, task=facts, name=TITLES[name])
+        for name, request in requests.items()
+    }
+    runs = served.engine.race(list(requests.values()), pace=order.pace)
     return LiveRace(
         order,
         [
-            Lane(
-                name,
-                run,
-                TraceWriter(_header(served, order, prompt_ids, name, task), tokenizer.token_bytes),
-            )
-            for name, run in zip(lanes, runs, strict=True)
+            Lane(name, run, TraceWriter(headers[name], tokenizer.token_bytes))
+            for name, run in zip(requests, runs, strict=True)
         ],
         feed,
     )
 
 
-def _header(
-    served: Served, order: Order, prompt_ids: list[int], lane: str, task: Task | None
-) -> Header:
-    settings: DecodeSettings = order.lanes[lane]
-    return Header(
-        checkpoint=served.checkpoint.name,
-        prompt=order.prompt,
-        prompt_ids=tuple(prompt_ids),
-        settings=settings,
-        hardware=device_name(served),
-        dtype=dtype_name(served),
-        versions=_versions(),
-        threads=served.threads,
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        task=asdict(task) if task is not None else None,
-        name=TITLES[lane],
-    )
-
-
-def device_name(served: Served) -> str:
+def hardware_name(served: Served) -> str:
     """The processor or GPU that decodes, in words."""
-    found = _hardware()
-    device = served.checkpoint.model.device
-    if device.type == "cuda":
-        return str(found["gpus"][device.index or 0])
-    return f"{found['processor']}, {found['cores']} cores"
+    return device_name(served.checkpoint.model.device)
 
 
 def dtype_name(served: Served) -> str:
@@ -91,9 +68,9 @@ def dtype_name(served: Served) -> str:
 
 def footer(served: Served) -> str:
     """One line: what decodes, with which versions, and under which licence the checkpoint is."""
-    entry, found, threads = served.entry, _versions(), served.threads
+    entry, found, threads = served.entry, versions(), served.threads
     parts = [
-        f"{device_name(served)}, {threads} {'thread' if threads == 1 else 'threads'}",
+        f"{hardware_name(served)}, {threads} {'thread' if threads == 1 else 'threads'}",
         dtype_name(served),
         " · ".join(f"{name} {found[name]}" for name in ("torch", "gradio") if name in found),
         "all figures measured by this process",
@@ -101,13 +78,3 @@ def footer(served: Served) -> str:
         entry.note,
     ]
     return " · ".join(part for part in parts if part)
-
-
-@functools.cache
-def _versions() -> dict[str, str]:
-    return {**versions(), "gradio": metadata.version("gradio")}
-
-
-@functools.cache
-def _hardware() -> dict[str, object]:
-    return hardware()

@@ -1,7 +1,7 @@
 """What decoding says of itself: one immutable event a forward, plain Python values.
 
-Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so whatever
-a reader needs later (all proposals, their confidences, the settings in force) is recorded here once
+Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so what a
+reader needs later (all proposals, their confidences, the settings in force) is recorded here once
 and nothing that can be derived is.
 """
 
@@ -13,9 +13,9 @@ from typing import Literal
 from mars_runtime.settings import DecodeSettings
 
 Stop = Literal["block", "threshold", "mismatch", "eos", "limit"]
-"""Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the next
-proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos`` and ``limit`` end
-the row."""
+"""Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the
+next proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos`` and
+``limit`` end the row."""
 
 EndReason = Literal["eos", "limit", "cancelled", "deadline", "error"]
 
@@ -35,11 +35,12 @@ class RowStep:
     """What one forward did for one row.
 
     row: which row of the run's batch (0 for a single prompt).
-    start: how many tokens this row had emitted before; ``accepted[0]`` is the token at that place.
+    start: how many tokens this row had emitted before; ``accepted[0]`` stands at that place.
     cursor: leading tokens with final K/V when the forward began.
-    num_pending: real tokens fed after the cursor; num_fed: all tokens fed to the row, masks included.
-    proposals: predictions from the first emitted place on, in order. The first ``len(accepted)`` were
-        emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were refused.
+    num_pending: real tokens fed after the cursor; num_fed: all tokens fed, masks included.
+    proposals: predictions from the first emitted place on, in order. The first ``len(accepted)``
+        were emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were
+        refused.
     accepted: token ids emitted by this forward, EOS included.
     stop: why no more were taken.
     """
@@ -58,7 +59,8 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The prompt was read into the cache, ``num_tokens`` over all rows, in ``seconds`` of device time."""
+    """The prompts were read into the cache: ``num_tokens`` over all rows, ``seconds`` of device
+    time."""
 
     num_tokens: int
     seconds: float = 0.0

@@ -14,6 +14,7 @@ RUNTIME = ROOT / "mars_runtime"
 RANKS = {
     "settings": 0,
     "events": 0,
+    "machine": 0,
     "text": 1,
     "tasks": 1,
     "acceptance": 1,

@@ -20,7 +20,8 @@ from rich.progress import track
 from mars_runtime.benchmark import report
 from mars_runtime.benchmark.paired import Peer, Sample, play
 from mars_runtime.evaluation.prompts import PromptError, all_families, load_prompts
-from mars_runtime.evaluation.provenance import num_cores, provenance
+from mars_runtime.evaluation.provenance import provenance
+from mars_runtime.machine import num_cores
 from mars_runtime.settings import DecodeSettings, SettingsError
 
 if TYPE_CHECKING:

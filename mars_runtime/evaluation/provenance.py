@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
-import platform
 import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+from mars_runtime.machine import num_cores, processor, versions
+
 _SAMPLE = 1 << 20
 """Bytes read at each end of a weight file: training moves every weight, so a sample tells."""
 
@@ -32,29 +31,11 @@ def hardware() -> dict[str, Any]:
 
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": num_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": names,
     }
-
-
-def num_cores() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that do the arithmetic."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def commit() -> str | None:
@@ -77,18 +58,6 @@ def fingerprint(folder: Path) -> str:
             file.seek(max(0, size - _SAMPLE))
             found.update(file.read(_SAMPLE))
     return found.hexdigest()[:16]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -14,7 +14,7 @@ import sys
 from .base import word_list
 
 MAX_SOURCE = 4000
-WALL_SECONDS = 5
+WALL_SECONDS = 30.0
 
 ALLOWED_CALLS = word_list(
     "abs all any bool dict divmod enumerate filter float int isinstance len list map max "

@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
+
 from app.engines import Engines, Served
 from app.examples import ExampleBook
 from app.handlers import Handlers
@@ -105,7 +107,9 @@ class ReadyEngines(Engines):
 def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
     """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
-    model = SimpleNamespace(device=SimpleNamespace(type="cpu", index=None), dtype="torch.float32")
+    model = SimpleNamespace(
+        device=torch.device("cpu"), dtype=torch.float32, weights=lambda: iter(())
+    )
     checkpoint = SimpleNamespace(
         name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
     )

@@ -14,8 +14,9 @@ from mars_runtime import folds
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
-from mars_runtime.engine.header import hardware, make_header, versions
+from mars_runtime.engine.header import make_header
 from mars_runtime.events import End, Event
+from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
 from tests.tiny_checkpoint import write_checkpoint
@@ -134,7 +135,7 @@ def test_header_says_on_what_the_figures_were_measured(checkpoint: Checkpoint) -
     assert (header.dtype, header.threads, header.name) == ("float32", 1, "a")
     assert header.prompt_ids == request.prompt_ids
     assert header.date.endswith("+00:00")
-    assert "core" in hardware(torch.device("cpu"))
+    assert "core" in device_name(torch.device("cpu"))
     assert versions()["torch"] == torch.__version__
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'version = "{versions()["mars-live"]}"' in project

@@ -1,0 +1,73 @@
+"""On what and with what this process computes, in words. Knows no model and no figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "gradio")
+
+
+@cache
+def device_name(device: Any) -> str:
+    """The name of a GPU, or of the processor and how many cores this process may use.
+
+    device: a torch.device.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name(device))
+    cores = num_cores()
+    return f"{processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of the project, Python and the installed packages that a figure depends on."""
+    found = {"mars-live": _project_version(), "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def processor() -> str:
+    """The name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not on Linux
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine() or "unknown processor"
+
+
+def num_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _project_version() -> str:
+    """As installed, or as pyproject.toml says, read as text: tomllib is not in Python 3.10."""
+    try:
+        return metadata.version("mars-live")
+    except metadata.PackageNotFoundError:  # run from its folder
+        pass
+    try:
+        text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    found = [line.split('"')[1] for line in text.splitlines() if line.startswith("version = ")]
+    return found[0] if found else "unknown"
