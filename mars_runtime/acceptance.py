@@ -157,16 +157,16 @@ def read(
     Raises DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True).index_fill_(-1, forbidden, -math.inf)
-    total = table.logsumexp(-1, keepdim=True)
-    best, ids = table.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
-    parts = [(best - total).exp_(), ids.float()]
+    probabilities = table.softmax(-1)
+    best, ids = probabilities.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
+    parts = [best, ids.float()]
     is_drawn = draws is not None and any(draws)
     if is_drawn:
         assert draws is not None
         tokens = _drawn_tokens(table, draws)
-        parts += [tokens.float(), (table.gather(-1, tokens) - total).exp_()]
+        parts += [tokens.float(), probabilities.gather(-1, tokens)]
     if "entropy" in metrics:
-        parts.append(_sureness(table, table.shape[-1] - len(forbidden)))
+        parts.append(_sureness(probabilities, table.shape[-1] - len(forbidden)))
     numbers = torch.cat(parts, -1).tolist()  # one transfer; ids below 2**24 are exact in fp32
     width = best.shape[-1]
     broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
@@ -196,9 +196,9 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     return Proposal(token, confidence, runners_up)
 
 
-def _sureness(table: Tensor, num_allowed: int) -> Tensor:
+def _sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
     """1 - H / ln V of each slot, [..., 1], kept in 0..1 against rounding."""
-    entropy = torch.special.entr(table.softmax(-1)).sum(-1, keepdim=True)
+    entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
     sureness: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
     return sureness.clamp_(0.0, 1.0)
 

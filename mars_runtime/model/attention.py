@@ -53,7 +53,9 @@ class Positions:
         self._config = config
         self._dtype = dtype
         self._device = device
-        self._turns = torch.empty(0, config.head_dim // 2, dtype=torch.complex64, device=device)
+        # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for what is stored.
+        self._turns = torch.empty(0, 1, config.head_dim // 2, dtype=torch.complex64, device=device)
+        self._stored_turns = self._turns
         self._biases: dict[tuple[int, int], Tensor] = {}
 
     def open(self, cache: BlockKVCache, num_rows: int, num_queries: int) -> Window:
@@ -67,21 +69,22 @@ class Positions:
             raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
         self._extend_turns(cache.capacity)
         rows = cache.store[:, :num_rows]
+        at: Tensor | slice = slice(start, end)
         if end - num_queries == start:
             targets, places = rows[:, :, start:end], None
-            turns = self._turns[start:end]
-            turns = turns if num_rows == 1 else turns.repeat(num_rows, 1)
             bias = self._causal(num_queries, cache.capacity)[:, -end:] if num_queries > 1 else None
         else:
             targets, places = rows, self._places(cursors, num_queries)
-            turns = self._turns[places[1].flatten()]
-            bias = self._ragged(places[1], end)
+            at, bias = places[1].flatten(), self._ragged(places[1], end)
+        turns, stored_turns = self._turns[at], self._stored_turns[at]
+        if places is None and num_rows > 1:
+            turns, stored_turns = turns.repeat(num_rows, 1, 1), stored_turns.repeat(num_rows, 1, 1)
         read = rows[:, :, :end].transpose(2, 3)
         return Window(
             num_rows=num_rows,
             num_queries=num_queries,
-            turn_queries=turns.unsqueeze(1),
-            turn_stored=self._with_values(turns),
+            turn_queries=turns,
+            turn_stored=stored_turns,
             keys=read[:, :, : cache.num_kv_heads].unbind(0),
             values=read[:, :, cache.num_kv_heads :].unbind(0),
             targets=targets.unbind(0),
@@ -101,13 +104,6 @@ class Positions:
         is_hidden = torch.arange(end, device=self._device) > last
         bias = torch.zeros(is_hidden.shape, dtype=self._dtype, device=self._device)
         return bias.masked_fill_(is_hidden, -math.inf)
-
-    def _with_values(self, turns: Tensor) -> Tensor:
-        """Keys are turned, values are not: a turn of one leaves every bit as it was."""
-        heads = self._config.num_kv_heads
-        both = turns.new_ones(turns.shape[0], 2 * heads, turns.shape[1])
-        both[:, :heads] = turns.unsqueeze(1)
-        return both
 
     def _causal(self, num_queries: int, capacity: int) -> Tensor:
         """[Q * group, capacity]: zeros, with a causal triangle in the last Q columns. The last T
@@ -130,8 +126,14 @@ class Positions:
             angles = torch.outer(
                 torch.arange(length, dtype=torch.float32), frequencies(self._config)
             )
-            turns = torch.polar(torch.ones_like(angles), angles)
+            turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
             self._turns = turns.to(self._device)
+            # Keys are turned, values are not: a turn of one leaves every bit as it was.
+            heads = self._config.num_kv_heads
+            both = torch.cat(
+                [turns.expand(-1, heads, -1), torch.ones_like(turns).expand(-1, heads, -1)], 1
+            )
+            self._stored_turns = both.to(self._device)
 
 
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
