@@ -75,6 +75,7 @@ class Handlers:
         race: LiveRace | None = None
         try:
             order = read_order(values, self.limits(values.get("checkpoint")))
+            self._clear(session)
             feed = RunFeed(list(order.lanes), order.pace)
             served = yield from self._loaded(order.checkpoint, feed)
             race = self.live.begin(session, lambda: self._start(served, order, feed))
@@ -129,13 +130,17 @@ class Handlers:
                 text = served.checkpoint.tokenizer.decode(lane.tokens)
                 race.feed.verdict(lane.name, tasks.check(task, text))
 
-    def clear(self, session: str, prompt: object, checkpoint: object) -> str:
-        """Stop, wait shortly until the run has gone, and return a remark on the prompt to come."""
-        self.live.stop(session)
+    def _clear(self, session: str) -> None:
+        """Stop what the visitor is running, and wait until its last lines are on their way.
+
+        Both streams fill the same component, and the older one must not come last.
+        """
+        if not self.live.stop(session):
+            return
         until = time.monotonic() + CLEAR_SECONDS
         while self.live.of(session) is not None and time.monotonic() < until:
             time.sleep(POLL_SECONDS / 4)
-        return self.remark(prompt, checkpoint)
+        time.sleep(POLL_SECONDS)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
         """A quiet sentence on a prompt that may be run but not as people may think, or nothing."""

@@ -59,6 +59,11 @@ def _live_tab(handlers: Handlers) -> LiveTab:
             with gr.Row(elem_id="presets"):
                 for name in PRESETS:
                     tab.presets[name] = gr.Button(name, size="sm", elem_classes="preset")
+            tab.controls["lossless"] = gr.Checkbox(
+                False,
+                label="Lossless: only what AR would write",
+                elem_id="lossless",
+            )
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, handlers)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
@@ -103,12 +108,6 @@ def _more(tab: LiveTab, handlers: Handlers) -> None:
     controls, settings = tab.controls, handlers.settings
     controls["view"] = gr.Radio(
         [(title, name) for name, title in VIEWS.items()], value=RACE, label="Run", elem_id="view"
-    )
-    controls["lossless"] = gr.Checkbox(
-        False,
-        label="Lossless",
-        info="Only tokens that AR would have chosen; τ then says how boldly to draft.",
-        elem_id="lossless",
     )
     controls["metric"] = gr.Radio(
         [(title, name) for name, title in METRICS.items()],

@@ -52,7 +52,7 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
 
 
 def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
-    """Run, first ending what the visitor may be running, and Stop."""
+    """Run, the remark on its prompt, and Stop."""
 
     def check(*values: Any) -> list[dict[str, Any]]:
         refusal = handlers.check(_named(values))
@@ -65,16 +65,9 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
     def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
 
-    def clear(request: gr.Request, prompt: Any, checkpoint: Any) -> str:
-        return handlers.clear(session_of(request), prompt, checkpoint)
-
+    triggers = [tab.buttons["run"].click, tab.controls["prompt"].submit]
     gr.on(
-        [tab.buttons["run"].click, tab.controls["prompt"].submit],
-        clear,
-        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
-        outputs=[tab.remark],
-        **AT_ONCE,
-    ).then(
+        triggers,
         run,
         inputs=[tab.controls[name] for name in ORDER],
         outputs=[tab.race],
@@ -85,6 +78,13 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
         show_progress="hidden",
         api_visibility="private",
         preprocess=False,
+    )
+    gr.on(
+        triggers,
+        handlers.remark,
+        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
+        outputs=[tab.remark],
+        **AT_ONCE,
     )
     tab.buttons["stop"].click(stop, **AT_ONCE)
 

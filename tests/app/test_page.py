@@ -247,6 +247,18 @@ def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None
     page.click("#stop")
 
 
+def test_run_while_running_starts_anew(visit, handlers) -> None:
+    page = visit()
+    start(page)
+    old = running(handlers)
+    start(page, "another")
+    assert all(lane.run.is_finished for lane in old.lanes)
+    assert running(handlers).order.prompt == "another"
+    steps = page.locator("#race .mars-race").get_attribute("data-steps")
+    wait_steps(page, int(steps) + 3)
+    page.click("#stop")
+
+
 def test_an_example_is_one_click(visit) -> None:
     page = visit()
     before = page.input_value("#prompt textarea")
