@@ -112,8 +112,11 @@ def time_figure(traces: Mapping[str, Trace], theme: Theme = "light") -> Figure:
         )
         x, y = points[-1]
         label = {"x": x, "y": y, "text": name, "showarrow": False, "font": {"color": colour}}
-        labels.append({**label, "xanchor": "right", "yanchor": "bottom"})
+        labels.append(
+            {**label, "xanchor": "left", "yanchor": "bottom" if is_mars else "top", "xshift": 4}
+        )
     layout = _layout(theme, "measured time (s)", "tokens")
+    layout["margin"]["r"] = 62
     return {"data": data, "layout": layout | {"annotations": labels}}
 
 

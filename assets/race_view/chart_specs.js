@@ -26,7 +26,10 @@ function moveMarks(lane, c, from, isNamed) {
   const moves = lane.moves.filter((move) => move.step >= from);
   const shapes = moves.map((move) => ({ type: "line", xref: "x", yref: "paper", x0: move.step + 0.5, x1: move.step + 0.5,
     y0: 0, y1: 1, line: { color: c.warm, width: 1, dash: "dot" } }));
-  const annotations = !isNamed ? [] : moves.map((move) => ({ x: move.step + 0.5, y: 1, xref: "x", yref: "paper", text: moveText(move),
+  // A name needs room before the next one; of a dense row the last is named.
+  const room = (lane.steps.length - from) * 0.1;
+  const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || moves[i + 1].step - move.step > room);
+  const annotations = moves.filter(hasRoom).map((move) => ({ x: move.step + 0.5, y: 1, xref: "x", yref: "paper", text: moveText(move),
     showarrow: false, xanchor: "left", yanchor: "top", xshift: 3, font: { size: 11, color: c.warm } }));
   return { shapes, annotations };
 }
@@ -105,8 +108,9 @@ export function timeFigure(lanes, c) {
       y: [0, ...kept.map((s) => s.first + s.count)], line: { shape: "hv", width: 2, color: lane.isMars ? c.mars : c.ar },
       hovertemplate: `${lane.isMars ? "MARS" : "plain AR"}: %{y} tokens after %{x:.3f} s<extra></extra>` };
   });
-  const annotations = data.map((trace, i) => ({ ...endLabel(lanes[i].isMars ? "MARS" : "plain AR", trace, trace.line.color, "bottom"), yshift: 2 }));
-  const x = axis(c, "measured time (s)", { range: [0, longest * 1.06], showgrid: false });
+  const annotations = data.map((trace, i) => ({ ...endLabel(lanes[i].isMars ? "MARS" : "plain AR", trace, trace.line.color,
+    lanes[i].isMars ? "bottom" : "top"), xanchor: "left", xshift: 4 }));
+  const x = axis(c, "measured time (s)", { range: [0, longest * 1.02], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  return { data, layout: layout(c, x, y, { annotations, shapes: [] }) };
+  return { data, layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: 62, t: 8, b: 40 } }) };
 }

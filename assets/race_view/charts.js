@@ -85,7 +85,7 @@ export class Charts {
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;
       if (this.element.clientWidth > 0) this.draw(key);
-      this.pause = isFirst ? PAUSE : Math.max(PAUSE, Math.min(1000, (performance.now() - began) * 6));
+      this.pause = isFirst ? PAUSE : Math.max(PAUSE, Math.min(1000, (performance.now() - began) * 10));
       this.schedule();
     }, this.pause);
   }

@@ -113,7 +113,7 @@ function finished(run) {
 export function buildLegend(element, onCounts, isOn) {
   const keys = make("span", "rv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
-  const button = make("button", "", "counts in the text");
+  const button = make("button", "", "counts");
   button.type = "button";
   button.setAttribute("aria-pressed", String(isOn));
   button.addEventListener("click", () => {
@@ -126,7 +126,7 @@ export function buildLegend(element, onCounts, isOn) {
     node.append(make("span", className, sample), ` ${text}`);
     return node;
   };
-  element.replaceChildren(keys, make("span", "", "tokens in one forward, underlined together"),
-    item("rv-ghost", "refused", "proposal"), item("rv-draft", "draft", "waiting to be verified"),
-    item("rv-mark", "here", "the two texts part"), button);
+  element.replaceChildren(keys, make("span", "", "tokens in one forward, one underline"),
+    item("rv-ghost", "refused", "proposal"), item("rv-draft", "draft", "not verified yet"),
+    item("rv-mark", "here", "the texts part"), button);
 }

@@ -116,6 +116,7 @@ export class View {
     root.dataset.run = run ? run.id : "";
     root.dataset.state = state;
     root.dataset.lanes = String(run ? run.lanes.length : 0);
+    root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
     put(this.status, sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     if (!run || !run.lanes.length) return;
@@ -123,7 +124,6 @@ export class View {
     this.compare();
     const main = mainLane(run);
     this.figures.update(main, run.lanes.find((lane) => lane !== main));
-    root.dataset.steps = String(main.steps.length);
     this.charts.refresh();
     this.say(state, sentence, main);
   }

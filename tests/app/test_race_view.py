@@ -338,3 +338,18 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.evaluate("window.first === document.querySelector('.rv-t')")
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+
+
+@needs_browser
+def test_without_plotly_text_and_figures_are_complete(
+    browser: playwright.BrowserContext, address: str
+) -> None:
+    page = browser.new_page()
+    page.route("**/plotly.min.js", lambda route: route.abort())
+    page.goto(address)
+    page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
+    play(page, "prose")
+    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+    assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
+    assert "×" in page.inner_text(f"{ROOT} .rv-figures")
+    page.close()
