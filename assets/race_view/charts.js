@@ -42,7 +42,7 @@ export class Charts {
       cursor.hidden = true;
       figureNode.append(make("figcaption", "", title), node, cursor);
       this.element.append(figureNode);
-      this.nodes[key] = { node, cursor, isPlotted: false };
+      this.nodes[key] = { node, cursor, isPlotted: false, zoomed: new Set() };
     }
     loadPlotly(root.dataset.plotly).then((plotly) => this.ready(plotly));
     new ResizeObserver(() => this.resized()).observe(this.element);
@@ -57,7 +57,7 @@ export class Charts {
 
   show(run) {
     this.run = run;
-    for (const entry of Object.values(this.nodes)) entry.isZoomed = false;
+    for (const entry of Object.values(this.nodes)) entry.zoomed.clear();
     this.refresh();
   }
 
@@ -101,7 +101,7 @@ export class Charts {
     spec.layout.width = entry.node.clientWidth;
     spec.layout.height = entry.node.clientHeight;
     if (entry.isPlotted) {
-      if (entry.isZoomed) this.keepZoom(entry.node, spec.layout);
+      for (const name of entry.zoomed) spec.layout[name].range = [...entry.node._fullLayout[name].range];
       this.plotly.react(entry.node, spec.data, spec.layout, this.config(key));
       return;
     }
@@ -120,22 +120,20 @@ export class Charts {
   }
 
   // Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
-  keepZoom(node, spec) {
-    for (const name of ["xaxis", "yaxis"]) spec[name].range = [...node._fullLayout[name].range];
-  }
-
   zoomed(key, event) {
-    if (!Object.keys(event).some((name) => name.includes("axis.range"))) return;
-    this.nodes[key].isZoomed = true;
+    const entry = this.nodes[key];
+    for (const name of ["xaxis", "yaxis"]) {
+      if (Object.keys(event).some((changed) => changed.startsWith(`${name}.range`))) entry.zoomed.add(name);
+    }
     const twin = this.nodes[TWINS[key]];
-    if (!twin || !twin.isPlotted) return;
-    const range = this.nodes[key].node._fullLayout.xaxis.range;
+    if (!entry.zoomed.has("xaxis") || !twin || !twin.isPlotted) return;
+    const { range } = entry.node._fullLayout.xaxis;
     if (twin.node._fullLayout.xaxis.range.every((value, i) => value === range[i])) return;
     this.plotly.relayout(twin.node, { "xaxis.range": [...range] });
   }
 
   unzoom(key) {
-    for (const name of [key, TWINS[key]]) if (name) this.nodes[name].isZoomed = false;
+    for (const name of [key, TWINS[key]]) if (name) this.nodes[name].zoomed.clear();
     this.refresh();
   }
 

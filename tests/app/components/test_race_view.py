@@ -2,117 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import race_scenes
 import sample_traces as samples
-from race_page import page as make_page
+from race_browser import AR, MARS, ROOT, Show, needs_browser, play, shown_text, wait_for_charts
 
 from app.components.race_view import SCRIPTS, bare_module, plotly_url, script, template
 from mars_runtime import folds
-
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SCENES = {
-    **race_scenes.SCENES,
-    "long": race_scenes.finished(replace(race_scenes.LONG, text=samples.PROSE * 3)),
-}
-ROOT = "#race .mars-race"
-MARS = '.rv-pane[data-lane="mars"]'
-AR = '.rv-pane[data-lane="ar"]'
-
-needs_browser = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-playwright = pytest.importorskip("playwright.sync_api")
-Show = Callable[..., "playwright.Page"]
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    blocks = make_page(SCENES)
-    port = free_port()
-    _, url, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port
-    )
-    yield url
-    blocks.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.BrowserContext]:
-    """One context, so that pages share what the browser has fetched."""
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
-        yield launched.new_context()
-        launched.close()
-
-
-@pytest.fixture
-def show(browser: playwright.BrowserContext, address: str) -> Iterator[Show]:
-    """Open the page and play a scene; fails on script errors, dialogs and foreign addresses."""
-    troubles: list[str] = []
-    opened = []
-
-    def open_scene(
-        scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
-    ) -> playwright.Page:
-        page = browser.new_page()
-        page.set_viewport_size({"width": width, "height": 1000})
-        opened.append(page)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda r: _note_stranger(troubles, r.url, address))
-        page.goto(f"{address}?__theme={theme}")
-        page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
-        play(page, scene, state)
-        return page
-
-    yield open_scene
-    for page in opened:
-        page.close()
-    assert troubles == []
-
-
-def _note_stranger(troubles: list[str], url: str, address: str) -> None:
-    if not url.startswith((address.rstrip("/"), "data:", "blob:")):
-        troubles.append(url)
-
-
-def play(page: playwright.Page, scene: str, state: str = "finished") -> None:
-    before = page.get_attribute(ROOT, "data-run")
-    page.click(f"#play-{scene}")
-    page.wait_for_selector(f'{ROOT}[data-state={state}]:not([data-run="{before}"])')
-
-
-def shown_text(page: playwright.Page, pane: str) -> str:
-    """The tokens' own characters, without what CSS or ghosts add."""
-    return page.eval_on_selector_all(
-        f"{pane} .rv-t", "nodes => nodes.map(n => n.textContent).join('')"
-    )
-
-
-def wait_for_charts(page: playwright.Page) -> None:
-    page.wait_for_function("document.querySelectorAll('.rv-plot.js-plotly-plot').length === 3")
 
 
 def test_the_modules_stand_alone_and_together() -> None:
@@ -243,54 +141,6 @@ def test_the_card_says_why_a_forward_stopped_and_shows_invisible_characters(show
 
 
 @needs_browser
-def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> None:
-    page = show("running", "slow")
-    wait_for_charts(page)
-    page.evaluate("window.kept = [...document.querySelectorAll('.rv-plot')]")
-    assert page.evaluate("Plotly.version") == "4.1.1"
-    play(page, "prose")
-    page.wait_for_function(
-        "document.querySelector('[data-chart=forwards] .rv-plot').layout.xaxis.range[1] > 60"
-    )
-    assert page.evaluate(
-        "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
-    )
-    bars = page.locator("[data-chart=forwards] .rv-plot")
-    bars.scroll_into_view_if_needed()
-    box = bars.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    assert page.locator(f"{MARS} .rv-c.rv-on").count() == 1
-    assert "forward" in page.inner_text(f"{ROOT} .rv-card")
-    page.focus(f"{MARS} .rv-text")
-    page.keyboard.press("Home")
-    assert page.locator("[data-chart=forwards] .rv-cursor").is_visible()
-
-
-@needs_browser
-def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> None:
-    page = show("stream", "running")
-    wait_for_charts(page)
-    time_axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
-    plot = page.locator("[data-chart=time] .rv-plot")
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    page.mouse.move(box["x"] + 80, box["y"] + 80)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 180, box["y"] + 82, steps=4)
-    page.mouse.up()
-    zoomed = page.evaluate(f"{time_axis}.range")
-    assert zoomed[0] > 0
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    page.wait_for_function(
-        "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
-    )
-    assert page.evaluate(f"{time_axis}.range") == zoomed
-    light = page.evaluate(f"{time_axis}.color")
-    page.evaluate("document.body.classList.add('dark')")
-    page.wait_for_function(f"{time_axis}.color !== '{light}'")
-
-
-@needs_browser
 @pytest.mark.parametrize(
     ("scene", "state", "sentence"),
     [
@@ -338,18 +188,3 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.evaluate("window.first === document.querySelector('.rv-t')")
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
-
-
-@needs_browser
-def test_without_plotly_text_and_figures_are_complete(
-    browser: playwright.BrowserContext, address: str
-) -> None:
-    page = browser.new_page()
-    page.route("**/plotly.min.js", lambda route: route.abort())
-    page.goto(address)
-    page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
-    play(page, "prose")
-    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
-    assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
-    assert "×" in page.inner_text(f"{ROOT} .rv-figures")
-    page.close()

@@ -1,0 +1,81 @@
+"""The live charts of the race view in a real browser: one node, a zoom that is kept, hovering."""
+
+from __future__ import annotations
+
+import race_scenes
+import sample_traces as samples
+from race_browser import (
+    MARS,
+    ROOT,
+    Show,
+    needs_browser,
+    play,
+    playwright,
+    shown_text,
+    wait_for_charts,
+)
+
+from mars_runtime import folds
+
+
+@needs_browser
+def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> None:
+    page = show("running", "slow")
+    wait_for_charts(page)
+    page.evaluate("window.kept = [...document.querySelectorAll('.rv-plot')]")
+    assert page.evaluate("Plotly.version") == "4.1.1"
+    play(page, "prose")
+    page.wait_for_function(
+        "document.querySelector('[data-chart=forwards] .rv-plot').layout.xaxis.range[1] > 60"
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
+    )
+    bars = page.locator("[data-chart=forwards] .rv-plot")
+    bars.scroll_into_view_if_needed()
+    box = bars.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert page.locator(f"{MARS} .rv-c.rv-on").count() == 1
+    assert "forward" in page.inner_text(f"{ROOT} .rv-card")
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Home")
+    assert page.locator("[data-chart=forwards] .rv-cursor").is_visible()
+
+
+@needs_browser
+def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> None:
+    page = show("stream", "running")
+    wait_for_charts(page)
+    time_axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
+    plot = page.locator("[data-chart=time] .rv-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 80, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 180, box["y"] + 82, steps=4)
+    page.mouse.up()
+    zoomed = page.evaluate(f"{time_axis}.range")
+    assert zoomed[0] > 0
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    page.wait_for_function(
+        "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
+    )
+    assert page.evaluate(f"{time_axis}.range") == zoomed
+    light = page.evaluate(f"{time_axis}.color")
+    page.evaluate("document.body.classList.add('dark')")
+    page.wait_for_function(f"{time_axis}.color !== '{light}'")
+
+
+@needs_browser
+def test_without_plotly_text_and_figures_are_complete(
+    browser: playwright.BrowserContext, address: str
+) -> None:
+    page = browser.new_page()
+    page.route("**/plotly.min.js", lambda route: route.abort())
+    page.goto(address)
+    page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
+    play(page, "prose")
+    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+    assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
+    assert "×" in page.inner_text(f"{ROOT} .rv-figures")
+    page.close()
