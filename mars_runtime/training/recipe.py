@@ -67,30 +67,30 @@ class Recipe:
 
 
 MIXTURE: tuple[tuple[str, float], ...] = (
-    ("word_problems", 0.19),
-    ("python_functions", 0.14),
-    ("formats", 0.15),
-    ("symbolic", 0.19),
-    ("multiple_choice", 0.13),
-    ("reading", 0.12),
-    ("fairytale", 0.03),
-    ("tales", 0.05),
+    ("word_problems", 0.24),
+    ("python_functions", 0.12),
+    ("formats", 0.13),
+    ("symbolic", 0.24),
+    ("multiple_choice", 0.12),
+    ("reading", 0.10),
+    ("fairytale", 0.02),
+    ("tales", 0.03),
 )
 """Shares of examples, not of tokens: a tale is about five times as long as a task."""
 
 CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
-    ar=Stage(18_000_000, 2048, 1.5e-3, 300_000, prompt_weight=0.5),
-    mars=Stage(11_000_000, 2048, 8e-4, 200_000),
+    ar=Stage(28_000_000, 1024, 2e-3, 300_000, prompt_weight=0.5),
+    mars=Stage(4_500_000, 2048, 8e-4, 150_000),
     mixture=MIXTURE,
 )
 
 GPU = Recipe(
     name="gpu",
     shape=Shape(4096, 384, 1024, 9, 6, 2),
-    ar=Stage(1_000_000_000, 131_072, 1.5e-3, 10_000_000, prompt_weight=0.5),
-    mars=Stage(600_000_000, 131_072, 6e-4, 5_000_000),
+    ar=Stage(1_000_000_000, 32_768, 1.5e-3, 10_000_000, prompt_weight=0.5),
+    mars=Stage(600_000_000, 32_768, 6e-4, 5_000_000),
     mixture=MIXTURE,
     shard_examples=65_536,
 )

@@ -1,6 +1,8 @@
 """Trains the byte-level BPE tokenizer of the bundled checkpoints. Knows no model.
 
-No normalizer and no unknown token: every string round-trips. Digits stand alone, as in Qwen2.
+No normalizer and no unknown token: every string round-trips. Digits stand alone, as in Qwen2; so
+that a name is the same tokens at the head of a line and inside one, a capitalised word leaves its
+space outside too. A small model that has to copy names learns it many times faster this way.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ CHAT_TEMPLATE = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-# Qwen2's split: a word with its leading space, one digit, punctuation, line ends, white space.
+# A capitalised word, another word with its leading space, one digit, punctuation, line ends, space.
 _SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"\p{Lu}+\p{Ll}*|'(?:s|t|re|ve|m|ll|d)(?!\p{L})|[^\r\n\p{L}\p{N}]?(?:(?!\p{Lu})\p{L})+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 

@@ -61,6 +61,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
         num_key_value_heads=shape.num_kv_heads,
         max_position_embeddings=shape.max_positions,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
+        initializer_range=shape.hidden_size**-0.5 / 1.5,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.im_end_id,
         pad_token_id=tokenizer.pad_id,

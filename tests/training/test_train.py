@@ -92,6 +92,14 @@ def test_tokenizer_is_standard_and_agrees_with_ours(tokenizer):
     assert theirs.eos_token_id in ours.eos_ids
 
 
+def test_a_name_is_the_same_tokens_at_the_head_of_a_line_and_inside_one(tokenizer):
+    ours = Tokenizer.from_dir(tokenizer)
+    name = ours.encode("Quentin")
+    assert ours.encode("Quentin is here")[: len(name)] == name
+    inside = ours.encode("then Quentin is")
+    assert any(inside[i : i + len(name)] == name for i in range(len(inside)))
+
+
 def test_shards_are_the_same_every_time_and_fill_their_batches(data, tokenizer):
     ours = Tokenizer.from_dir(tokenizer)
     first = batches(Corpus(data, TOY), ours, TOY, 512, 3)
