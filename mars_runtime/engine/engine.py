@@ -185,7 +185,7 @@ class Engine:
             run.add(Prefill(event.num_tokens, seconds))
         else:
             return End("error", "The decoder stopped in the middle of the answer.")
-        job.spend(run, seconds, time.monotonic())
+        job.spend(run, seconds, time.monotonic(), has_rest=isinstance(event, Step))
         return _ENDS.get(stop)
 
     def _finish(self, run: Run, end: End) -> None:

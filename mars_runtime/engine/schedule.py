@@ -54,10 +54,13 @@ class Job(Generic[L]):
         """The unfinished lane whose clock is furthest behind, the earlier one of equals."""
         return min((lane for lane in self.lanes if not lane.is_finished), key=lambda a: a.clock)
 
-    def spend(self, lane: L, seconds: float, now: float) -> None:
-        """A forward of ``lane`` took ``seconds`` and was over at ``now``."""
+    def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
+        """A forward of ``lane`` took ``seconds`` and was over at ``now``.
+
+        Without ``has_rest`` the job goes on at once: nothing is to be seen after a prefill.
+        """
         lane.clock += seconds
-        self._rests_since, self._last_seconds = now, seconds
+        self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
 
 
 class Schedule(Generic[L]):

@@ -61,6 +61,15 @@ def test_a_resting_job_lets_others_work_and_follows_its_pace_at_once() -> None:
     assert schedule.next_turn(8.0) == (slow, slow.lanes[0])
 
 
+def test_no_rest_after_a_prefill() -> None:
+    schedule: Schedule[Lane] = Schedule(1, 0)
+    slow = single(pace=10.0)
+    schedule.add(slow)
+    slow.spend(slow.lanes[0], 2.0, 7.0, has_rest=False)
+    assert slow.lanes[0].clock == 2.0
+    assert schedule.next_turn(7.0) == (slow, slow.lanes[0])
+
+
 def test_deadlines_wake_too() -> None:
     schedule: Schedule[Lane] = Schedule(1, 1)
     schedule.add(single(pace=1.0, deadline=50.0))
