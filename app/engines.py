@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app.controls import MAX_PACE
 from app.settings import AppSettings
 from mars_runtime.engine.backend import num_threads
-from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.engine import Engine, EngineError
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Step
 from mars_runtime.model.config import CheckpointError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BLOCK_SIZE = 8
 MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
-TIMED_TOKENS = 16
+TIMED_TOKENS, TIMED_SECONDS = 16, 2.0
 WATCHABLE_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
 RACE_COST = 1.4  # forwards of a race over those of its AR lane, roughly
 
@@ -37,12 +37,11 @@ class UnavailableError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A loaded checkpoint, its engine, and the slow motion in which people can follow it."""
+    """A loaded checkpoint and its engine; ``threads`` of the arithmetic."""
 
     entry: Entry
     checkpoint: Checkpoint
     engine: Engine
-    pace: int
     threads: int = 1
 
 
@@ -107,15 +106,21 @@ class Engines:
         settings = self.settings
         checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
-        pace = _watchable_pace(checkpoint, engine)
-        return Served(self.entries[name], checkpoint, engine, pace, num_threads(checkpoint))
+        return Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))
 
 
-def _watchable_pace(checkpoint: Checkpoint, engine: Engine) -> int:
-    """How many times slower a race must run to be followed, by a short run."""
-    prompt_ids = checkpoint.tokenizer.encode_prompt("Once upon a time")
-    run = engine.submit(Request(prompt_ids, DecodeSettings("ar", max_new_tokens=TIMED_TOKENS)))
-    run.wait(60)
+def watchable_pace(served: Served) -> int:
+    """How many times slower a race must run now to be followed, by a short run of its own.
+
+    0 where it is slow enough by itself, and where the engine has no time for the question.
+    """
+    prompt_ids = served.checkpoint.tokenizer.encode_prompt("Once upon a time")
+    settings = DecodeSettings("ar", max_new_tokens=TIMED_TOKENS)
+    try:
+        run = served.engine.submit(Request(prompt_ids, settings, TIMED_SECONDS))
+    except EngineError:
+        return 0
+    run.wait()
     steps = [event.seconds for event in run.events_since(0) if isinstance(event, Step)]
     if not steps:
         return 0

@@ -19,7 +19,7 @@ from app.controls import (
     read_pace,
     read_steering,
 )
-from app.engines import Engines, Served, UnavailableError
+from app.engines import Engines, Served, UnavailableError, watchable_pace
 from app.examples import ExampleBook
 from app.feed import RunFeed
 from app.launching import USER_ERRORS, footer, start_race
@@ -193,7 +193,7 @@ class Handlers:
         except UnavailableError as error:
             return self.engines.entries[self.engines.default].block_size, 0, str(error)
         assert served is not None
-        return served.checkpoint.block_size, served.pace, footer(served)
+        return served.checkpoint.block_size, watchable_pace(served), footer(served)
 
 
 def sentence_of(error: Exception) -> str:

@@ -107,7 +107,10 @@ def _knobs(tab: LiveTab, handlers: Handlers) -> None:
 def _more(tab: LiveTab, handlers: Handlers) -> None:
     controls, settings = tab.controls, handlers.settings
     controls["view"] = gr.Radio(
-        [(title, name) for name, title in VIEWS.items()], value=RACE, label="Run", elem_id="view"
+        [(title, name) for name, title in VIEWS.items()],
+        value=RACE,
+        label="What to run",
+        elem_id="view",
     )
     controls["metric"] = gr.Radio(
         [(title, name) for name, title in METRICS.items()],

@@ -10,7 +10,6 @@ from app.layout.page import build
 from app.layout.theme import head, theme
 from app.limits import BodyLimit
 
-
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
 
@@ -48,8 +47,8 @@ def serve(handlers: Handlers, is_blocking: bool = True) -> gr.Blocks:
 def _calm(page: gr.Blocks) -> None:
     """Let gradio look at its queue fifty times a second instead of a thousand.
 
-    Its default (``Queue.sleep_when_free`` of 1 ms, 50 ms on Windows) takes several percent of a core
-    and of the interpreter lock from the decoding thread, visitors or not.
+    Its default (``Queue.sleep_when_free`` of 1 ms, 50 ms on Windows) takes several percent of a
+    core and of the interpreter lock from the decoding thread, visitors or not.
     """
     page._queue.sleep_when_free = QUEUE_PAUSE
     page._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way

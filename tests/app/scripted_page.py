@@ -114,9 +114,7 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
         name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    served = Served(
-        Entry("scripted", 8, path="scripted", licence="Apache-2.0"), checkpoint, engine, pace=0
-    )  # type: ignore
+    served = Served(Entry("scripted", 8, path="scripted", licence="Apache-2.0"), checkpoint, engine)  # type: ignore
     return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
 
 

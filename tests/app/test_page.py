@@ -146,8 +146,8 @@ def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, b
 
 
 def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
-    backend.forward_seconds = 0.002
     page = visit()
+    backend.forward_seconds = 0.002
     set_knob(page, "tau", 0.5)
     page.fill("#prompt textarea", "${HOME}<b>{{x}}")
     page.click("#run")
