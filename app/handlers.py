@@ -34,7 +34,7 @@ POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
 HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
 NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
 NOTE_UNKNOWN = "This small model knows only tasks like the examples."
-CLEAR_SECONDS = 2.0
+CLEAR_SECONDS, OPENING_SECONDS = 2.0, 30.0
 PRESETS = {
     "Exact": {"tau": 0.0, "lossless": True},
     "Balanced": {"tau": 0.95, "lossless": False},
@@ -187,12 +187,18 @@ class Handlers:
         return self.book.prompt(family, number)
 
     def opening(self) -> tuple[int, int, str]:
-        """Trained depth, watchable pace and the footer, once the first checkpoint is there."""
+        """Trained depth, watchable pace and the footer, once the first checkpoint is there.
+
+        A checkpoint that takes longer than a visitor should hold a place for is said to.
+        """
+        name = self.engines.default
+        depth = self.engines.entries[name].block_size
         try:
-            served = self.engines.get(self.engines.default)
+            served = self.engines.get(name, timeout=OPENING_SECONDS)
         except UnavailableError as error:
-            return self.engines.entries[self.engines.default].block_size, 0, str(error)
-        assert served is not None
+            return depth, 0, str(error)
+        if served is None:
+            return depth, 0, f"{name} is still loading; Run waits for it."
         return served.checkpoint.block_size, watchable_pace(served), footer(served)
 
 

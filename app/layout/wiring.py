@@ -25,7 +25,6 @@ ORDER = (
     "temperature", "seed", "checkpoint",
 )  # fmt: skip
 STEERED = ("tau", "block_size", "pace", "lossless", "metric")
-RUN_QUEUE = "run"  # decoding events share it; sliders and Stop stand outside
 AT_ONCE: dict[str, Any] = {
     "queue": False,
     "show_progress": "hidden",
@@ -48,7 +47,7 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
         api_visibility="private",
     )
     _wire_end(page, handlers)
-    gr.api(_endpoint(handlers), api_name="generate", concurrency_id=RUN_QUEUE)
+    gr.api(_endpoint(handlers), api_name="generate", **_run_queue(handlers))
 
 
 def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
@@ -72,8 +71,7 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
         inputs=[tab.controls[name] for name in ORDER],
         outputs=[tab.race],
         validator=check,
-        concurrency_id=RUN_QUEUE,
-        concurrency_limit=handlers.settings.max_runs + handlers.settings.max_waiting + 1,
+        **_run_queue(handlers),
         trigger_mode="multiple",
         show_progress="hidden",
         api_visibility="private",
@@ -180,6 +178,13 @@ def _endpoint(handlers: Handlers) -> Callable[..., Iterator[dict[str, Any]]]:
 def session_of(request: gr.Request) -> str:
     """Whose event this is; a caller without a session gets one of its own."""
     return request.session_hash or uuid.uuid4().hex
+
+
+def _run_queue(handlers: Handlers) -> dict[str, Any]:
+    """Room for every run that the engine would take and one more, which it answers itself."""
+    settings = handlers.settings
+    limit = settings.max_runs + settings.max_waiting + 1
+    return {"concurrency_id": "run", "concurrency_limit": limit}
 
 
 def _named(values: tuple[Any, ...]) -> dict[str, Any]:

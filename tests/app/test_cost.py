@@ -1,0 +1,85 @@
+"""What the page costs decoding: its tokens/s over those of the same run that nobody watches."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.engines import Engines
+from app.examples import ExampleBook
+from app.handlers import Handlers
+from app.settings import AppSettings
+from mars_runtime import folds
+from mars_runtime.engine.request import Request
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import read_trace
+
+HERE = Path(__file__).parent
+CHECKPOINT = HERE.parents[1] / "checkpoints" / "mars-tiny"
+PAIRS = 15
+CHOSEN = {"tau": 0.95, "block_size": 4, "temperature": 1.0, "seed": 1, "max_new_tokens": 300}
+CLIENT = """
+import json, sys
+sys.path[:0] = sys.argv[2:]
+from test_bad_input import Visitor
+for line in sys.stdin:
+    visitor = Visitor(sys.argv[1])
+    assert visitor.run(**json.loads(line))[0] == 200
+    done = [m for m in visitor.stream() if m["msg"] == "process_completed"]
+    print(json.dumps(done[0]["output"]["data"][0]), flush=True)
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHECKPOINT.exists(), reason="the bundled checkpoint is not there"),
+]
+
+
+@pytest.fixture(scope="module")
+def handlers() -> Iterator[Handlers]:
+    engines = Engines(AppSettings(checkpoint="mars-tiny", port=0))
+    yield Handlers(engines.settings, engines, ExampleBook())
+    engines.close()
+
+
+@pytest.fixture(scope="module")
+def visitor(handlers: Handlers) -> Iterator[subprocess.Popen[str]]:
+    """A process that posts runs and reads their streams, as a browser would."""
+    from app.layout import serve
+
+    page = serve(handlers, is_blocking=False)
+    command = [sys.executable, "-c", CLIENT, page.local_url, str(HERE), str(HERE.parents[1])]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, **pipes)
+    yield process
+    process.kill()
+    page.close()
+
+
+@pytest.mark.parametrize("method", ["ar", "mars"])
+def test_streaming_costs_at_most_five_percent(
+    handlers: Handlers, visitor: subprocess.Popen[str], method: str
+) -> None:
+    served = handlers.engines.get("mars-tiny")
+    prompt = handlers.example("natural", 0)
+    ids = served.checkpoint.tokenizer.encode_prompt(prompt)
+    values = {**CHOSEN, "prompt": prompt, "view": method, "checkpoint": "mars-tiny"}
+    ratios = []
+    for _ in range(PAIRS):
+        direct = list(served.engine.submit(Request(ids, DecodeSettings(method, **CHOSEN))))
+        visitor.stdin.write(json.dumps(values) + "\n")
+        visitor.stdin.flush()
+        value = json.loads(visitor.stdout.readline())
+        tag = method + "\t"
+        lines = (line.removeprefix(tag) for line in value.splitlines() if line.startswith(tag))
+        watched = read_trace(lines).events
+        assert folds.accepted_tokens(watched) == folds.accepted_tokens(direct)
+        ratios.append(folds.tokens_per_second(watched) / folds.tokens_per_second(direct))
+    print(f"{method}: {folds.num_tokens(direct)} tokens, ratios {sorted(ratios)}")
+    assert statistics.median(ratios) >= 0.95

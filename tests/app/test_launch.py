@@ -1,0 +1,86 @@
+"""``python app.py`` as people start it, on a checkpoint folder with random weights."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.settings import AppSettings, AppSettingsError
+
+ROOT = Path(__file__).parents[2]
+gradio_client = pytest.importorskip("gradio_client")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).read()
+            return
+        except OSError:
+            assert time.monotonic() < until, f"nothing at {address} after {seconds} s"
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def app(random_folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    port = free_port()
+    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=ROOT, **quiet)
+    yield process, f"http://127.0.0.1:{port}/"
+    process.kill()
+    process.wait()
+
+
+def test_it_serves_decodes_and_ends(app: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, address = app
+    began = time.monotonic()
+    wait_for(address, 90)
+    print(f"page after {time.monotonic() - began:.1f} s")
+    client = gradio_client.Client(address, verbose=False)
+    item = client.predict(prompt="Once", max_new_tokens=12, api_name="/generate")
+    print(f"first answer after {time.monotonic() - began:.1f} s")
+    assert 1 <= item["num_tokens"] <= 12
+    assert item["ended"] in ("eos", "limit")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) is not None
+
+
+def test_a_nonsense_flag_or_variable_is_a_sentence(random_folder: Path) -> None:
+    environment = {**os.environ, "MARS_MAX_RUNS": "many"}
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert done.stderr.strip() == "MARS_MAX_RUNS must be a whole number."
+
+
+def test_settings_come_from_the_environment() -> None:
+    settings = AppSettings.from_environment({"MARS_PORT": "7000", "MARS_CHECKPOINT": "ar-tiny"})
+    assert (settings.port, settings.checkpoint) == (7000, "ar-tiny")
+    assert AppSettings.from_environment({"MARS_PORT": " "}) == AppSettings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PORT", "70000"), ("MAX_RUNS", "0"), ("MAX_WAITING", "-1"), ("MAX_SECONDS", "nan")],
+)
+def test_settings_out_of_range_are_a_sentence(name: str, value: str) -> None:
+    with pytest.raises(AppSettingsError, match=name):
+        AppSettings.from_environment({f"MARS_{name}": value})
