@@ -43,5 +43,13 @@ PHRASES = word_list(
     "bread;cold snow",
     sep=";",
 )
-CITIES = word_list("Paris London Rome Berlin Oslo Madrid Vienna Dublin")
-JOBS = word_list("baker farmer miller sailor teacher gardener")
+CITIES = word_list(
+    "Paris London Rome Berlin Oslo Madrid Vienna Dublin Athens Bergen Boston Cairo Chicago Delhi "
+    "Florence Geneva Hamburg Kyoto Lima Lisbon Lyon Milan Moscow Munich Naples Prague Sydney Tokyo "
+    "Turin Venice Warsaw Zurich"
+)
+JOBS = word_list(
+    "baker farmer miller sailor teacher gardener barber butcher carpenter cook dentist doctor "
+    "driver fisher hunter judge lawyer nurse painter pilot potter singer tailor waiter weaver "
+    "writer"
+)

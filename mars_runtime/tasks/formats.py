@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable
 
 from .base import Family, Split, Task, article, listed, phrase
@@ -23,6 +24,8 @@ BLURRED = (  # pairs of topics a thing may belong to both of
     {"flowers", "trees"},
     {"fruits", "trees"},
 )
+COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
+LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
 Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
 
 
@@ -30,11 +33,15 @@ def _sentence(subject: str, fact: str) -> str:
     return f"The {subject} {fact}."
 
 
-def _items(rng: random.Random) -> tuple[str, list[str], dict[str, str]]:
+def _items(
+    rng: random.Random, counts: tuple[int, ...] = COUNTS
+) -> tuple[str, list[str], dict[str, str]]:
     topic = rng.choice(sorted(TOPICS))
-    count = rng.randint(2, 6)
-    items = rng.sample(TOPICS[topic], count)
+    count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
+    known = sorted(TOPICS[topic])
+    start = zlib.crc32(f"{topic}:{number}".encode())  # the same order every time, so a next
+    items = [known[(start + step) % len(known)] for step in range(count)]  # item is never a guess
     names = {"furniture": "pieces of furniture", "clothes": "pieces of clothing"}
     return topic, items, {"n": number, "topic": names.get(topic, topic)}
 
@@ -50,7 +57,7 @@ def bullet_list(rng: random.Random, split: Split) -> Made:
 
 
 def numbered_list(rng: random.Random, split: Split) -> Made:
-    topic, items, fields = _items(rng)
+    topic, items, fields = _items(rng, LONGER_COUNTS)
     answer = "\n".join(f"{index}. {item}" for index, item in enumerate(items, 1))
     return fields, answer, {"numbered": len(items), "members": _known(topic)}
 
@@ -105,7 +112,7 @@ def quoted(rng: random.Random, split: Split) -> Made:
 
 
 def repeat(rng: random.Random, split: Split) -> Made:
-    text, count = rng.choice(PHRASES), rng.randint(2, 6)
+    text, count = rng.choice(PHRASES), rng.choice((2, 3, 3, 4, 4, 5, 5, 6))
     answer = "\n".join([text] * count)
     fields = {"text": text, "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"equals": answer}
@@ -116,9 +123,16 @@ def repeat_upper(rng: random.Random, split: Split) -> Made:
     return fields, answer.upper(), {"equals": answer.upper()}
 
 
+def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
+    """Facts about a subject in their fixed order, from any of them on."""
+    facts = FACTS[subject]
+    start = rng.randrange(len(facts))
+    return [facts[(start + step) % len(facts)] for step in range(count)]
+
+
 def no_commas(rng: random.Random, split: Split) -> Made:
     subject = rng.choice(sorted(FACTS))
-    first, second = rng.sample(FACTS[subject], 2)
+    first, second = _facts(rng, subject, 2)
     answer = f"The {subject} {first} and {second}."
     constraints: dict[str, object] = {"no_commas": True, "mentions": subject, "sentences": 1}
     return (
@@ -130,7 +144,7 @@ def no_commas(rng: random.Random, split: Split) -> Made:
 
 def sentence_count(rng: random.Random, split: Split) -> Made:
     subject, count = rng.choice(sorted(FACTS)), rng.randint(2, 3)
-    facts = rng.sample(FACTS[subject], count)
+    facts = _facts(rng, subject, count)
     answer = " ".join(_sentence(subject, fact) for fact in facts)
     fields = {"a_subject": article(subject), "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"sentences": count, "mentions": subject, "plain": True}

@@ -1,4 +1,5 @@
-"""Multiple choice over facts given in the prompt; the answer states the fact, then the letter.
+"""Multiple choice over facts given in the prompt; the answer states the fact and
+goes through the options before it names the letter.
 
 Knows no fact of the world that the prompt does not say.
 """
@@ -58,7 +59,10 @@ COMPARE_QUESTIONS = {
         "Whose sack weighs most?",
     ),
 }
-LEAST = {"oldest": "youngest", "tallest": "lowest", "most coins": "fewest coins"}
+FOODS = word_list(
+    "grass corn fish seeds bread hay leaves berries nuts honey moss worms snails beetles roots "
+    "apples cheese rice oats clover acorns crumbs flies ants frogs eggs carrots turnips bark algae"
+)
 
 
 def colour_of(rng: random.Random, split: Split) -> Puzzle:
@@ -114,9 +118,20 @@ def where_is(rng: random.Random, split: Split) -> Puzzle:
     return " ".join(facts), question, places, place, f"{name} is in the {place}."
 
 
+def _running_best(names: list[str], values: list[int]) -> str:
+    """One line a comparison: the best so far against the next."""
+    texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
+    best, lines = 0, ""
+    for index in range(1, len(values)):
+        winner = max(best, index, key=lambda i: values[i])
+        lines += f"{texts[best]} or {texts[index]}: {texts[winner]}\n"
+        best = winner
+    return lines
+
+
 def compare(rng: random.Random, split: Split) -> Puzzle:
     what, fact, statement = rng.choice(COMPARED)
-    count = rng.randint(3, 4)
+    count = rng.choice((3, 3, 4))
     persons = people(rng, split, count)
     values = rng.sample(range(10, 100), count)
     names = [p.name for p in persons]
@@ -125,15 +140,15 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
     name = names[values.index(best)]
     questions = COMPARE_QUESTIONS[what]
     question = phrase(rng, split, questions[:2], questions[2:])
-    steps = f"The numbers are {', '.join(map(str, values))}. The largest is {best}.\n"
-    return " ".join(facts), question, names, name, steps + statement.format(n=name, v=best)
+    steps = _running_best(names, values) + statement.format(n=name, v=best)
+    return " ".join(facts), question, names, name, steps
 
 
 def eats(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(3, 4)
     animals = rng.sample(TOPICS["animals"] + TOPICS["birds"], count)
     foods = rng.sample(
-        word_list("grass corn fish seeds bread hay leaves berries nuts honey"),
+        FOODS,
         count,
     )
     facts = [f"The {a} eats {f}." for a, f in zip(animals, foods, strict=True)]
@@ -189,7 +204,12 @@ class MultipleChoice(Family):
         letter = letters[options.index(right)]
         frame = phrase(rng, split, FRAMES, HELD_OUT_FRAMES)
         prompt = frame.format(facts=facts, question=question, options=lines)
-        return Task(self.name, kind, prompt, f"{statement}\nAnswer: {letter}", letter)
+        marked = "\n".join(
+            f"{a}. {b}: {'yes' if b == right else 'no'}"
+            for a, b in zip(letters, options, strict=True)
+        )
+        answer = f"{statement}\n{marked}\nAnswer: {letter}"
+        return Task(self.name, kind, prompt, answer, letter)
 
     def judge(self, task: Task, text: str) -> bool:
         found = re.findall(r"answer\s*(?:is)?\s*:?\s*\(?\s*([A-F])\b", text, re.IGNORECASE)

@@ -1,42 +1,14 @@
-"""The words tasks are made of: names, things, places, topics.
+"""The words tasks are made of: things, places, colours, topics, and people to pick from.
 
-Knows no task; a tenth and more of the names is kept for evaluation.
+Knows no task. Pools whose content is arbitrary are wide, so that it has to be copied.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from .base import Split, word_list
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """A name with the pronouns that go with it."""
-
-    name: str
-    he: str
-
-    @property
-    def his(self) -> str:
-        return "his" if self.he == "he" else "her"
-
-
-def _people(boys: str, girls: str) -> tuple[Person, ...]:
-    return tuple(
-        [Person(name, "he") for name in boys.split()]
-        + [Person(name, "she") for name in girls.split()]
-    )
-
-
-TRAIN_PEOPLE = _people(
-    "Tom Sam Ben Max Leo Jack Peter Paul John Will Otto Hans Hugo Adam Mark David Henry George "
-    "Oscar Felix Simon Jonas Emil Noah Luke Frank Carl Martin",
-    "Anna Mary Lucy Emma Ella Mila Rose Clara Alice Nina Lena Ida Jane Sara Maya Julia Ruth Lily "
-    "Grace Helen Kate Nora Eva Molly Gerda Dora Betty Susan",
-)
-EVAL_PEOPLE = _people("Dan Robert Fred James Victor", "Amy Laura Marta Polly Ellen")
+from .names import EVAL_PEOPLE, TRAIN_PEOPLE, Person
 
 # singular, plural: small things that can be counted, given and bought
 THINGS = tuple(
@@ -45,14 +17,28 @@ THINGS = tuple(
         "apple/apples pear/pears plum/plums pen/pens book/books ball/balls stamp/stamps "
         "marble/marbles card/cards coin/coins shell/shells stone/stones egg/eggs nut/nuts "
         "cookie/cookies cake/cakes button/buttons flower/flowers key/keys candle/candles "
-        "cup/cups toy/toys ribbon/ribbons lemon/lemons"
+        "cup/cups toy/toys ribbon/ribbons lemon/lemons "
+        "bead/beads brush/brushes feather/feathers ring/rings bell/bells map/maps "
+        "sock/socks pencil/pencils plate/plates spoon/spoons nail/nails "
+        "whistle/whistles drum/drums flute/flutes kite/kites doll/dolls mask/masks "
+        "letter/letters ticket/tickets medal/medals badge/badges peach/peaches cherry/cherries "
+        "potato/potatoes onion/onions carrot/carrots acorn/acorns loaf/loaves muffin/muffins "
+        "scarf/scarves glove/gloves needle/needles"
     )
 )
-CONTAINERS = word_list("boxes bags baskets jars crates sacks packs bowls tins trays")
-COLOURS = word_list("red blue green yellow white black brown grey pink purple orange silver golden")
+CONTAINERS = word_list(
+    "boxes bags baskets jars crates sacks packs bowls tins trays pots cases chests drawers buckets "
+    "barrels bins cartons pouches trunks parcels hampers pails tubs cans casks"
+)
+COLOURS = word_list(
+    "red blue green yellow white black brown grey pink purple orange silver golden violet crimson "
+    "scarlet turquoise beige maroon amber ivory copper bronze tan navy olive teal indigo"
+)
 PLACES = word_list(
     "garden kitchen barn forest market tower mill cellar castle village school library "
-    "stable bakery harbour cottage"
+    "stable bakery harbour cottage attic church garage meadow orchard palace theatre museum "
+    "station workshop tavern temple vineyard valley cave shed park hall chapel hospital hotel "
+    "yard field inn"
 )
 
 TOPICS: dict[str, tuple[str, ...]] = {

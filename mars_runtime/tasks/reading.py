@@ -49,6 +49,17 @@ def token_f1(found: list[str], gold: list[str]) -> float:
     return 2 * common / (len(found) + len(gold)) if common else 0.0
 
 
+def conclusion(prompt: str, text: str) -> str:
+    """What follows an opening quotation that stands word for word in the prompt.
+
+    A text without one, or with nothing behind it, is taken whole.
+    """
+    opening = re.match(r'\s*The text says: "([^"]+)"', text)
+    if opening is None or opening[1] not in prompt:
+        return text
+    return text[opening.end() :].strip() or text
+
+
 class Reading(Family):
     """Little tales with a question."""
 
@@ -61,11 +72,12 @@ class Reading(Family):
         frame = phrase(rng, split, FRAMES, HELD_OUT_FRAMES)
         prompt = frame.format(story=made.story, question=made.question)
         expected = json.dumps({"key": made.key, "rivals": list(made.rivals)})
-        return Task(self.name, made.kind, prompt, made.answer, expected)
+        quoted = f'The text says: "{made.quote}" ' if made.quote else ""
+        return Task(self.name, made.kind, prompt, quoted + made.answer, expected)
 
     def judge(self, task: Task, text: str) -> bool:
         expected = json.loads(task.expected)
-        words = words_of(text)
+        words = words_of(text if "gold" in expected else conclusion(task.prompt, text))
         if "gold" in expected:
             gold = words_of(expected["gold"])
             enough = token_f1(words, gold) >= 0.5

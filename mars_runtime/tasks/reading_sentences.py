@@ -133,3 +133,17 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], str, str, str, tuple[str, ...]]] = {
         ("name",),
     ),
 }
+# kind: the number of the sentence, from 0, that tells what is asked
+ASKED = {
+    "where_lived": 0,
+    "what_job": 0,
+    "who": 1,
+    "what_found": 1,
+    "where_found": 1,
+    "animal": 2,
+    "colour": 2,
+    "why": 2,
+    "gift": 3,
+    "how_long": 3,
+    "with_whom": 3,
+}

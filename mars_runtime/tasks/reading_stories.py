@@ -11,16 +11,20 @@ from dataclasses import dataclass
 
 from .base import Split, article, phrase, word_list
 from .pools import COLOURS, NUMBER_WORDS, people
-from .reading_sentences import ENDINGS, MEETINGS, MIDDLES, OPENINGS, QUESTIONS
+from .reading_sentences import ASKED, ENDINGS, MEETINGS, MIDDLES, OPENINGS, QUESTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A passage, one question and what a right answer must and must not hold."""
+    """A passage, one question and what a right answer must and must not hold.
+
+    `quote` is the sentence that holds the answer, or empty where only a pronoun stands in it.
+    """
 
     kind: str
     story: str
     question: str
+    quote: str
     answer: str
     key: str
     rivals: tuple[str, ...]
@@ -28,15 +32,31 @@ class Story:
 
 HEROES = word_list(
     "miller king farmer fisherman tailor baker shepherd woodcutter cook soldier princess "
-    "queen prince hunter gardener"
+    "queen prince hunter gardener carpenter weaver potter blacksmith sailor painter teacher "
+    "doctor merchant musician knight poet clockmaker ferryman innkeeper goldsmith"
 )
 ANIMALS = word_list(
-    "fox bear wolf cat dog horse goat hare mouse deer owl crow swan duck goose frog"
+    "fox bear wolf cat dog horse goat hare mouse deer owl crow swan duck goose frog "
+    "badger beaver camel donkey eagle falcon hedgehog heron lamb lion lizard monkey otter parrot "
+    "pony rabbit raven sheep sparrow squirrel tiger toad turtle weasel"
 )
-HOMES = word_list("forest village castle cottage mill valley tower cave meadow garden")
-FINDS = word_list("ring key cup book lamp rope sword bell coin mirror stone feather box map crown")
-SPOTS = word_list("well oak bridge river barn gate wall hill church rock")
-GIFTS = word_list("bread cheese honey apples milk nuts cake fish berries eggs")
+HOMES = word_list(
+    "forest village castle cottage mill valley tower cave meadow garden palace town city harbour "
+    "monastery hut tent cabin manor fortress farmhouse desert swamp jungle orchard vineyard"
+)
+FINDS = word_list(
+    "ring key cup book lamp rope sword bell coin mirror stone feather box map crown basket brush "
+    "button candle chain comb drum flute glove hammer hat helmet jar kite ladder letter mask medal "
+    "needle pearl pot purse ribbon scarf shell shoe spoon whistle"
+)
+SPOTS = word_list(
+    "well oak bridge river barn gate wall hill church rock pond lake stream fence hedge path road "
+    "shore cliff stable statue waterfall willow fountain shed ditch"
+)
+GIFTS = word_list(
+    "bread cheese honey apples milk nuts cake fish berries eggs soup corn pears plums carrots "
+    "porridge butter grapes cherries beans rice pie salt hay seeds figs melon cabbage cream"
+)
 WISHES = {
     "it was hungry": "was hungry",
     "it was cold": "was cold",
@@ -44,6 +64,12 @@ WISHES = {
     "it had hurt its foot": "had hurt its foot",
     "it was afraid of the storm": "was afraid of the storm",
     "it could not sleep": "could not sleep",
+    "it had no friends": "had no friends",
+    "it had eaten too much": "had eaten too much",
+    "it had lost its mother": "had lost its mother",
+    "it missed its home": "missed its home",
+    "it was very tired": "was very tired",
+    "it could not find water": "could not find water",
 }
 TIMES = word_list("morning evening night winter spring summer autumn")
 
@@ -124,4 +150,7 @@ def make_story(rng: random.Random, split: Split) -> Story:
     if kind == "why":
         others = tuple(WISHES[w] for w in sorted(WISHES) if w != fields["reason"])
     answer = answer.format(**fields)
-    return Story(kind, " ".join(sentences), question, answer, fields[key], others)
+    quote = sentences[ASKED[kind]]
+    if fields[key] not in quote:
+        quote = ""
+    return Story(kind, " ".join(sentences), question, quote, answer, fields[key], others)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 
+from .arithmetic import written_out
 from .base import Family, Split, Task, phrase
 from .pools import CONTAINERS, THINGS, people
 from .word_structures import STRUCTURES
@@ -60,9 +61,8 @@ class WordProblems(Family):
         story = phrase(rng, split, structure.stories[:-1], structure.stories[-1:])
         question = phrase(rng, split, structure.questions[:-1], structure.questions[-1:])
         frame = phrase(rng, split, FRAMES, HELD_OUT_FRAMES)
-        text = f"{story} {question}".format(**fields).replace("A apple", "An apple")
-        text = text.replace("A egg", "An egg")
-        steps = structure.steps.format(**fields)
+        text = re.sub(r"\bA ([aeiou])", r"An \1", f"{story} {question}".format(**fields))
+        steps = written_out(structure.steps.format(**fields))
         result = str(numbers["r"])
         prompt = frame.replace("{q}", text)
         return Task(self.name, structure.kind, prompt, f"{steps}\n#### {result}", result)

@@ -24,12 +24,12 @@ class Structure:
 
 
 def addition(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 50), rng.randint(2, 30)
+    a, b = rng.randint(2, 40), rng.randint(2, 20)
     return {"a": a, "b": b, "r": a + b}
 
 
 def difference(rng: random.Random) -> Numbers:
-    b, r = rng.randint(2, 30), rng.randint(2, 40)
+    b, r = rng.randint(2, 25), rng.randint(2, 30)
     return {"a": b + r, "b": b, "r": r}
 
 
@@ -62,7 +62,7 @@ def _share(rng: random.Random) -> Numbers:
 
 
 def _more_than(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 30), rng.randint(2, 12)
+    a, b = rng.randint(2, 20), rng.randint(2, 12)
     return {"a": a, "b": b, "c": a + b, "r": a + a + b}
 
 
@@ -72,18 +72,18 @@ def times_multiple(rng: random.Random) -> Numbers:
 
 
 def three_terms(rng: random.Random) -> Numbers:
-    a, b, c = (rng.randint(2, 25) for _ in range(3))
+    a, b, c = (rng.randint(2, 19) for _ in range(3))
     return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b + c}
 
 
 def sum_less(rng: random.Random) -> Numbers:
-    a, b = rng.randint(5, 40), rng.randint(2, 20)
+    a, b = rng.randint(5, 30), rng.randint(2, 20)
     c = rng.randint(2, min(30, a + b - 2))
     return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b - c}
 
 
 def two_products(rng: random.Random) -> Numbers:
-    a, b, c, d = (rng.randint(2, 9) for _ in range(4))
+    a, b, c, d = (rng.randint(2, 6) for _ in range(4))
     return {"a": a, "b": b, "c": c, "d": d, "p": a * b, "q": c * d, "r": a * b + c * d}
 
 
@@ -188,7 +188,7 @@ STRUCTURES = (
             "What is the size of each part?",
             "How many {things} make one part?",
         ),
-        "{a} {things} in {b} equal parts: {a} / {b} = {r}.",
+        "{a} {things} in {b} equal parts: {b} * {r} = {a}, so {a} / {b} = {r}.",
     ),
     Structure(
         "cost",
