@@ -27,6 +27,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "gardener": ("waters the flowers", "plants small trees", "has a green hat"),
     "teacher": ("helps the children", "reads from a book", "writes on the board"),
 }
+MANNERS = word_list("old young small big good quiet clever happy")  # what any subject may be
 STARTERS = word_list("Today Often Sometimes Now Here Usually")
 ENDINGS = {
     "every day": "day",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from .base import Family, Split, Task, article, listed, phrase
 from .constraints import holds
-from .format_facts import CITIES, ENDINGS, FACTS, JOBS, PHRASES, STARTERS
+from .format_facts import CITIES, ENDINGS, FACTS, JOBS, MANNERS, PHRASES, STARTERS
 from .format_phrasings import PHRASINGS
 from .pools import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
@@ -97,8 +97,11 @@ def json_object(rng: random.Random, split: Split) -> Made:
 
 
 def _plain_sentence(rng: random.Random) -> str:
+    """A sentence to copy: few words that combine in many ways, seven at most."""
     subject = rng.choice(sorted(FACTS))
-    return f"the {subject} {rng.choice(FACTS[subject])}"
+    fact = rng.choice(FACTS[subject])
+    manner = rng.choice(("", *MANNERS)) if len(fact.split()) < 5 else ""
+    return " ".join(f"the {manner} {subject} {fact}".split())
 
 
 def upper_case(rng: random.Random, split: Split) -> Made:

@@ -131,7 +131,7 @@ def _running_best(names: list[str], values: list[int]) -> str:
 
 def compare(rng: random.Random, split: Split) -> Puzzle:
     what, fact, statement = rng.choice(COMPARED)
-    count = rng.choice((3, 3, 4))
+    count = rng.choice((3, 3, 3, 3, 4))
     persons = people(rng, split, count)
     values = rng.sample(range(10, 100), count)
     names = [p.name for p in persons]

@@ -1,4 +1,4 @@
-"""Reading: a short passage, a question about it and a short answer.
+"""Reading: a short passage, a question about it, an answer that quotes it first.
 
 Knows the story pieces of `reading_stories`; it judges real FairytaleQA tasks too, whose expected
 data hold a gold answer in place of a key with rivals.

@@ -45,7 +45,7 @@ def _running_best(
 
 
 def sort_words(rng: random.Random, split: Split) -> Puzzle:
-    words = _different_initials(rng, rng.choices((3, 4, 5), (55, 40, 5))[0])
+    words = _different_initials(rng, rng.choices((3, 4, 5), (65, 32, 3))[0])
     by_letter = {word[0]: word for word in words}
     left, lines = list(by_letter), [", ".join(f"{word} {word[0]}" for word in words)]
     while left:
@@ -57,7 +57,7 @@ def sort_words(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _selection(rng: random.Random, pick: Callable[[int, int], int]) -> Puzzle:
-    numbers = rng.sample(range(1, 100), rng.choices((3, 4), (65, 35))[0])
+    numbers = rng.sample(range(1, 100), rng.choices((3, 4), (80, 20))[0])
     left, ordered, lines = list(numbers), [], []
     while len(left) > 1:
         best, compared = _running_best(left, pick)
