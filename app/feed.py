@@ -1,39 +1,36 @@
-"""The value of the drawing component: one string that only ever grows, line by line.
+"""What the drawing component is told of one run, line by line. Knows no gradio and no drawing.
 
-The first line says which run this is: ``{"run": unique id, "lanes": [{"lane", "title"}], "pace"}``.
-Every further line is a tag, a tab and JSON. A lane's name tags a line of its trace; ``verdict``,
-``pace`` and ``status`` tag what concerns the run as a whole. Lines end with a newline, so a value
-cut anywhere is never misread. Knows no gradio, no engine and no drawing.
+A lane's name tags a line of its trace; ``verdict``, ``pace`` and ``status`` tag what concerns the
+run as a whole. How lines become values to send is ``components/race_value.py``.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from app.components.race_value import RaceValue
 from app.controls import TITLES
 
 
 class RunFeed:
-    """The lines of one run, added by any thread, read as one string."""
+    """The lines of one run, added by any thread, read as the values to send."""
 
     def __init__(self, lanes: Sequence[str], pace: float) -> None:
         self.lanes = tuple(lanes)
         titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
-        head = {"run": uuid.uuid4().hex, "lanes": titles, "pace": pace}
-        self._parts = [json.dumps(head) + "\n"]
-        self._text = ""
+        self._value = RaceValue({"run": uuid.uuid4().hex, "lanes": titles, "pace": pace})
+        self._has_news = True
         self._status = ""
         self._lock = threading.Lock()
 
     def add(self, tag: str, data: str | dict[str, Any]) -> None:
         """Append a trace line under its lane's name, or an object under another tag."""
-        line = data if isinstance(data, str) else json.dumps(data)
         with self._lock:
-            self._parts.append(f"{tag}\t{line}\n")
+            self._value.add(tag, data)
+            self._has_news = True
 
     def say(self, text: str) -> None:
         """Append a status sentence, shown until the next forward; a repeated one is left out."""
@@ -52,12 +49,17 @@ class RunFeed:
 
     @property
     def has_news(self) -> bool:
-        """Whether lines were added since ``text`` was last asked for."""
-        return bool(self._parts)
+        """Whether lines were added since a value was last asked for."""
+        return self._has_news
 
     def text(self) -> str:
-        """Everything so far."""
+        """What to send while the run goes on."""
         with self._lock:
-            self._text += "".join(self._parts)
-            self._parts.clear()
-        return self._text
+            self._has_news = False
+            return self._value.latest()
+
+    def whole(self) -> str:
+        """What to send last: everything."""
+        with self._lock:
+            self._has_news = False
+            return self._value.whole()

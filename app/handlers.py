@@ -89,7 +89,7 @@ class Handlers:
             if race is not None:
                 self.live.end(session, race)
         if feed.has_news:
-            yield feed.text()
+            yield feed.whole()
 
     def _loaded(self, name: str, feed: RunFeed) -> Generator[str, None, Served]:
         """Wait for the checkpoint, saying so; returns it. Raises UnavailableError."""

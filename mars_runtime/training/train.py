@@ -172,6 +172,8 @@ class Trainer:
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # tied to the embedding
         model.config.dtype = torch.bfloat16
+        if self.name == "mars":
+            model.config.mars_block_size = self.recipe.block_size
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
         (self.out / "recipe.json").write_text(
             json.dumps({"stage": self.name, **self.recipe.to_dict()}, indent=1) + "\n"

@@ -139,6 +139,7 @@ def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(str(mars))
     assert not list(mars.glob("*index*"))
     assert model.config.model_type == "qwen2"
+    assert model.config.mars_block_size == 4
     assert model.config.vocab_size == Tokenizer.from_dir(mars).size
     saved = json.loads((mars / "recipe.json").read_text())
     assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
