@@ -13,6 +13,9 @@ from mars_runtime.trace import Header
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
+VERSIONED = ("mars-live", "torch", "python")
+"""What the arithmetic and its clock depend on; a trace names no more."""
+
 
 def make_header(
     checkpoint: Checkpoint,
@@ -31,7 +34,7 @@ def make_header(
         settings=request.settings,
         hardware=device_name(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
-        versions=versions(),
+        versions={name: versions()[name] for name in VERSIONED},
         threads=num_threads(checkpoint),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         task=task,
