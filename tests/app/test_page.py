@@ -65,11 +65,12 @@ def visit(browser: playwright.Browser, address: str) -> Iterator[object]:
     def open_page(width: int = 1280, height: int = 900, query: str = "") -> playwright.Page:
         context = browser.new_context(viewport={"width": width, "height": height})
         contexts.append(context)
+        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         page = context.new_page()
         page.on("request", lambda r: _is_foreign(r.url, address) and strangers.append(r.url))
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         page.goto(address + query)
-        page.wait_for_selector("#race .mars-race[data-state=empty]", timeout=60_000)
+        page.wait_for_selector("#race .mars-race[data-state=empty]")
         page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
         return page
 
