@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 
 import pytest
@@ -39,17 +40,23 @@ HOSTILE = {
 }
 
 
+def children_seconds() -> float:
+    """Processor time of the children so far: bounded whatever else the machine is doing."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_code_is_wrong(source: str) -> None:
-    start = time.monotonic()
+    start = children_seconds()
     assert not check(TASK, f"```python\n{source}\n```")
-    assert time.monotonic() - start < 8
+    assert children_seconds() - start < 4
 
 
 def test_an_endless_loop_is_stopped() -> None:
-    start = time.monotonic()
+    start = children_seconds()
     assert not check(TASK, "def plus_2(x):\n    while True:\n        x = x + 1\n")
-    assert time.monotonic() - start < 8
+    assert children_seconds() - start < 4
 
 
 @pytest.mark.parametrize(
