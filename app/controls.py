@@ -117,7 +117,7 @@ def read_setting(name: str, value: object, limits: Limits) -> Any:
     if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
         raise RefusalError(name, f"Choose at most {limits.max_new_tokens} tokens to generate.")
     try:
-        DecodeSettings(**{name: value})
+        DecodeSettings(**{name: value})  # type: ignore[arg-type]
     except SettingsError as error:
         raise RefusalError(name, str(error)) from None
     except TypeError:

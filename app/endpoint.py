@@ -23,6 +23,7 @@ def stream(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, 
     order = read_order({**values, "pace": 0, "checkpoint": name}, handlers.limits(name))
     try:
         served = handlers.engines.get(name)
+        assert served is not None, "without a timeout it is loaded or refused"
         run = start_run(served, order, handlers.settings.max_seconds)
     except Exception as error:
         raise RefusalError("prompt", sentence_of(error)) from None
