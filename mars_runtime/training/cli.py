@@ -11,7 +11,7 @@ from typing import Any
 from mars_runtime.training.recipe import RECIPES, Recipe
 
 TOKENIZER_SHARDS = 3
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 def add_parser(subparsers: Any) -> None:

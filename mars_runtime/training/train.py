@@ -171,7 +171,6 @@ class Trainer:
         model = self.accelerator.unwrap_model(self.model)
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # tied to the embedding
-        model.config.dtype = torch.bfloat16
         if self.name == "mars":
             model.config.mars_block_size = self.recipe.block_size
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)

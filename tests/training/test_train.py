@@ -129,7 +129,7 @@ def test_learning_rate_warms_up_then_falls_as_a_cosine():
 
 @pytest.mark.usefixtures("toy")
 def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     ar, mars = tmp_path / "ar", tmp_path / "mars"
     assert cli.run(arguments("--stage", "ar", "--data", data, "--out", ar)) == 0
@@ -140,6 +140,7 @@ def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     assert not list(mars.glob("*index*"))
     assert model.config.model_type == "qwen2"
     assert model.config.mars_block_size == 4
+    assert AutoTokenizer.from_pretrained(str(mars)).chat_template
     assert model.config.vocab_size == Tokenizer.from_dir(mars).size
     saved = json.loads((mars / "recipe.json").read_text())
     assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
