@@ -42,7 +42,9 @@ def app(random_folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=ROOT, **quiet)
+    # A suite that was started in the background ignores SIGINT, and its children inherit that.
+    restore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = subprocess.Popen(command, cwd=ROOT, **quiet, **restore)
     yield process, f"http://127.0.0.1:{port}/"
     process.kill()
     process.wait()
