@@ -56,11 +56,6 @@ def start_race(
     )
 
 
-def hardware_name(served: Served) -> str:
-    """The processor or GPU that decodes, in words."""
-    return device_name(served.checkpoint.model.device)
-
-
 def dtype_name(served: Served) -> str:
     """The arithmetic of the weights, such as float32."""
     return str(served.checkpoint.model.dtype).removeprefix("torch.")
@@ -69,8 +64,9 @@ def dtype_name(served: Served) -> str:
 def footer(served: Served) -> str:
     """One line: what decodes, with which versions, and under which licence the checkpoint is."""
     entry, found, threads = served.entry, versions(), served.threads
+    machine = device_name(served.checkpoint.model.device)
     parts = [
-        f"{hardware_name(served)}, {threads} {'thread' if threads == 1 else 'threads'}",
+        f"{machine}, {threads} {'thread' if threads == 1 else 'threads'}",
         dtype_name(served),
         " · ".join(f"{name} {found[name]}" for name in ("torch", "gradio") if name in found),
         "all figures measured by this process",
