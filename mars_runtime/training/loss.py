@@ -121,7 +121,9 @@ class TwoStreams:
 def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str, Tensor]:
     """CE(noisy) + clean_weight * CE(clean), one forward over both streams (stage ``mars``)."""
     hidden = model.model(
-        input_ids=streams.ids, attention_mask=streams.mask, position_ids=streams.positions
+        input_ids=streams.ids,
+        attention_mask=_additive(streams.mask),
+        position_ids=streams.positions,
     ).last_hidden_state
     losses = []
     for part in (slice(0, streams.num_clean), slice(streams.num_clean, None)):
@@ -134,6 +136,12 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
         "clean": clean.detach(),
         "noisy": noisy.detach(),
     }
+
+
+def _additive(mask: Tensor) -> Tensor:
+    """0 where attention is allowed, else the least float: the form every attention accepts."""
+    lowest = torch.finfo(torch.float32).min
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, lowest)
 
 
 def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int) -> Example:

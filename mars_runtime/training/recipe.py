@@ -81,7 +81,7 @@ MIXTURE: tuple[tuple[str, float], ...] = (
 CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
-    ar=Stage(40_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
+    ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
     mars=Stage(16_000_000, 2048, 8e-4, 200_000),
     mixture=MIXTURE,
 )
