@@ -60,8 +60,8 @@ def load_checkpoint(
     CPU), fp32 or bf16. Raises CheckpointError, one sentence.
     """
     entry, folder = find(name_or_path, registry_path)
-    where = _device(device)
-    kind = _dtype(dtype, where)
+    where = choose_device(device)
+    kind = choose_dtype(dtype, where)
     raw = _read_json(folder / "config.json")
     config = ModelConfig.from_dict(raw)
     tokenizer = _tokenizer(folder, config)
@@ -80,7 +80,8 @@ def load_checkpoint(
     )
 
 
-def _device(device: str) -> torch.device:
+def choose_device(device: str) -> torch.device:
+    """auto (CUDA where there is one), cpu, cuda, cuda:1 ... Raises CheckpointError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -94,7 +95,8 @@ def _device(device: str) -> torch.device:
     return found
 
 
-def _dtype(dtype: str, device: torch.device) -> torch.dtype:
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16. Raises CheckpointError."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:

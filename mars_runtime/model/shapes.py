@@ -1,0 +1,156 @@
+"""Models of published shape with random weights: for timing only, never for text.
+
+How long a forward takes depends on the shape of a model and hardly on the values of its weights, so
+a machine that does not have the weights can still time their shape. What such a model writes means
+nothing, and whatever quotes its timings must say so (``NOTE``). Knows no decoding and no files.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.load import choose_device, choose_dtype, expected_names
+from mars_runtime.model.qwen2 import Qwen2, expected_shape
+
+NOTE = "random weights of the published shape: timings only, its text means nothing"
+
+# The fields of config.json that decide the arithmetic, as published with the Instruct checkpoints.
+SHAPES: Mapping[str, Mapping[str, object]] = {
+    # https://huggingface.co/Qwen/Qwen2.5-0.5B-Instruct/blob/main/config.json
+    "qwen2.5-0.5b": {
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+    },
+    # https://huggingface.co/Qwen/Qwen2.5-7B-Instruct/blob/main/config.json
+    "qwen2.5-7b": {
+        "model_type": "qwen2",
+        "vocab_size": 152064,
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+    },
+}
+NUM_TOKENS = 151665
+"""Tokens of Qwen2.5's tokenizer; the rows behind them are unused and the first serves as mask."""
+
+INITIAL_SPREAD = 0.02
+"""Standard deviation of the random matrices, transformers' own for Qwen2."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeVocabulary:
+    """The special ids of a shape, as decoders ask for them. There is no EOS: every row runs to its
+    limit, so that all peers of a comparison make the same number of tokens."""
+
+    size: int
+    mask_id: int | None
+    eos_ids: frozenset[int] = frozenset()
+
+    @property
+    def forbidden_ids(self) -> frozenset[int]:
+        return frozenset() if self.mask_id is None else frozenset({self.mask_id})
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedModel:
+    """A model for timing, and what decoders need beside it. ``note`` belongs into every table."""
+
+    name: str
+    model: Qwen2
+    vocabulary: ShapeVocabulary
+    note: str = NOTE
+
+
+def shape_config(name: str) -> ModelConfig:
+    """The configuration of a shape by its name in ``SHAPES``. Raises CheckpointError."""
+    if name not in SHAPES:
+        raise CheckpointError(f"There is no shape {name!r}: choose one of {', '.join(SHAPES)}.")
+    return ModelConfig.from_dict(SHAPES[name])
+
+
+def build_shape(
+    name: str, *, device: str = "auto", dtype: str = "auto", seed: int = 0
+) -> ShapedModel:
+    """A model of the shape ``name``, filled with random weights where it will run.
+
+    Nothing passes through the host: each weight is drawn on the device in its final type. The same
+    seed gives the same weights on the same kind of device. device and dtype are those of
+    ``load_checkpoint``. Raises CheckpointError.
+    """
+    where = choose_device(device)
+    model = random_model(shape_config(name), where, choose_dtype(dtype, where), seed)
+    return ShapedModel(name, model, ShapeVocabulary(size=NUM_TOKENS + 1, mask_id=NUM_TOKENS))
+
+
+def random_model(
+    config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
+) -> Qwen2:
+    """A model of any configuration with random weights, each made when it is asked for."""
+    weights = _RandomWeights(config, device, dtype, seed)
+    return Qwen2(config, weights, device=device, dtype=dtype)
+
+
+def random_prompts(
+    vocabulary: ShapeVocabulary, lengths: Sequence[int], seed: int = 0
+) -> list[list[int]]:
+    """Prompts of random ordinary ids, one for each length."""
+    generator = torch.Generator().manual_seed(seed)
+    end = vocabulary.size - 1
+    return [torch.randint(0, end, (length,), generator=generator).tolist() for length in lengths]
+
+
+class _RandomWeights(Mapping[str, Tensor]):
+    """Weights that do not exist until they are read, so that no second copy of the model does."""
+
+    def __init__(
+        self, config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int
+    ) -> None:
+        self._config = config
+        self._device = device
+        self._dtype = dtype
+        self._seed = seed
+        self._names = expected_names(config)
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        weight = torch.empty(
+            expected_shape(name, self._config), device=self._device, dtype=self._dtype
+        )
+        if "norm" in name:
+            return weight.fill_(1.0)
+        # Seeded by the name, so that a tied head read twice is the same matrix twice.
+        generator = torch.Generator(self._device)
+        generator.manual_seed(self._seed + zlib.crc32(name.encode()))
+        return weight.normal_(0.0, INITIAL_SPREAD, generator=generator)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)
