@@ -10,7 +10,7 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from mars_runtime.engine.request import Request, RequestError
+from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import Event
 from mars_runtime.settings import METHODS, DecodeSettings
 
@@ -28,11 +28,12 @@ class Backend(Protocol):
     def prepare(self) -> None:
         """Get ready: threads, warm-up. Called once."""
 
-    def check(self, request: Request) -> None:
+    def check(self, asked: Asked) -> None:
         """Raise RequestError, one sentence, for what cannot be served. Called by any thread."""
 
-    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        """Prefill, then a Step a forward with one row, until its stop is ``eos`` or ``limit``."""
+    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        """Prefill, then a Step a forward. A Request has one row and stops at ``eos`` or ``limit``;
+        a Solo has as many as it likes and goes on until it is exhausted."""
 
     def synchronize(self) -> None:
         """Return once the device has done all its work."""
@@ -67,23 +68,30 @@ class CheckpointBackend:
         gc.collect()
         gc.freeze()
 
-    def check(self, request: Request) -> None:
-        """Refuse tokens that the model does not have and answers that do not fit into it."""
+    def check(self, asked: Asked) -> None:
+        """Refuse tokens that the model does not have and answers that do not fit into it.
+
+        What a Solo decodes is its own affair; it raises when it begins.
+        """
         from mars_runtime.acceptance import DecodeError
         from mars_runtime.decoders.base import check_prompt
 
-        limit = request.settings.max_new_tokens
+        if isinstance(asked, Solo):
+            return
+        limit = asked.settings.max_new_tokens
         try:
-            check_prompt(self._checkpoint.model, request.prompt_ids, limit)
+            check_prompt(self._checkpoint.model, asked.prompt_ids, limit)
         except DecodeError as error:
             raise RequestError(str(error)) from None
 
-    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        """The events of the one row."""
+    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        """The events of what is asked."""
         from mars_runtime.decoders import decode
 
-        checkpoint = self._checkpoint
-        return decode(checkpoint.model, checkpoint.tokenizer, [request.prompt_ids], settings)
+        model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
+        if isinstance(asked, Solo):
+            return asked.decode(model, tokenizer, settings)
+        return decode(model, tokenizer, [asked.prompt_ids], settings)
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

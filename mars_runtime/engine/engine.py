@@ -15,16 +15,19 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, as_backend, sentence
-from mars_runtime.engine.request import Request, RequestError
+from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
 from mars_runtime.engine.schedule import FullError, Job, Schedule
-from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.events import End, Event, Step
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
+    from mars_runtime.engine.request import SoloDecode
     from mars_runtime.model.load import Checkpoint
 
 MAX_LANES = 8
@@ -65,17 +68,33 @@ class Engine:
         """
         return self.race([request], pace)[0]
 
-    def race(self, requests: Sequence[Request], pace: float = 0.0) -> list[Run]:
-        """Serve requests side by side on a fair clock: the one whose clock is behind goes on.
+    def solo(
+        self,
+        decode: SoloDecode,
+        settings: DecodeSettings,
+        *,
+        deadline: float = DEFAULT_DEADLINE,
+        pace: float = 0.0,
+    ) -> Run:
+        """Serve any decoder on this model, alone on the device; its Steps may have many rows.
+
+        ``decode`` is called by the worker with the model, its vocabulary and the source of this
+        run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
+        Raises what ``submit`` raises.
+        """
+        return self.race([Solo(decode, settings, deadline)], pace)[0]
+
+    def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
+        """Serve several, side by side on a fair clock: the one whose clock is behind goes on.
 
         Raises what ``submit`` raises.
         """
-        if not 1 <= len(requests) <= MAX_LANES:
+        if not 1 <= len(asked) <= MAX_LANES:
             raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
-        for request in requests:
-            self._backend.check(request)
+        for each in asked:
+            self._backend.check(each)
         now = time.monotonic()
-        runs = [Run(request, now, self._bell, self._schedule) for request in requests]
+        runs = [Run(each, now, self._bell, self._schedule) for each in asked]
         job = Job(runs, check_pace(pace))
         for run in runs:
             run.join_job(job)
@@ -150,7 +169,7 @@ class Engine:
             if run.is_cancelled:
                 self._finish(run, End("cancelled"))
             elif run.deadline <= now:
-                seconds = run.request.deadline
+                seconds = run.asked.deadline
                 self._finish(run, End("deadline", f"The time limit of {seconds:g} s is over."))
         self._next_deadline = self._schedule.next_deadline()
 
@@ -160,7 +179,7 @@ class Engine:
         try:
             decoder = self._decoders.get(run)
             if decoder is None:
-                decoder = self._backend.decode(run.request, lambda: run.settings)
+                decoder = self._backend.decode(run.asked, lambda: run.settings)
                 self._decoders[run] = decoder
             started = time.perf_counter_ns()
             event = next(decoder, None)
@@ -176,17 +195,15 @@ class Engine:
                 self._finish(run, end)
 
     def _record(self, job: Job[Run], run: Run, event: Event | None, seconds: float) -> End | None:
-        """Keep an event with its time; the run's end if this was its last one."""
-        stop: str = ""
-        if isinstance(event, Step):
-            run.add(Step(event.rows, seconds))
-            stop = event.rows[0].stop
-        elif isinstance(event, Prefill):
-            run.add(Prefill(event.num_tokens, seconds))
-        else:
-            return End("error", "The decoder stopped in the middle of the answer.")
+        """Keep an event with its time; the run's end if there is none, or it was the last."""
+        if event is None:
+            return _end_of(run)
+        assert not isinstance(event, End), "ends are the engine's"
+        run.add(replace(event, seconds=seconds))
         job.spend(run, seconds, time.monotonic(), has_rest=isinstance(event, Step))
-        return _ENDS.get(stop)
+        if isinstance(run.asked, Solo) or not isinstance(event, Step):
+            return None
+        return _end_of(run) if event.rows[0].stop in _FINAL else None
 
     def _finish(self, run: Run, end: End) -> None:
         """The run is over: free what it held, tell its readers, make room. The bell is held."""
@@ -202,4 +219,13 @@ class Engine:
         run.announce_end()
 
 
-_ENDS: dict[str, End] = {"eos": End("eos"), "limit": End("limit")}
+_FINAL = frozenset({"eos", "limit"})
+
+
+def _end_of(run: Run) -> End:
+    """The end of a run whose decoder is done: by EOS if every row ended so."""
+    steps = [event for event in run.events_since(0) if isinstance(event, Step)]
+    stops = {row.row: row.stop for step in steps for row in step.rows}
+    if not stops or not _FINAL.issuperset(stops.values()):
+        return End("error", "The decoder stopped in the middle of the answer.")
+    return End("eos" if set(stops.values()) == {"eos"} else "limit")

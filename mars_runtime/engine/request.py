@@ -1,12 +1,19 @@
-"""What is asked of the engine: a prompt, settings and a time limit. Knows no model or thread."""
+"""What is asked of the engine: what to decode, settings and a time limit. Knows no model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+
+    SoloDecode = Callable[[CausalModel, Vocabulary, SettingsSource], Iterator[Event]]
 
 DEFAULT_DEADLINE = 300.0
 MAX_DEADLINE = 86_400.0
@@ -35,7 +42,31 @@ class Request:
             raise RequestError("Type a prompt: it has no tokens.")
         if not all(type(token) is int and token >= 0 for token in self.prompt_ids):
             raise RequestError("The tokens of a prompt must be whole numbers from 0 on.")
-        if not isinstance(self.settings, DecodeSettings):
-            raise RequestError("Give the request settings.")
-        if not math.isfinite(self.deadline) or not 0 < self.deadline <= MAX_DEADLINE:
-            raise RequestError(f"The deadline must be more than 0 and at most {MAX_DEADLINE:g} s.")
+        _check(self.settings, self.deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class Solo:
+    """A decoder of any kind, of any number of rows, for which the device is there alone.
+
+    decode: given the model, its vocabulary and the source of settings, yields a Prefill and Steps;
+        the run is over when it is exhausted.
+    settings, deadline: as of a Request. Raises RequestError.
+    """
+
+    decode: SoloDecode
+    settings: DecodeSettings
+    deadline: float = DEFAULT_DEADLINE
+
+    def __post_init__(self) -> None:
+        _check(self.settings, self.deadline)
+
+
+Asked = Request | Solo
+
+
+def _check(settings: DecodeSettings, deadline: float) -> None:
+    if not isinstance(settings, DecodeSettings):
+        raise RequestError("Give the request settings.")
+    if not math.isfinite(deadline) or not 0 < deadline <= MAX_DEADLINE:
+        raise RequestError(f"The deadline must be more than 0 and at most {MAX_DEADLINE:g} s.")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.request import Request
+from mars_runtime.engine.request import Asked
 from mars_runtime.engine.schedule import Job, Lane, Schedule
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
@@ -42,16 +42,16 @@ class Run(Lane):
 
     def __init__(
         self,
-        request: Request,
+        asked: Asked,
         submitted: float,
         bell: Bell,
         schedule: Schedule[Run],
     ) -> None:
         """For the engine: ``bell`` wakes its worker and guards ``schedule``."""
-        super().__init__(deadline=submitted + request.deadline)
-        self.request = request
+        super().__init__(deadline=submitted + asked.deadline)
+        self.asked = asked
         self.is_cancelled = False
-        self._settings = request.settings
+        self._settings = asked.settings
         self._bell = bell
         self._schedule = schedule
         self._job: Job[Run] | None = None
@@ -75,7 +75,7 @@ class Run(Lane):
     def settings(self, settings: DecodeSettings) -> None:
         if not isinstance(settings, DecodeSettings):
             raise SettingsError("Settings of a run must be DecodeSettings.")
-        most = self.request.settings.max_new_tokens
+        most = self.asked.settings.max_new_tokens
         if settings.max_new_tokens > most:
             raise SettingsError(f"A run that began with room for {most} tokens cannot get more.")
         self._settings = settings

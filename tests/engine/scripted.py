@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from mars_runtime.engine import Request, Run
+from mars_runtime.engine import Request, Run, Solo
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 
@@ -61,14 +62,17 @@ class Script:
     def prepare(self) -> None:
         self.threads.add(threading.get_ident())
 
-    def check(self, request: Request) -> None:
+    def check(self, asked: Request | Solo) -> None:
         pass
 
     def synchronize(self) -> None:
         self.threads.add(threading.get_ident())
 
-    def decode(self, request: Request, settings: Settings) -> Iterator[Event]:
-        (token,) = request.prompt_ids
+    def decode(self, asked: Request | Solo, settings: Settings) -> Iterator[Event]:
+        if isinstance(asked, Solo):
+            nothing: Any = None
+            return asked.decode(nothing, nothing, settings)
+        (token,) = asked.prompt_ids
         return self._events(token, settings)
 
     def _events(self, token: int, settings: Settings) -> Iterator[Event]:

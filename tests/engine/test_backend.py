@@ -145,3 +145,12 @@ def test_sentences() -> None:
     assert sentence(RequestError("Shorten it.")) == "Shorten it."
     assert "secret" not in sentence(ValueError("secret"))
     assert sentence(torch.OutOfMemoryError("x")).startswith("The device ran out of memory")
+
+
+def test_a_solo_run_decodes_any_batch_on_the_model_of_the_engine(checkpoint: Checkpoint) -> None:
+    prompts = [prompt(checkpoint), prompt(checkpoint, "Hello")]
+    with Engine(checkpoint) as engine:
+        run = engine.solo(lambda *parts: decode(*parts[:2], prompts, parts[2]), MARS)
+        assert run.wait(120)
+    alone = list(decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: MARS))
+    assert without_seconds(run.events_since(0)) == without_seconds(alone)
