@@ -154,7 +154,7 @@ export class View {
         put(parts.differs, `differs from token ${run.differs + 1} on`);
       } else if (isOver && run.lanes[0].tokens.length === run.lanes[1].tokens.length) {
         parts.differs.className = "rv-same";
-        put(parts.differs, "same text in both");
+        put(parts.differs, "same text");
       }
     }
   }
