@@ -17,6 +17,10 @@ Stop = Literal["block", "threshold", "mismatch", "eos", "limit"]
 next proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos`` and
 ``limit`` end the row."""
 
+Wait = Literal["block", "finished"]
+"""Why a row sat idle in a forward: ``block``, its cache block is full and waits for the others;
+``finished``, the row has ended and its place in the batch cannot be left."""
+
 EndReason = Literal["eos", "limit", "cancelled", "deadline", "error"]
 
 
@@ -58,20 +62,39 @@ class RowStep:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleRow:
+    """A row that a forward fed without taking anything. ``cursor``, ``num_pending`` and ``num_fed``
+    as in RowStep."""
+
+    row: int
+    wait: Wait
+    cursor: int
+    num_pending: int
+    num_fed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefill:
     """The prompts were read into the cache: ``num_tokens`` over all rows, ``seconds`` of device
-    time."""
+    time. ``cache_bytes``: keys and values that were reserved for these rows, 0 if not told."""
 
     num_tokens: int
     seconds: float = 0.0
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model forward of ``seconds`` (acceptance included) and what it did for each live row."""
+    """One model forward of ``seconds`` (acceptance included) and what it did for each live row.
+
+    idle: rows that were fed and had to wait. is_commit: the pending tokens of all rows became final
+    with this forward and it carried no masks (block cache only).
+    """
 
     rows: tuple[RowStep, ...]
     seconds: float = 0.0
+    idle: tuple[IdleRow, ...] = ()
+    is_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,13 +108,17 @@ class TraceWriter:
         if isinstance(event, Step):
             return self._step_line(event)
         if isinstance(event, Prefill):
-            seconds, num_tokens = event.seconds, event.num_tokens
-            return _encode({"type": "prefill", "num_tokens": num_tokens, "seconds": seconds})
+            line = {"type": "prefill", "num_tokens": event.num_tokens, "seconds": event.seconds}
+            return _encode(line | ({"cache_bytes": event.cache_bytes} if event.cache_bytes else {}))
         return _encode({"type": "end", "reason": event.reason, "message": event.message})
 
     def _step_line(self, step: Step) -> str:
         line: dict[str, Any] = {"type": "step", "seconds": step.seconds}
         line["rows"] = [self._row(row) for row in step.rows]
+        if step.idle:
+            line["idle"] = [dataclasses.astuple(idle) for idle in step.idle]
+        if step.is_commit:
+            line["commit"] = True
         new = self._new_tokens(step.rows)
         if new:
             line["vocabulary"] = new

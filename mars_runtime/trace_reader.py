@@ -12,7 +12,18 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast, get_args
 
-from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.events import (
+    End,
+    EndReason,
+    Event,
+    IdleRow,
+    Prefill,
+    Proposal,
+    RowStep,
+    Step,
+    Stop,
+    Wait,
+)
 from mars_runtime.settings import DecodeSettings, SettingsError
 from mars_runtime.trace import VERSION, Header, Trace, TraceError, token_ids
 
@@ -24,7 +35,8 @@ MAX_PROPOSALS = 64
 MAX_RUNNERS_UP = 64
 MAX_TOKEN_BYTES = 4096
 MAX_INT = 2**31 - 1
-_STOPS, _REASONS = get_args(Stop), get_args(EndReason)
+MAX_BYTES = 2**50
+_STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
 
 
 class TraceReader:
@@ -76,7 +88,8 @@ class TraceReader:
             self._events.append(self._step(line, self._header.settings))
         elif kind == "prefill":
             num_tokens, seconds = _whole(line["num_tokens"]), _seconds(line["seconds"])
-            self._events.append(Prefill(num_tokens, seconds))
+            cache_bytes = _whole(line.get("cache_bytes", 0), MAX_BYTES)
+            self._events.append(Prefill(num_tokens, seconds, cache_bytes))
         elif kind == "end":
             reason, message = _one_of(line["reason"], _REASONS), _text(line["message"])
             self._events.append(End(cast(EndReason, reason), message))
@@ -90,9 +103,14 @@ class TraceReader:
                 raise ValueError("its vocabulary is damaged")
             self._vocabulary[_whole(int(token))] = text.encode("latin-1")
         rows = [self._row(_mapping(row), first) for row in _items(line["rows"], MAX_ROWS)]
-        if len({row.row for row in rows}) != len(rows):
+        idle = tuple(_idle(item) for item in _items(line.get("idle", []), MAX_ROWS))
+        numbers = [row.row for row in rows] + [row.row for row in idle]
+        if len(set(numbers)) != len(numbers):
             raise ValueError("a row comes twice in a step")
-        return Step(tuple(rows), _seconds(line["seconds"]))
+        is_commit = line.get("commit", False)
+        if not isinstance(is_commit, bool):
+            raise ValueError("whether a step is a commit is true or false")
+        return Step(tuple(rows), _seconds(line["seconds"]), idle, is_commit)
 
     def _row(self, line: Mapping[str, Any], first: DecodeSettings) -> RowStep:
         row = _whole(line["row"], MAX_ROWS)
@@ -151,6 +169,12 @@ def _proposal(value: Any) -> Proposal:
     return Proposal(
         _whole(token), _real(confidence), tuple((_whole(other), _real(p)) for other, p in pairs)
     )
+
+
+def _idle(value: Any) -> IdleRow:
+    row, wait, cursor, num_pending, num_fed = _items(value, 5)
+    checked = cast(Wait, _one_of(wait, _WAITS))
+    return IdleRow(_whole(row, MAX_ROWS), checked, *map(_whole, (cursor, num_pending, num_fed)))
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -6,7 +6,17 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.events import (
+    End,
+    EndReason,
+    Event,
+    IdleRow,
+    Prefill,
+    Proposal,
+    RowStep,
+    Step,
+    Wait,
+)
 from mars_runtime.settings import METHODS, METRICS, DecodeSettings
 from mars_runtime.trace import Header
 
@@ -46,16 +56,25 @@ _RUNNERS_UP = st.lists(st.tuples(TOKENS, st.floats(0, 1)), max_size=2).map(tuple
 PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
 
 
+def _idle_rows(row: int) -> st.SearchStrategy[IdleRow]:
+    slots = st.integers(0, 300)
+    return st.builds(IdleRow, st.just(row), st.sampled_from(get_args(Wait)), slots, slots, slots)
+
+
 @st.composite
 def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
     """Prefill, some steps of up to ``num_rows`` rows, perhaps an end."""
-    events: list[Event] = [Prefill(draw(st.integers(0, 99)), draw(SECONDS))]
+    events: list[Event] = [
+        Prefill(draw(st.integers(0, 99)), draw(SECONDS), draw(st.integers(0, 2**40)))
+    ]
     emitted = [0] * num_rows
     choices = draw(st.lists(SETTINGS, min_size=1, max_size=3))
     for _ in range(draw(st.integers(0, 5))):
-        steps = []
+        steps, idle = [], []
         for row in range(num_rows):
             if not draw(st.booleans()):
+                if draw(st.booleans()):
+                    idle.append(draw(_idle_rows(row)))
                 continue
             proposals = draw(st.lists(PROPOSALS, min_size=1, max_size=4))
             taken = draw(st.integers(1, len(proposals)))
@@ -75,7 +94,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                 )
             )
             emitted[row] += taken
-        events.append(Step(tuple(steps), draw(SECONDS)))
+        events.append(Step(tuple(steps), draw(SECONDS), tuple(idle), draw(st.booleans())))
     if draw(st.booleans()):
         reason = draw(st.sampled_from(get_args(EndReason)))
         events.append(End(reason, draw(st.text(max_size=9))))

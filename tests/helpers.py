@@ -38,6 +38,11 @@ class ScriptedCache:
         self.cursors = [0] * rows
         self.slots: list[list[int | None]] = [[None] * capacity for _ in range(rows)]
 
+    @property
+    def num_bytes(self) -> int:
+        """A byte a slot."""
+        return self.rows * self.capacity
+
     def row(self, row: int) -> ScriptedCache:
         alone = ScriptedCache(0, self.capacity)
         alone.cursors, alone.slots = [self.cursors[row]], [self.slots[row]]

@@ -21,6 +21,7 @@ RANKS = {
     "trace": 1,
     "trace_reader": 1,
     "folds": 1,
+    "batch_folds": 1,
     "cache": 2,
     "model": 3,
     "decoders": 4,
@@ -33,7 +34,7 @@ RANKS = {
     "cli_generate": 7,
     "__main__": 7,
 }
-TORCHLESS = ("settings", "events", "text", "trace", "trace_reader", "folds", "tasks")
+TORCHLESS = ("settings", "events", "text", "trace", "trace_reader", "folds", "batch_folds", "tasks")
 GRADIO_HOME = ("app/layout", "app/components", "app.py")
 
 

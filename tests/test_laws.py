@@ -1,4 +1,4 @@
-"""Laws 1 to 5 of decoding (design section 5), fp32 on a CPU, with real weights.
+"""Laws 1 to 5 and 8 of decoding (design section 5), fp32 on a CPU, with real weights.
 
 The weights are random, trained for seconds in a fixture, or bundled when they are there. The same
 laws are held on scripted models in tests/decoders.
@@ -19,7 +19,8 @@ import torch
 from helpers import steps_of, tokens_of, word_sequence
 
 from mars_runtime import tasks
-from mars_runtime.decoders import CursorBatch, ar, decode, reference
+from mars_runtime.decoders import CursorBatch, ar, block, decode, reference
+from mars_runtime.decoders.batch import BATCH_METHODS, decode_batch
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
@@ -331,3 +332,57 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     assert all(step.settings is then for step in steps[change_at:])
     assert len(steps[change_at].proposals) == 8
     assert len(steps[change_at].accepted) == 8 or steps[change_at].stop == "eos"
+
+
+# Law 8: the block decoder, the cursor decoder and full recomputation propose the same tokens when
+# tau lets only one through. All other rows of a block batch change nothing in a row either.
+
+
+def batch_tokens(
+    checkpoint: Checkpoint, method: Any, prompts: Sequence[Sequence[int]], **changes: Any
+) -> list[list[int]]:
+    settings = DecodeSettings(max_new_tokens=24, **changes)
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    events = decode_batch(model, tokenizer, prompts, method, lambda: settings, 4, cache_block=7)
+    return tokens_of(events, len(prompts))
+
+
+def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]]) -> None:
+    """Margin, because a probability can round to exactly 1 and let more through at tau = 1."""
+    settings = DecodeSettings(tau=1.0, metric="margin", block_size=6, max_new_tokens=24)
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    by_block = list(block.decode(model, tokenizer, prompts, lambda: settings, 7))
+    others = [
+        list(decoder(model, tokenizer, prompts, lambda: settings))
+        for decoder in (decode, reference.decode)
+    ]
+    for row in range(len(prompts)):
+        ours = steps_of(by_block, row)
+        for events in others:
+            theirs = steps_of(events, row)
+            assert [step.accepted for step in ours] == [step.accepted for step in theirs]
+            for one, other in zip(ours, theirs, strict=True):
+                shared = min(len(one.proposals), len(other.proposals))
+                tokens = [slot.token for slot in one.proposals[:shared]]
+                assert tokens == [slot.token for slot in other.proposals[:shared]]
+    wanted = tokens_of(by_block, len(prompts))
+    for method in BATCH_METHODS:
+        assert batch_tokens(checkpoint, method, prompts, tau=1.0, metric="margin") == wanted
+
+
+def test_law_8_one_token_a_forward(small: Checkpoint) -> None:
+    check_law_8(small, word_prompts(small, 6, seed=2))
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_law_8_on_a_bundled_checkpoint(name: str) -> None:
+    check_law_8(load(name), task_prompts(name, 4))
+
+
+def test_law_8_a_row_of_a_block_batch_equals_the_row_alone(foreseeing: Checkpoint) -> None:
+    prompts = word_prompts(foreseeing, 6, seed=4)
+    for method in ("block", "uncached"):
+        together = batch_tokens(foreseeing, method, prompts, tau=0.4)
+        assert together == [
+            batch_tokens(foreseeing, method, [prompt], tau=0.4)[0] for prompt in prompts
+        ]
