@@ -1,4 +1,4 @@
-"""The paper's block-level cache (section 3.4 of arXiv 2604.07023): rows wait for each other.
+"""The paper's block-level cache (arXiv 2604.07023): rows wait for each other.
 
 All rows of a batch stand at the start of a block of ``cache_block`` positions, counted from the end
 of the prompt. Two kinds of forward take turns:
