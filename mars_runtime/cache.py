@@ -1,13 +1,19 @@
 """Room for the keys and values of several rows, with one cursor a row.
 
 Knows no model and no tokens: it is memory and numbers. Going back is moving a number, never a copy;
-the only copy there is moves the last row into the place of a row that left.
+copies are made only where rows change places: the last one moves into the place of one that left,
+and two are swapped when one is to sit out.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from mars_runtime.settings import MAX_BLOCK_SIZE
+
+SCRATCH = 2 * MAX_BLOCK_SIZE
+"""Slots behind a cursor that a forward may have written to: no step feeds more."""
 
 
 class BlockKVCache:
@@ -77,3 +83,12 @@ class BlockKVCache:
         self.clear(target)
         self.store[:, target, :cursor] = self.store[:, source, :cursor]
         self.cursors[target] = cursor
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places, with all that they ever wrote."""
+        cursors = self.cursors
+        used = min(max(cursors[one], cursors[other]) + SCRATCH, self.capacity)
+        kept = self.store[:, one, :used].clone()
+        self.store[:, one, :used] = self.store[:, other, :used]
+        self.store[:, other, :used] = kept
+        cursors[one], cursors[other] = cursors[other], cursors[one]

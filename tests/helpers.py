@@ -56,6 +56,10 @@ class ScriptedCache:
         self.slots[target][:] = self.slots[source]
         self.cursors[target] = self.cursors[source]
 
+    def swap(self, one: int, other: int) -> None:
+        for list_ in (self.slots, self.cursors):
+            list_[one], list_[other] = list_[other], list_[one]  # type: ignore[call-overload]
+
 
 class ScriptedModel:
     """Logits are ``script(prefix)``: the prefix is what the cache remembers up to the slot."""

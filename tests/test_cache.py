@@ -57,3 +57,16 @@ def test_a_row_moves_into_the_place_of_one_that_left() -> None:
 def test_a_cache_of_no_size_is_a_mistake() -> None:
     with pytest.raises(AssertionError):
         BlockKVCache((2, 0, 8, 2, 4))
+
+
+def test_two_rows_change_places_with_all_that_they_wrote() -> None:
+    cache = BlockKVCache((2, 3, 64, 2, 4))
+    cache.store[:, 0, :40] = 3.0
+    cache.store[:, 2, :9] = 5.0
+    cache.cursors = [9, 1, 2]
+    cache.swap(0, 2)
+    assert cache.cursors == [2, 1, 9]
+    assert (cache.store[:, 2, :40] == 3.0).all()
+    assert (cache.store[:, 0, :9] == 5.0).all()
+    assert not cache.store[:, 0, 9:40].any()
+    assert not cache.store[:, 1].any()

@@ -24,6 +24,7 @@ from mars_runtime.acceptance import (
     num_proposals,
     read,
 )
+from mars_runtime.cache import SCRATCH
 from mars_runtime.decoders.base import (
     CausalModel,
     SettingsSource,
@@ -31,26 +32,11 @@ from mars_runtime.decoders.base import (
     check_prompt,
     forbidden_ids,
 )
+from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
+from mars_runtime.settings import DecodeSettings
 
 PREFILL_CHUNK = 512
-
-
-@dataclass(slots=True)
-class Row:
-    """A row that is being decoded. Its cursor is ``cache.cursors[place]``.
-
-    pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
-    limit: tokens it may emit at most, for which the cache has room.
-    """
-
-    number: int
-    settings: SettingsSource
-    limit: int
-    pending: list[int]
-    num_drafts: int = 0
-    num_emitted: int = 0
 
 
 @dataclass(slots=True)
@@ -82,8 +68,8 @@ class Plan:
 class CursorBatch:
     """Rows on one cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
 
-    The live rows fill the first places of the cache; when one leaves, the last moves into its
-    place. A step that raises leaves every row as it was.
+    ``join`` and ``read`` are ``add`` in parts, so that a long prompt need not keep others waiting.
+    A step that raises leaves every row as it was.
     """
 
     def __init__(
@@ -94,66 +80,77 @@ class CursorBatch:
         self._vocabulary = vocabulary
         self._capacity = capacity
         # Rows share one Q; a row with fewer pending tokens writes more masks behind its own end.
-        slack = 2 * MAX_BLOCK_SIZE if num_rows > 1 else 0
+        slack = SCRATCH if num_rows > 1 else 0
         self.cache = model.new_cache(num_rows, capacity + slack)
         self._forbidden = torch.tensor(
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
         )
-        self._rows: list[Row] = []
+        self._rows = Rows(self.cache)
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Numbers of the live rows, in the order of their places."""
-        return tuple(row.number for row in self._rows)
+        return self._rows.numbers
 
-    @torch.inference_mode()
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Read a prompt into a free place; the row takes part from the next step on.
+        """Read a whole prompt into a free place; the row takes part from the next step on.
 
-        All but the last prompt token are fed here, without head; the last is the first pending
-        token, so that every emitted token comes out of a step. The limit is the max_new_tokens in
-        force now: it may be lowered later, not raised above what was reserved.
         Returns how many tokens were fed. Raises DecodeError.
+        """
+        self.join(number, prompt, settings)
+        while self.read(number):
+            pass
+        return len(prompt) - 1
+
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
+        """Take a free place for a prompt that is to be ``read``.
+
+        The limit is the max_new_tokens in force now: it may be lowered later, not raised above what
+        was reserved. Raises DecodeError.
         """
         limit = settings().max_new_tokens
         check_prompt(self._model, prompt, limit)
-        place = len(self._rows)
-        if place == self.cache.rows:
-            raise DecodeError(f"All {place} rows are taken: wait until one is finished.")
+        if self._rows.is_full:
+            raise DecodeError(f"All {self.cache.rows} rows are taken: wait until one is finished.")
         if len(prompt) + limit > self._capacity:
             raise DecodeError(
                 f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
                 f"{self._capacity} a row: shorten the prompt or ask for fewer."
             )
-        self.cache.clear(place)
-        alone = self.cache.row(place)
-        fed = list(prompt[:-1])
-        for start in range(0, len(fed), PREFILL_CHUNK):
-            chunk = fed[start : start + PREFILL_CHUNK]
-            alone.cursors[0] = start
-            self._model.forward(torch.tensor([chunk], device=self._model.device), alone, None)
-        self.cache.cursors[place] = len(fed)
-        self._rows.append(Row(number, settings, limit, [prompt[-1]]))
-        return len(fed)
+        self._rows.join(number, prompt, settings, limit)
+
+    @torch.inference_mode()
+    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
+        """Feed the next part of a prompt, without head; returns how many tokens are left to read.
+
+        The last prompt token is left to the first step. Raises KeyError.
+        """
+        place, row = self._rows.find(number)
+        chunk = row.unread[:at_most]
+        if chunk:
+            tokens = torch.tensor([chunk], device=self._model.device)
+            self._model.forward(tokens, self.cache.row(place), None)
+            self.cache.cursors[place] += len(chunk)
+            del row.unread[:at_most]
+        return len(row.unread)
 
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
-        if number not in self.rows:
-            raise KeyError(number)
-        place, last = self.rows.index(number), len(self._rows) - 1
-        if place != last:
-            self.cache.move(last, place)
-            self._rows[place] = self._rows[last]
-        self._rows.pop()
-        self.cache.cursors[last] = 0
+        self._rows.drop(number)
+
+    def seat(self, numbers: Sequence[int]) -> None:
+        """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
+        self._rows.seat(numbers)
 
     @torch.inference_mode()
-    def step(self) -> Step:
-        """One forward of all live rows. Rows that end (EOS or limit) are dropped.
+    def step(self, numbers: Sequence[int] | None = None) -> Step:
+        """One forward of these rows, by default all that are read; the others sit it out.
 
-        Raises DecodeError with the numbers of the rows whose logits were no numbers.
+        Rows that end (EOS or limit) are dropped.
+
+        Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
-        plans = [self._plan(row) for row in self._rows]
+        plans = [self._plan(row) for row in self._rows.seat(numbers or self._rows.ready)]
         num_fed = max(len(plan.tokens) + plan.num_proposals - 1 for plan in plans)
         predictions = self._predict(plans, num_fed)
         steps = []
@@ -173,7 +170,9 @@ class CursorBatch:
         num_drafts = min(row.num_drafts, remaining - 1) if is_lossless(settings) else 0
         proposals = num_proposals(settings, remaining, num_drafts)
         if proposals > 1 and self._vocabulary.mask_id is None:
-            raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+            raise DecodeError(
+                "This checkpoint has no mask token: choose the method ar.", (row.number,)
+            )
         tokens = row.pending[: len(row.pending) - row.num_drafts + num_drafts]
         return Plan(row, settings, tokens, num_drafts, proposals, remaining)
 
@@ -221,9 +220,7 @@ class CursorBatch:
         )
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
         self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
-        row.pending = verdict.emitted[verdict.num_agreed :] + verdict.drafts
-        row.num_drafts = len(verdict.drafts)
-        row.num_emitted += len(verdict.emitted)
+        row.emit(verdict.emitted, verdict.num_agreed, verdict.drafts)
         return done
 
 

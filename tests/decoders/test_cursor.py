@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -287,3 +288,31 @@ def test_laws_hold_for_any_script(
         assert 2 not in new[:-1]
         assert len(new) <= limit
         assert steps[-1].stop == ("eos" if new[-1] == 2 else "limit")
+
+
+def test_prompts_are_read_in_parts_while_others_decode_and_rows_sit_out() -> None:
+    """Whoever takes part in whichever forward: each row says what it says alone."""
+    model = ScriptedModel(foresight_script(3), max_positions=200)
+    prompts = {row: [3 + (row * 7 + i) % 13 for i in range(9 + 5 * row)] for row in range(4)}
+    settings = replace(COUNT, lossless=True, max_new_tokens=30)
+    alone = {n: tokens_of(decode(model, IDS, [p], lambda: settings))[0] for n, p in prompts.items()}
+    batch = CursorBatch(model, IDS, 4, 100)
+    found: dict[int, list[int]] = {row: [] for row in prompts}
+    for row, prompt in prompts.items():
+        batch.join(row, prompt, lambda: settings)
+    left = {row: batch.read(row, 4) for row in prompts}
+    assert left == {0: 4, 1: 9, 2: 14, 3: 19}
+    rng = random.Random(0)
+    while batch.rows:
+        reading = [row for row in batch.rows if left[row]]
+        if reading:
+            row = rng.choice(reading)
+            left[row] = batch.read(row, rng.randint(1, 4))
+        ready = [row for row in batch.rows if not left[row]]
+        chosen = rng.sample(ready, rng.randint(0, len(ready)))
+        for step in batch.step(chosen).rows if chosen else ():
+            assert step.row in chosen
+            found[step.row] += step.accepted
+    assert found == alone
+    with pytest.raises(KeyError):
+        batch.read(0)
