@@ -18,6 +18,7 @@ from mars_runtime.events import Proposal, Stop
 from mars_runtime.settings import DecodeSettings, Metric
 
 NUM_RUNNERS_UP = 3
+NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
 
 
 class DecodeError(RuntimeError):
@@ -166,15 +167,12 @@ def read(
         tokens = _drawn_tokens(table, draws)
         parts += [tokens.float(), probabilities.gather(-1, tokens)]
     if "entropy" in metrics:
-        parts.append(_sureness(probabilities, table.shape[-1] - len(forbidden)))
+        parts.append(sureness(probabilities, table.shape[-1] - len(forbidden)))
     numbers = torch.cat(parts, -1).tolist()  # one transfer; ids below 2**24 are exact in fp32
     width = best.shape[-1]
     broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
     if broken:
-        raise DecodeError(
-            "The model gave a result that is not a number: reload the checkpoint, or use fp32.",
-            tuple(broken),
-        )
+        raise DecodeError(NO_NUMBER, tuple(broken))
     return [
         [_proposal(slot, width, metric, is_drawn) for slot in slots]
         for slots, metric in zip(numbers, metrics, strict=True)
@@ -196,26 +194,40 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     return Proposal(token, confidence, runners_up)
 
 
-def _sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
+def sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
     """1 - H / ln V of each slot, [..., 1], kept in 0..1 against rounding."""
     entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
-    sureness: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
-    return sureness.clamp_(0.0, 1.0)
+    sure: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
+    return sure.clamp_(0.0, 1.0)
 
 
 def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
-    """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
-    draw in whatever forward, slot or batch the position is met (Gumbel-max trick)."""
-    device, num_slots = table.device, table.shape[1]
-    temperatures = [draw.temperature if draw else 1.0 for draw in draws]
+    device = table.device
+    temperatures = [draw.temperature if draw else 0.0 for draw in draws]
     seeds = [draw.seed if draw else 0 for draw in draws]
     starts = [draw.first_position if draw else 0 for draw in draws]
-    keep = torch.tensor([[[1.0 if draw else 0.0]] for draw in draws], device=device)
-    slots = torch.arange(num_slots, device=device)
-    positions = torch.tensor(starts, device=device).unsqueeze(1) + slots
-    noise = gumbel(torch.tensor(seeds, device=device).unsqueeze(1), positions, table.shape[-1])
-    scale = torch.tensor(temperatures, device=device).view(-1, 1, 1)
-    return (table / scale).add_(noise.mul_(keep)).argmax(-1, keepdim=True)
+    positions = torch.tensor(starts, device=device).unsqueeze(1) + torch.arange(
+        table.shape[1], device=device
+    )
+    return draw_tokens(
+        table,
+        torch.tensor(temperatures, device=device),
+        torch.tensor(seeds, device=device),
+        positions,
+    )
+
+
+def draw_tokens(table: Tensor, temperatures: Tensor, seeds: Tensor, positions: Tensor) -> Tensor:
+    """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
+    draw in whatever forward, slot or batch the position is met (Gumbel-max trick).
+
+    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; at temperature 0 the best token is
+    taken. positions: [R, H], the absolute position that each slot predicts.
+    """
+    is_drawn = (temperatures > 0).view(-1, 1, 1)
+    scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
+    noise = gumbel(seeds.unsqueeze(1), positions, table.shape[-1]).mul_(is_drawn)
+    return (table / scale).add_(noise).argmax(-1, keepdim=True)
 
 
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
@@ -225,13 +237,14 @@ def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
     generator with state: the same on every device and in any order of evaluation.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
-    key = _mix(_mix(seeds + 1).bitwise_xor(positions))
-    bits = _mix(key.unsqueeze(-1) + tokens * -0x61C8864680B583EB)
+    key = mix(mix(seeds + 1).bitwise_xor(positions))
+    bits = mix(key.unsqueeze(-1) + tokens * -0x61C8864680B583EB)
     uniform = ((bits >> 20) & 0x7FFFFF).float().add_(0.5).mul_(2.0**-23)  # never 0 or 1 in fp32
     return uniform.log_().neg_().log_().neg_()
 
 
-def _mix(value: Tensor) -> Tensor:
+def mix(value: Tensor) -> Tensor:
+    """A hash of each int64: the finisher of splitmix64, the same on every device."""
     value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return value ^ ((value >> 31) & 0x1FFFFFFFF)

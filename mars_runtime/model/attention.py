@@ -31,7 +31,7 @@ class Window:
 
     turn_queries: complex [R*Q, 1, D/2]; turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
     targets: per layer, where to write: the slots themselves, [R, Q, 2*Hkv, D], when all rows stand
-    at one cursor; else whole rows, [R, capacity, 2*Hkv, D], and ``places`` (row and slot) in them.
+    at one cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], and which of them ``places``.
     keys, values: per layer [R, Hkv, T, D]. bias: added to the scores, None when Q = 1.
     """
 
@@ -43,7 +43,7 @@ class Window:
     values: tuple[Tensor, ...]
     targets: tuple[Tensor, ...]
     bias: Tensor | None = None
-    places: tuple[Tensor, Tensor] | None = None
+    places: Tensor | None = None
 
 
 class Positions:
@@ -67,40 +67,54 @@ class Positions:
         start, end = min(cursors), max(cursors) + num_queries
         if end > cache.capacity:
             raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
+        if end - num_queries != start:
+            where = torch.tensor(cursors, device=self._device)
+            return self.open_at(cache, where, num_queries, end)
         self._extend_turns(cache.capacity)
-        rows = cache.store[:, :num_rows]
-        at: Tensor | slice = slice(start, end)
-        if end - num_queries == start:
-            targets, places = rows[:, :, start:end], None
-            bias = self._causal(num_queries, cache.capacity)[:, -end:] if num_queries > 1 else None
-        else:
-            targets, places = rows, self._places(cursors, num_queries)
-            at, bias = places[1].flatten(), self._ragged(places[1], end)
-        turns, stored_turns = self._turns[at], self._stored_turns[at]
-        if places is None and num_rows > 1:
+        turns, stored_turns = self._turns[start:end], self._stored_turns[start:end]
+        if num_rows > 1:
             turns, stored_turns = turns.repeat(num_rows, 1, 1), stored_turns.repeat(num_rows, 1, 1)
-        read = rows[:, :, :end].transpose(2, 3)
+        keys, values = _readable(cache, num_rows, end)
         return Window(
             num_rows=num_rows,
             num_queries=num_queries,
             turn_queries=turns,
             turn_stored=stored_turns,
-            keys=read[:, :, : cache.num_kv_heads].unbind(0),
-            values=read[:, :, cache.num_kv_heads :].unbind(0),
-            targets=targets.unbind(0),
-            bias=bias,
-            places=places,
+            keys=keys,
+            values=values,
+            targets=cache.store[:, :num_rows, start:end].unbind(0),
+            bias=self._causal(num_queries, cache.capacity)[:, -end:] if num_queries > 1 else None,
         )
 
-    def _places(self, cursors: list[int], num_queries: int) -> tuple[Tensor, Tensor]:
-        """Row [R, 1] and slot [R, Q] of every token."""
-        first = torch.tensor(cursors, device=self._device).unsqueeze(1)
-        slots = first + torch.arange(num_queries, device=self._device)
-        return torch.arange(len(cursors), device=self._device).unsqueeze(1), slots
+    def open_at(
+        self, cache: BlockKVCache, cursors: Tensor, num_queries: int, context: int
+    ) -> Window:
+        """The window of rows that stand where the tensor ``cursors``, [R] int64, says.
+
+        The host never asks where that is, so nothing waits for the device; it only promises that
+        every row fits: cursor + Q <= context, or what is read of the row does not matter.
+        """
+        self._extend_turns(cache.capacity)
+        num_rows = len(cursors)
+        slots = cursors.unsqueeze(1) + torch.arange(num_queries, device=self._device)
+        starts = torch.arange(num_rows, device=self._device).unsqueeze(1) * cache.capacity
+        at = slots.flatten()
+        keys, values = _readable(cache, num_rows, context)
+        return Window(
+            num_rows=num_rows,
+            num_queries=num_queries,
+            turn_queries=self._turns[at],
+            turn_stored=self._stored_turns[at],
+            keys=keys,
+            values=values,
+            targets=cache.store[:, :num_rows].flatten(1, 2).unbind(0),
+            bias=self._ragged(slots, context),
+            places=(slots + starts).flatten(),
+        )
 
     def _ragged(self, slots: Tensor, end: int) -> Tensor:
         """[R, 1, Q * group, T]: each token sees the slots up to its own."""
-        last = slots.repeat_interleave(self._config.group, dim=1)[:, None, :, None]
+        last = slots.unsqueeze(2).expand(-1, -1, self._config.group).flatten(1)[:, None, :, None]
         is_hidden = torch.arange(end, device=self._device) > last
         bias = torch.zeros(is_hidden.shape, dtype=self._dtype, device=self._device)
         return bias.masked_fill_(is_hidden, -math.inf)
@@ -136,6 +150,14 @@ class Positions:
             self._stored_turns = both.to(self._device)
 
 
+def _readable(
+    cache: BlockKVCache, num_rows: int, end: int
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Keys and values of the first slots of the first rows, per layer [R, Hkv, end, D]: views."""
+    read = cache.store[:, :num_rows, :end].transpose(2, 3)
+    return read[:, :, : cache.num_kv_heads].unbind(0), read[:, :, cache.num_kv_heads :].unbind(0)
+
+
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
     """Write the keys and values of the new tokens, then attend causally over all slots so far.
 
@@ -152,11 +174,11 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
     pairs = torch.view_as_complex(wide.view(rows * queries, -1, dim // 2, 2))
     query = torch.view_as_real(pairs[:, :heads] * window.turn_queries)
     stored = torch.view_as_real(pairs[:, heads:] * window.turn_stored)
-    stored = stored.view(rows, queries, -1, dim)
     if window.places is None:
-        window.targets[layer].copy_(stored)
+        window.targets[layer].copy_(stored.view(rows, queries, -1, dim))
     else:
-        window.targets[layer][window.places] = stored.to(projected.dtype)
+        stored = stored.view(rows * queries, -1, dim).to(projected.dtype)
+        window.targets[layer].index_copy_(0, window.places, stored)
     query = query.view(rows, queries * config.group, config.num_kv_heads, dim).transpose(1, 2)
     if wide is not projected:
         query = query.to(projected.dtype)

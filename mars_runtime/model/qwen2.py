@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.model.attention import Positions, attend, packed_order, rotary_order
+from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig
 
 
@@ -84,7 +84,25 @@ class Qwen2:
         too short.
         """
         rows, queries = tokens.shape
-        window = self._positions.open(cache, rows, queries)
+        return self._run(tokens, self._positions.open(cache, rows, queries), head)
+
+    @torch.inference_mode()
+    def forward_at(
+        self, tokens: Tensor, cache: BlockKVCache, head: Tensor, cursors: Tensor, context: int
+    ) -> Tensor:
+        """``forward`` for rows that stand where the tensor ``cursors``, [R] int64, says.
+
+        All shapes are known and nothing is read back, so that it can be captured once and replayed.
+        context: slots that attention reads of each row; a row with cursor + Q behind that reads too
+        little. head: [R, H] int64. Returns logits [R, H, V].
+        """
+        window = self._positions.open_at(cache, cursors, tokens.shape[1], context)
+        logits = self._run(tokens, window, head)
+        assert logits is not None
+        return logits
+
+    def _run(self, tokens: Tensor, window: Window, head: Tensor | slice | None) -> Tensor | None:
+        rows, queries = tokens.shape
         x = F.embedding(tokens.reshape(-1), self._embedding)
         for index, layer in enumerate(self._layers):
             normed = self._norm(x, layer.attention_norm)

@@ -1,0 +1,240 @@
+"""Static steps against the cursor batch: the same events on scripted models, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from helpers import Ids, foresight_script, peaked, steps_of, tokens_of
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from static_scripted import StaticScriptedModel, outlines
+
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.factory import decode_on, new_batch
+from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.events import Event, Step
+from mars_runtime.settings import METHODS, METRICS, DecodeSettings
+
+IDS = Ids()
+ROOM = 64
+SETTINGS = st.builds(
+    DecodeSettings,
+    method=st.sampled_from(METHODS),
+    tau=st.sampled_from((0.0, 0.3, 0.7, 0.95, 1.0)),
+    block_size=st.integers(1, 16),
+    metric=st.sampled_from(METRICS),
+    lossless=st.booleans(),
+    max_new_tokens=st.integers(1, 24),
+    temperature=st.sampled_from((0.0, 0.0, 0.8)),
+    seed=st.integers(0, 3),
+)
+PROMPT = st.lists(st.integers(3, 15), min_size=1, max_size=9)
+ROW = st.tuples(PROMPT, st.lists(SETTINGS, min_size=1, max_size=3))
+Script = Callable[[tuple[int, ...]], Sequence[float]]
+
+
+def static(script: Script, num_rows: int = 4, **options: object) -> StaticBatch:
+    return StaticBatch(StaticScriptedModel(script), IDS, num_rows, ROOM, **options)
+
+
+def exact(script: Script, num_rows: int = 4) -> CursorBatch:
+    return CursorBatch(StaticScriptedModel(script), IDS, num_rows, ROOM)
+
+
+class Steered:
+    """Settings of one row that change every few steps; the limit of the first is the largest."""
+
+    def __init__(self, moves: Sequence[DecodeSettings], every: int) -> None:
+        limit = max(move.max_new_tokens for move in moves)
+        self.moves = [replace(moves[0], max_new_tokens=limit), *moves]
+        self.every, self.step = every, 0
+
+    def __call__(self) -> DecodeSettings:
+        return self.moves[self.step // self.every % len(self.moves)]
+
+
+def run(batch: CursorBatch | StaticBatch, sources: Sequence[Steered]) -> list[Event]:
+    events: list[Event] = []
+    while batch.rows:
+        events.append(batch.step())
+        for source in sources:
+            source.step += 1
+    return events
+
+
+@profile(max_examples=40)
+@given(st.integers(0, 10_000), st.lists(ROW, min_size=1, max_size=5), st.integers(1, 4))
+def test_events_equal_those_of_the_cursor_batch(seed: int, rows: list, every: int) -> None:
+    """Ragged rows, each with its own settings, which change every few steps."""
+    found = []
+    for batch in (exact(foresight_script(seed), 5), static(foresight_script(seed), 5)):
+        sources = [Steered(moves, every) for _, moves in rows]
+        for number, (prompt, _) in enumerate(rows):
+            batch.add(number, prompt, sources[number])
+        found.append(outlines(run(batch, sources)))
+    assert found[0] == found[1]
+
+
+@profile(max_examples=15)
+@given(st.integers(0, 10_000), st.lists(ROW, min_size=1, max_size=4), st.integers(2, 9))
+def test_steps_read_late_are_the_same_steps(seed: int, rows: list, steps_per_read: int) -> None:
+    prompts = [prompt for prompt, _ in rows]
+    settings = rows[0][1][0]
+    late = static(foresight_script(seed), 4, steps_per_read=steps_per_read)
+    now = static(foresight_script(seed), 4)
+    events = [list(decode_on(batch, prompts, lambda: settings)) for batch in (now, late)]
+    for row in range(len(rows)):
+        assert steps_of(events[0], row) == steps_of(events[1], row)
+    # A batch that ran empty serves the next rows, whatever was still under way.
+    assert tokens_of(decode_on(late, prompts, lambda: settings), len(rows)) == tokens_of(
+        events[0], len(rows)
+    )
+
+
+@profile(max_examples=15)
+@given(st.integers(0, 10_000), st.lists(ROW, min_size=3, max_size=6), st.integers(1, 3), st.data())
+def test_rows_join_and_leave_while_steps_are_under_way(
+    seed: int, rows: list, steps_per_read: int, data: st.DataObject
+) -> None:
+    """Whoever comes and goes, each row gets what it would get alone, as far as it gets."""
+    batch = static(foresight_script(seed), 3, steps_per_read=steps_per_read)
+    waiting, events, left = list(enumerate(rows)), [], set()
+    while waiting or batch.rows:
+        while waiting and len(batch.rows) < 3 and (not batch.rows or data.draw(st.booleans())):
+            number, (prompt, moves) = waiting.pop()
+            batch.add(number, prompt, lambda moves=moves: moves[0])
+        events.append(batch.step())
+        if batch.rows and data.draw(st.integers(0, 5)) == 0:
+            left.add(data.draw(st.sampled_from(batch.rows)))
+            batch.drop(max(left & set(batch.rows)))
+    for number, (prompt, moves) in enumerate(rows):
+        alone = exact(foresight_script(seed), 1)
+        expected = steps_of(decode_on(alone, [prompt], lambda moves=moves: moves[0]))
+        found = steps_of(events, number)
+        same = [replace(step, num_fed=0, row=0) for step in expected]
+        assert [replace(step, num_fed=0, row=0) for step in found] == same[: len(found)]
+        assert number in left or len(found) == len(expected)
+
+
+def test_q_is_constant_whatever_the_rows_accepted() -> None:
+    settings = DecodeSettings(tau=0.5, block_size=4, max_new_tokens=20)
+    events = decode_on(static(foresight_script(3)), [[3], [4, 5]], lambda: settings)
+    steps = [row for event in events if isinstance(event, Step) for row in event.rows]
+    assert {step.num_fed for step in steps} == {7}
+    assert len({step.num_pending for step in steps}) > 1
+
+
+def test_a_row_that_breaks_harms_no_other_and_stays_where_it_was() -> None:
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        is_ill = prefix[0] == 4 and len(prefix) > 5
+        return [math.nan] * 18 if is_ill else foresight_script(1, eos_share=0.0)(prefix)
+
+    settings = DecodeSettings(method="ar", max_new_tokens=9)
+    batch = static(script)
+    batch.add(7, [4, 3], lambda: settings)
+    batch.add(8, [5, 3], lambda: settings)
+    events: list[Event] = []
+
+    def to_the_end() -> None:
+        while batch.rows:
+            events.append(batch.step())
+
+    for _ in range(2):  # and again, until somebody drops it
+        with pytest.raises(DecodeError, match="not a number") as caught:
+            to_the_end()
+        assert caught.value.rows == (7,)
+    batch.drop(7)
+    to_the_end()
+    assert len(steps_of(events, 7)) == 4
+    alone = decode_on(exact(script), [[5, 3]], lambda: settings)
+    assert [step.accepted for step in steps_of(events, 8)] == [s.accepted for s in steps_of(alone)]
+
+
+def test_rows_may_sit_out_a_step() -> None:
+    settings = DecodeSettings(tau=0.0, block_size=3, max_new_tokens=9)
+    batch = static(foresight_script(5, eos_share=0.0))
+    for number in range(3):
+        batch.add(number, [3, 4 + number], lambda: settings)
+    events = [batch.step([2]), batch.step([0, 2]), batch.step(), batch.step([1])]
+    assert [[step.row for step in event.rows] for event in events] == [[2], [0, 2], [0, 1, 2], [1]]
+    for number, count in ((0, 2), (1, 2), (2, 3)):
+        batch = exact(foresight_script(5, eos_share=0.0))
+        alone = decode_on(batch, [[3, 4 + number]], lambda: settings)
+        expected = [step.accepted for step in steps_of(alone)]
+        assert [step.accepted for step in steps_of(events, number)] == expected[:count]
+
+
+def test_prompts_are_read_in_parts_while_others_are_decoded() -> None:
+    settings = DecodeSettings(tau=0.3, block_size=4, max_new_tokens=16)
+    script, prompt = foresight_script(6, eos_share=0.0), [3 + i % 12 for i in range(30)]
+    batch = static(script)
+    batch.add(0, [5], lambda: settings)
+    batch.join(1, prompt, lambda: settings)
+    events = [batch.step()]
+    assert batch.read(1, 20) == 9
+    events.append(batch.step())
+    assert batch.read(1, 20) == 0
+    while batch.rows:
+        events.append(batch.step())
+    expected = tokens_of(decode_on(exact(script), [prompt], lambda: settings))[0]
+    assert tokens_of(events, 2)[1] == expected
+
+
+def test_a_checkpoint_without_mask_token_serves_ar_alone() -> None:
+    ids = Ids(mask_id=None, forbidden_ids=frozenset({0}))
+    batch = StaticBatch(StaticScriptedModel(foresight_script(0)), ids, 2, ROOM)
+    batch.add(0, [3], lambda: DecodeSettings(method="ar", max_new_tokens=4))
+    batch.add(1, [3], lambda: DecodeSettings(max_new_tokens=4))
+    with pytest.raises(DecodeError, match="no mask token") as caught:
+        batch.step()
+    assert caught.value.rows == (1,)
+    batch.drop(1)
+    assert len(batch.step().rows) == 1
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_forced_acceptance_follows_its_histogram(lossless: bool) -> None:
+    forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
+    settings = DecodeSettings(tau=1.0, block_size=3, lossless=lossless, max_new_tokens=240)
+    model = StaticScriptedModel(lambda prefix: peaked(2, 30.0))  # EOS, were it asked
+    batch = new_batch(model, IDS, 8, 248, forced=forced)
+    prompts = [[3] * (1 + row) for row in range(8)]
+    events = list(decode_on(batch, prompts, lambda: settings))
+    assert [len(tokens) for tokens in tokens_of(events, 8)] == [240] * 8
+    counts = [len(step.accepted) for row in range(8) for step in steps_of(events, row)[:-1]]
+    assert set(counts) == {1, 3}  # B caps the fours
+    assert abs(counts.count(1) / len(counts) - 0.5) < 0.07
+    again = list(decode_on(new_batch(model, IDS, 8, 248, forced=forced), prompts, lambda: settings))
+    assert events == again
+
+
+def test_a_cpu_gets_exact_steps() -> None:
+    assert isinstance(new_batch(StaticScriptedModel(peaked), IDS, 1, ROOM), CursorBatch)
+
+
+def test_a_full_batch_and_an_unknown_row() -> None:
+    settings = DecodeSettings(max_new_tokens=4)
+    batch = static(foresight_script(0), 1)
+    with pytest.raises(DecodeError, match="this batch holds"):
+        batch.add(0, [3] * 61, lambda: settings)
+    batch.add(0, [3], lambda: settings)
+    with pytest.raises(DecodeError, match="rows are taken"):
+        batch.add(1, [3], lambda: settings)
+    with pytest.raises(KeyError):
+        batch.drop(1)
+    assert batch.rows == (0,)
+
+
+def test_an_aborted_run_leaves_the_batch_empty() -> None:
+    settings = DecodeSettings(tau=0.0, max_new_tokens=20)
+    batch = static(foresight_script(0, eos_share=0.0), steps_per_read=4)
+    events = decode_on(batch, [[3], [4]], lambda: settings)
+    next(events), next(events)
+    events.close()
+    assert batch.rows == ()
