@@ -29,6 +29,7 @@ RANKS = {
     "training": 6,
     "evaluation": 6,
     "benchmark": 6,
+    "profiling": 6,
     "terminal": 6,
     "cli": 7,
     "cli_generate": 7,

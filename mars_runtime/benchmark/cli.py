@@ -1,8 +1,10 @@
-"""``python -m mars_runtime benchmark``: tokens a second of this runtime beside transformers.
+"""``python -m mars_runtime benchmark``: tokens a second of this runtime beside its peers.
 
 One run on one machine: the same weights, dtype and prompts for every peer, pairs in alternating
-order, medians of paired log-ratios with bootstrap intervals, natural text beside the families.
-Every peer is measured on each of ``--threads`` and compared at its own best.
+order, medians of paired ratios with bootstrap intervals, natural text beside the families. Every
+peer is measured at the thread count that suits it best. With the default arguments a run takes some
+minutes on two cores and asks: is AR here faster than transformers, are MARS and lossless MARS
+faster than AR, on which texts, and which cache serves a batch best?
 """
 
 from __future__ import annotations
@@ -10,193 +12,141 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import track
 
-from mars_runtime.benchmark import report
-from mars_runtime.benchmark.paired import Peer, Sample, play
-from mars_runtime.evaluation.prompts import PromptError, all_families, load_prompts
-from mars_runtime.evaluation.provenance import provenance
-from mars_runtime.machine import num_cores
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.benchmark import plan
+from mars_runtime.benchmark.document import Findings
+from mars_runtime.evaluation.prompts import PromptError, all_families
+from mars_runtime.evaluation.sentences import run_or_say
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.model.load import Checkpoint
+    from mars_runtime.benchmark.run import Order
 
-HUGGING_FACE, AR = "transformers", "AR"
-NUM_WARM_UP = 2
-BUSY_SHARE = 0.3
-"""A load above this share of the cores makes timings hard to believe."""
+MAX_BATCH = 256
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``benchmark`` command."""
     parser = subparsers.add_parser("benchmark", help="tokens a second beside transformers")
-    parser.add_argument("--checkpoint", default="mars-tiny")
-    parser.add_argument("--families", nargs="+", default=None, help="default: all of them")
-    parser.add_argument("--prompts", type=int, default=8, help="held-out prompts a family")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tau", type=float, default=0.95)
-    parser.add_argument("--block-size", type=int, default=4)
-    parser.add_argument("--lossless-tau", type=float, default=0.0)
-    parser.add_argument("--lossless-block-size", type=int, default=8)
-    parser.add_argument("--max-new-tokens", type=int, default=128)
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--out", type=Path, default=Path("runs/benchmark.json"))
-    parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
+    add = parser.add_argument
+    add("--checkpoint", default="mars-tiny", help="a name or a folder (%(default)s)")
+    add("--shape", default=None, help="random weights of a published shape instead: timing only")
+    add("--acceptance", default=None, help="for --shape: shares of forwards that take 1,2,3... "
+        "tokens, or the JSON of a benchmark")  # fmt: skip
+    add("--families", nargs="+", default=None, help="default: all of them, and natural text")
+    add("--prompts", type=int, default=12, help="held-out prompts a family (%(default)s)")
+    add("--rounds", type=int, default=3, help="times each pair is played (%(default)s)")
+    add("--batch", nargs="+", type=int, default=[1, 8], help="batch sizes (1 8)")
+    add("--taus", nargs="+", type=float, default=[0.95])
+    add("--block-sizes", nargs="+", type=int, default=[4])
+    add("--lossless-taus", nargs="*", type=float, default=[0.0])
+    add("--lossless-block-sizes", nargs="*", type=int, default=[8])
+    add("--grid", action="store_true", help="MARS at τ 0.95, 0.8, 0.5 and B 2, 4, 8")
+    add("--cache-blocks", nargs="*", type=int, default=[8, 16, 32, 64], help="in batches")
+    add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
+    add("--max-new-tokens", type=int, default=128)
+    add("--threads", nargs="+", type=int, default=[1, 2], help="each peer takes its best (1 2)")
+    add("--seed", type=int, default=0, help="which prompts are drawn")
+    add("--device", default="auto")
+    add("--dtype", default="auto")
+    add("--out", type=Path, default=Path("runs/benchmark.json"))
+    add("--html", type=Path, default=None, help="the report (default: beside --out)")
+    add("--markdown", action="store_true", help="print tables for a model card")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print, write ``--out``. Returns the exit code."""
-    from mars_runtime.acceptance import DecodeError
-    from mars_runtime.model.config import CheckpointError
-
+    """Measure, print, write ``--out`` and the report. Returns the exit code."""
     console = Console()
-    try:
-        return _run(args, console)
-    except (SettingsError, PromptError, CheckpointError, DecodeError) as error:
-        console.print(str(error), style="red", markup=False)
-        return 2
+    return run_or_say(lambda: _run(args, console), console)
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    ways = runtime_ways(args)
-    prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
-    if args.rounds < 1 or min(args.threads) < 1:
-        raise PromptError("Rounds and threads must be at least 1.")
     load = os.getloadavg()[0]
-    checkpoint = _load(args)
-    peers = make_peers(checkpoint, ways, args)
-    prompts = [
-        (prompts.family, checkpoint.tokenizer.encode_prompt(task.prompt))
-        for prompts in prompt_sets
-        for task in prompts.tasks
-    ]
-    samples = measure(peers, prompts, args.rounds, console)
-    comparisons = compare_all(list(ways))
-    found = {
-        "kind": "benchmark",
-        "version": 1,
-        **provenance(),
-        "load_before": load,
-        "is_busy": load > BUSY_SHARE * num_cores(),
-        "dtype": str(checkpoint.model.dtype).removeprefix("torch."),
-        "device": str(checkpoint.model.device),
-        "asked": {key: value for key, value in vars(args).items() if _is_told(key, value)},
-        **report.to_json(samples, comparisons),
-    }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, ensure_ascii=False, indent=1))
-    show(found, samples, comparisons, console, is_markdown=args.markdown)
-    console.print(f"Written to {args.out}", markup=False)
+    order = order_of(args, load)
+    from mars_runtime.benchmark.run import perform
+
+    findings = perform(order, console)
+    from mars_runtime.benchmark.html import page
+
+    report = args.html or args.out.with_suffix(".html")
+    for path, text in (
+        (args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1)),
+        (report, page(findings)),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    show(findings, console, is_markdown=args.markdown)
+    console.print(f"Written to {args.out} and {report}", markup=False)
     return 0
 
 
-def runtime_ways(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """This runtime's peers by name. Raises SettingsError."""
-    limit = args.max_new_tokens
-    mars = DecodeSettings(tau=args.tau, block_size=args.block_size, max_new_tokens=limit)
-    lossless = DecodeSettings(
-        tau=args.lossless_tau,
-        block_size=args.lossless_block_size,
-        lossless=True,
-        max_new_tokens=limit,
+def order_of(args: argparse.Namespace, load: float) -> Order:
+    """What was asked, checked. Raises PromptError or SettingsError."""
+    from mars_runtime.benchmark.run import Order
+
+    for value, what in (
+        (args.rounds, "rounds"),
+        (min(args.threads), "threads"),
+        (min(args.batch), "prompts a batch"),
+        (min(args.cache_blocks, default=1), "tokens a cache block"),
+    ):
+        if value < 1:
+            raise PromptError(f"Ask for at least 1 of {what}.")
+    if max(args.batch) > MAX_BATCH:
+        raise PromptError(f"Ask for at most {MAX_BATCH} prompts a batch.")
+    return Order(
+        checkpoint=args.checkpoint,
+        shape=args.shape,
+        acceptance=args.acceptance,
+        families=tuple(args.families or all_families()),
+        num_prompts=args.prompts,
+        num_rounds=args.rounds,
+        batch_sizes=tuple(dict.fromkeys(args.batch)),
+        ways=ways_of(args),
+        cache_blocks=tuple(dict.fromkeys(args.cache_blocks)),
+        official=args.official,
+        threads=tuple(dict.fromkeys(args.threads)),
+        seed=args.seed,
+        device=args.device,
+        dtype=args.dtype,
+        load_before=load,
+        told={key: value for key, value in vars(args).items() if _is_told(key, value)},
     )
-    return {
-        AR: DecodeSettings(method="ar", tau=1.0, block_size=1, max_new_tokens=limit),
-        f"MARS τ={mars.tau:g} B={mars.block_size}": mars,
-        f"lossless τ={lossless.tau:g} B={lossless.block_size}": lossless,
-    }
 
 
-def compare_all(ways: Sequence[str]) -> list[tuple[str, str]]:
-    """AR against transformers, everything else against AR."""
-    return [(AR, HUGGING_FACE), *((way, AR) for way in ways if way != AR)]
+def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
+    """This runtime's ways by name. Raises SettingsError."""
+    taus, block_sizes = args.taus, args.block_sizes
+    if args.grid:
+        taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
+        block_sizes = list(dict.fromkeys([*block_sizes, *plan.GRID_BLOCK_SIZES]))
+    return plan.runtime_ways(
+        taus, block_sizes, args.lossless_taus, args.lossless_block_sizes, args.max_new_tokens
+    )
 
 
-def make_peers(
-    checkpoint: Checkpoint, ways: dict[str, DecodeSettings], args: argparse.Namespace
-) -> list[Peer]:
-    """Every peer on every thread count, those of one thread count side by side."""
-    from mars_runtime.benchmark.peers import runtime_answer, transformers_answer
-    from mars_runtime.evaluation.subject import subject_of
-
-    decode = subject_of(checkpoint).decode
-    answers = {HUGGING_FACE: transformers_answer(checkpoint, args.max_new_tokens)} | {
-        name: runtime_answer(decode, settings, checkpoint.model.device)
-        for name, settings in ways.items()
-    }
-    threads = [1] if checkpoint.model.device.type == "cuda" else dict.fromkeys(args.threads)
-    return [Peer(name, count, answer) for count in threads for name, answer in answers.items()]
-
-
-def measure(
-    peers: Sequence[Peer],
-    prompts: Sequence[tuple[str, Sequence[int]]],
-    num_rounds: int,
-    console: Console,
-) -> list[Sample]:
-    """Warm every peer up, then play all rounds under a progress bar."""
-    for peer in peers:
-        use_threads(peer)
-        for _, ids in prompts[:NUM_WARM_UP]:
-            peer.answer(ids)
-    total = num_rounds * len(prompts) * len(peers)
-    rounds = play(peers, prompts, num_rounds, use_threads)
-    # Redrawing while an answer is timed would take from its time.
-    return list(track(rounds, "benchmark", total, console=console, auto_refresh=False))
-
-
-def use_threads(peer: Peer) -> None:
-    """Switch to the peer's thread count and let the pool settle before the clock starts."""
-    import torch
-
-    if torch.get_num_threads() != peer.threads:
-        torch.set_num_threads(peer.threads)
-        torch.ones(256, 256) @ torch.ones(256, 256)
-
-
-def show(
-    found: dict[str, Any],
-    samples: Sequence[Sample],
-    comparisons: Sequence[tuple[str, str]],
-    console: Console,
-    *,
-    is_markdown: bool,
-) -> None:
-    """Print where and with what it ran, then the tables."""
-    hardware, versions = found["hardware"], found["versions"]
-    machine = ", ".join([hardware["processor"], f"{hardware['cores']} cores", *hardware["gpus"]])
-    console.print(f"{machine}; {found['device']}, {found['dtype']}", markup=False)
+def show(findings: Findings, console: Console, *, is_markdown: bool) -> None:
+    """Print where it ran, what to doubt, the answers and every table."""
+    console.print(findings.place, markup=False)
+    versions = findings.origin["versions"]
     console.print(", ".join(f"{name} {version}" for name, version in versions.items()))
-    if found["is_busy"]:
-        console.print(
-            f"The machine was busy before the start (load {found['load_before']:.1f} on "
-            f"{hardware['cores']} cores): take these figures for a hint only.",
-            style="yellow",
-        )
-    tables = report.peers_tables(samples)
-    tables += [report.ratios_table(samples, comparisons, span) for span in report.SPANS]
-    for table in tables:
+    for warning in findings.warnings:
+        console.print(warning, style="yellow", markup=False)
+    tables = [table for one in findings.series for table in findings.series_tables(one)]
+    for table in [*tables, *findings.machine_tables()]:
         if is_markdown:
             print(table.to_markdown(), end="\n\n")
         else:
             console.print(table.to_rich(), crop=False)
-
-
-def _load(args: argparse.Namespace) -> Checkpoint:
-    from mars_runtime.model.load import load_checkpoint
-
-    return load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
+    for answer in findings.answers:
+        console.print(f"• {answer}", markup=False, highlight=False)
 
 
 def _is_told(key: str, value: object) -> bool:
-    """Arguments worth keeping with the figures: those that are plain values."""
-    return key not in {"out", "markdown", "command"} and not callable(value)
+    """Arguments worth keeping with the figures: plain values, no paths of this machine."""
+    hidden = {"out", "html", "official", "markdown", "command"}
+    return key not in hidden and not callable(value)

@@ -1,103 +1,60 @@
-"""The peers of a comparison: transformers' greedy ``generate`` and this runtime's decoders.
+"""This runtime's decoders as peers of a comparison: they answer questions and time themselves.
 
-Each answers one prompt at a time on the same weights and times itself; text is made by nobody.
+The clock runs from the call to the last event, on a GPU until its work is done; text is made by
+nobody. Knows events; knows no other peer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
-from mars_runtime.benchmark.paired import Timing
+from mars_runtime.benchmark.answer import Answer, Chunk, Row
+from mars_runtime.benchmark.paired import Question
 from mars_runtime.evaluation.measure import Decode
 from mars_runtime.events import Step
-from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
 
-Answer = Callable[[Sequence[int]], Timing]
+Ask = Callable[[Question], Answer]
 
 
-def runtime_answer(decode: Decode, settings: DecodeSettings, device: torch.device) -> Answer:
-    """One row of this runtime's decoder, from call to last event."""
+def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
+    """A batch of this runtime's decoder, from call to last event."""
 
-    def answer(ids: Sequence[int]) -> Timing:
-        tokens: list[int] = []
-        num_first, num_forwards, first_seconds = 0, 0, 0.0
+    def ask(question: Question) -> Answer:
+        steps: list[tuple[float, Step]] = []
         with torch.inference_mode():
-            start = _now(device)
-            for event in decode([ids], settings):
-                if not isinstance(event, Step):
-                    continue
-                tokens += event.rows[0].accepted
-                num_forwards += 1
-                if num_forwards == 1:
-                    num_first, first_seconds = len(tokens), time.perf_counter() - start
-            seconds = _now(device) - start
-        return Timing(tuple(tokens), num_first, num_forwards, first_seconds, seconds)
+            start = now(device)
+            for event in decode(question.prompts, settings):
+                if isinstance(event, Step):
+                    steps.append((time.perf_counter() - start, event))
+            seconds = now(device) - start
+        return answer_of(steps, len(question.prompts), seconds)
 
-    return answer
+    return ask
 
 
-class _FirstToken:
-    """A streamer for ``generate`` that notes when the first token was there."""
-
-    def __init__(self) -> None:
-        self.num_calls = 0
-        self.moment = 0.0
-
-    def put(self, value: torch.Tensor) -> None:
-        """The first call brings the prompt, the second the first token."""
-        self.num_calls += 1
-        if self.num_calls == 2:
-            self.moment = time.perf_counter()
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-
-
-def transformers_answer(checkpoint: Checkpoint, max_new_tokens: int) -> Answer:
-    """transformers' greedy ``generate`` with its default cache, same weights, dtype and device."""
-    model = load_transformers(checkpoint)
-    device = checkpoint.model.device
-    eos = sorted(checkpoint.tokenizer.eos_ids)
-    options: dict[str, Any] = {
-        "do_sample": False,
-        "max_new_tokens": max_new_tokens,
-        "eos_token_id": eos,
-        "pad_token_id": eos[0],
-        "repetition_penalty": 1.0,
-    }
-
-    def answer(ids: Sequence[int]) -> Timing:
-        prompt = torch.tensor([list(ids)], device=device)
-        mask = torch.ones_like(prompt)
-        streamer = _FirstToken()
-        start = _now(device)
-        with torch.inference_mode():
-            found = model.generate(prompt, attention_mask=mask, streamer=streamer, **options)
-        seconds = _now(device) - start
-        tokens = tuple(found[0, len(ids) :].tolist())
-        return Timing(tokens, 1, len(tokens), streamer.moment - start, seconds)
-
-    return answer
+def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float) -> Answer:
+    """An answer from (moment, step) pairs; each step is one forward. Rows that wait in it (block
+    cache) took no part: ``Answer.effective_tpf`` counts what that costs."""
+    tokens: list[list[int]] = [[] for _ in range(num_rows)]
+    chunks: list[list[Chunk]] = [[] for _ in range(num_rows)]
+    num_drafts = [0] * num_rows
+    for moment, step in steps:
+        for row in step.rows:
+            tokens[row.row] += row.accepted
+            # What lossless proposes beyond the drafts it verifies cannot leave with this forward.
+            is_lossless = row.settings.lossless and row.settings.method == "mars"
+            offered = num_drafts[row.row] + 1 if is_lossless else len(row.proposals)
+            chunks[row.row].append(Chunk(moment, len(row.accepted), offered))
+            num_drafts[row.row] = row.num_drafted
+    rows = tuple(Row(tuple(ids), tuple(own)) for ids, own in zip(tokens, chunks, strict=True))
+    return Answer(rows, seconds, len(steps))
 
 
-def load_transformers(checkpoint: Checkpoint) -> Any:
-    """The same weights in transformers' own class; remote code is never run."""
-    import transformers
-
-    is_llama = checkpoint.model.config.model_type == "llama"
-    kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
-    model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
-    # The card's defaults (sampling, penalties) would change greedy output.
-    model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
-    return model.to(checkpoint.model.device).eval()
-
-
-def _now(device: torch.device) -> float:
+def now(device: torch.device) -> float:
     """Seconds, once all work given to the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

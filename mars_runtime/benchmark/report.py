@@ -1,118 +1,207 @@
-"""From samples to tables and JSON values. Measures nothing."""
+"""From figures and comparisons to tables and sentences. Measures nothing, knows no terminal."""
 
 from __future__ import annotations
 
-import statistics as plain
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from mars_runtime.benchmark.paired import Sample, Span, agreement, best_threads, ratio
+from mars_runtime.benchmark import compare, plan
+from mars_runtime.benchmark.compare import Compared
+from mars_runtime.benchmark.figures import PeerFigures, Percentiles, figures_of
+from mars_runtime.benchmark.measure import Measured
 from mars_runtime.evaluation.statistics import Estimate
 from mars_runtime.evaluation.tables import Table, number, share
+from mars_runtime.profiling.forward import Load, Rho
+from mars_runtime.profiling.limits import Limits
 from mars_runtime.tasks.natural import NAME as NATURAL
 
-SPANS: tuple[Span, ...] = ("decode", "whole")
+MIB, GIGA = 2**20, 1e9
+NONE = "–"
 
 
-def at_best_threads(samples: Sequence[Sample]) -> list[Sample]:
-    """Each peer at the thread count where it is fastest over the families (all, if there are none);
-    every peer, baselines too, is given the same choice."""
-    chosen = best_threads([one for one in samples if one.family != NATURAL] or samples)
-    return [one for one in samples if one.threads == chosen[one.peer]]
+def heading(batch_size: int) -> str:
+    """How a series is called."""
+    return "One prompt at a time" if batch_size == 1 else f"Batches of {batch_size}"
 
 
-def peers_tables(samples: Sequence[Sample]) -> list[Table]:
-    """A line a peer and thread count: medians over the families' prompts, then natural text."""
-    best = best_threads([one for one in samples if one.family != NATURAL] or samples)
-    parts = {
-        "over the families": [one for one in samples if one.family != NATURAL],
-        "on natural text": [one for one in samples if one.family == NATURAL],
-    }
-    columns = ("peer", "threads", "tokens/s", "with prefill", "TTFT ms", "TPF")
+def in_short(measured: Sequence[Measured], compared: Sequence[Compared]) -> list[str]:
+    """The answers that a reader looks for first, a sentence each; only what was measured."""
+    found = []
+    for series in measured:
+        own = [one for one in compared if one.batch_size == series.batch_size]
+        best = compare.best_transformers(series)
+        for one in own:
+            is_other_cache = one.peer.startswith((plan.BLOCK_CACHE, plan.NO_CACHE))
+            if not plan.is_ours(one.peer) or (is_other_cache and one.baseline == plan.AR):
+                continue
+            if one.overall is not None or one.natural is not None:
+                sentence = _sentence(one, is_best=one.baseline == best)
+                found.append(f"{heading(series.batch_size)}: {sentence}")
+    return found
+
+
+def _sentence(one: Compared, *, is_best: bool) -> str:
+    baseline = f"{one.baseline} (transformers' fastest)" if is_best else one.baseline
+    parts = []
+    if one.overall is not None:
+        parts.append(f"{number(one.overall)} on the families' average")
+    if one.least is not None and len(one.by_family) > 2:
+        parts.append(f"least {number(one.least[1])} on {one.least[0].replace('_', ' ')}")
+    if one.natural is not None:
+        parts.append(f"{number(one.natural)} on natural text")
+    return f"{one.peer} over {baseline}, times the tokens/s: {', '.join(parts)}."
+
+
+def speed_tables(series: Measured) -> list[Table]:
+    """Rates and waits of every peer over the families, then on natural text."""
+    columns = (
+        *("peer", "threads", "tokens/s", "with prefill"),
+        *("TTFT ms", "TPOT ms", "chunk ms", "TPF"),
+    )
     tables = []
-    ways = dict.fromkeys((one.peer, one.threads) for one in samples)
-    for where, part in parts.items():
-        lines = []
-        for peer, threads in ways if part else ():
-            own = [one for one in part if (one.peer, one.threads) == (peer, threads)]
-            mark = " *" if best[peer] == threads else ""
-            lines.append((peer, f"{threads}{mark}", *_figures(own)))
+    for where, is_natural in (("over the families", False), ("on natural text", True)):
+        samples = [one for one in series.samples if (one.family == NATURAL) == is_natural]
+        lines = [
+            (peer, str(series.threads[peer]), *_speeds(found))
+            for peer in series.peers
+            if (found := figures_of(samples, peer)) is not None
+        ]
         if lines:
-            title = f"Medians of each peer {where} (* its best thread count)"
+            title = f"{heading(series.batch_size)}, {where}: medians; waits as p50 / p99"
             tables.append(Table(title, columns, tuple(lines)))
     return tables
 
 
-def ratios_table(
-    samples: Sequence[Sample], comparisons: Sequence[tuple[str, str]], span: Span
-) -> Table:
-    """A column a comparison (peer, baseline); lines: all families, each family, natural text."""
-    chosen = at_best_threads(samples)
-    every = list(dict.fromkeys(one.family for one in samples))
-    families = [family for family in every if family != NATURAL]
-    groups = {"average over families": families} | {family: [family] for family in every}
-    lines = [
-        (name, *(number(ratio(chosen, *pair, group, span)) for pair in comparisons))
-        for name, group in groups.items()
-    ]
-    lines.append(("same tokens", *(share(agreement(chosen, *pair)) for pair in comparisons)))
-    what = "decoding" if span == "decode" else "prefill included"
-    return Table(
-        f"How many times the tokens/s ({what}), with 95 % intervals",
-        ("text", *(f"{peer} / {baseline}" for peer, baseline in comparisons)),
-        tuple(lines),
+def _speeds(found: PeerFigures) -> tuple[str, ...]:
+    return (
+        f"{found.decode_rate:.0f}" if found.decode_rate else NONE,
+        f"{found.whole_rate:.0f}",
+        _waits(found.ttft),
+        _waits(found.tpot),
+        _waits(found.gap),
+        f"{found.tpf:.2f}",
     )
 
 
-def to_json(samples: Sequence[Sample], comparisons: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Ratios and every sample; token ids are left out, agreement is kept."""
-    chosen = at_best_threads(samples)
-    every = list(dict.fromkeys(one.family for one in samples))
-    families = [family for family in every if family != NATURAL]
-    ratios = [
-        {
-            "peer": peer,
-            "baseline": baseline,
-            "span": span,
-            "families": _plain(ratio(chosen, peer, baseline, families, span)),
-            **{
-                f"family:{family}": _plain(ratio(chosen, peer, baseline, [family], span))
-                for family in every
-            },
-            "agreement": agreement(chosen, peer, baseline),
-        }
-        for peer, baseline in comparisons
-        for span in SPANS
+def comparisons_table(batch_size: int, compared: Sequence[Compared]) -> Table:
+    """A line a comparison: average, least family, natural text, with prefill, eta, agreement."""
+    columns = ("peer / baseline", "families", "least", "natural", "with prefill", "eta", "same")
+    lines = [
+        (
+            one.name,
+            number(one.overall),
+            f"{number(one.least[1])} · {one.least[0]}" if one.least else NONE,
+            number(one.natural),
+            number(one.whole),
+            number(one.eta),
+            share(one.agreement),
+        )
+        for one in compared
+        if one.batch_size == batch_size
     ]
-    best = {one.peer: one.threads for one in chosen}
-    return {"best_threads": best, "ratios": ratios, "samples": [_sample(one) for one in samples]}
+    title = f"{heading(batch_size)}: how many times the tokens/s, with 95 % intervals"
+    return Table(title, columns, tuple(lines))
 
 
-def _figures(samples: Sequence[Sample]) -> tuple[str, ...]:
-    """Median tokens/s of both spans, median TTFT in ms, mean tokens per forward."""
-    timings = [one.timing for one in samples]
-    rates = []
-    for span in SPANS:
-        known = [rate for one in timings if (rate := one.rate(span)) is not None]
-        rates.append(f"{plain.median(known):.0f}" if known else "–")
-    first = plain.median(one.first_seconds for one in timings) * 1000
-    tpf = plain.mean(len(one.tokens) / one.num_forwards for one in timings)
-    return (*rates, f"{first:.1f}", f"{tpf:.2f}")
+def families_table(batch_size: int, compared: Sequence[Compared]) -> Table:
+    """A line a comparison, a column a family."""
+    own = [one for one in compared if one.batch_size == batch_size]
+    families = list(dict.fromkeys(family for one in own for family in one.by_family))
+    lines = [(one.name, *(number(one.by_family.get(family)) for family in families)) for one in own]
+    title = f"{heading(batch_size)}: how many times the tokens/s by family (prefill apart)"
+    return Table(title, ("peer / baseline", *families), tuple(lines))
 
 
-def _plain(found: Estimate | None) -> dict[str, float] | None:
-    return asdict(found) if found else None
+def work_table(series: Measured, floor_seconds: float) -> Table:
+    """What forwards cost beside what the machine allows, memory, and which output came."""
+    columns = (
+        *("peer", "ms a forward", "share of bound", "tokens a forward"),
+        *("peak MiB", "output", "repeats"),
+    )
+    lines = []
+    for peer in series.peers:
+        found = figures_of(series.samples, peer)
+        assert found is not None, "a peer of a series has samples"
+        seconds = found.forward_seconds
+        lines.append(
+            (
+                peer,
+                f"{seconds * 1000:.2f}" if seconds else NONE,
+                f"{floor_seconds / seconds:.0%}" if seconds else NONE,
+                f"{found.effective_tpf:.2f}",
+                f"{series.peak_bytes[peer] / MIB:.1f}",
+                found.output_id[:8],
+                "same" if found.is_repeatable else "differ",
+            )
+        )
+    title = f"{heading(series.batch_size)}: forwards, memory beyond the weights, output"
+    return Table(title, columns, tuple(lines))
 
 
-def _sample(one: Sample) -> dict[str, Any]:
-    timing = asdict(one.timing)
-    timing["num_tokens"] = len(timing.pop("tokens"))
-    return {
-        "peer": one.peer,
-        "threads": one.threads,
-        "family": one.family,
-        "prompt": one.prompt,
-        "round": one.round,
-        **timing,
+def survival_table(series: Measured) -> Table:
+    """Acceptance by position: of the forwards that proposed so far, the share that gave a token."""
+    found = {
+        peer: figures.survival
+        for peer in series.peers
+        if plan.is_ours(peer)
+        and (figures := figures_of(series.samples, peer)) is not None
+        and len(figures.survival) > 1
     }
+    widest = max(map(len, found.values()), default=0)
+    lines = [
+        (peer, *(f"{value:.0%}" for value in values), *[NONE] * (widest - len(values)))
+        for peer, values in found.items()
+    ]
+    title = f"{heading(series.batch_size)}: acceptance by position"
+    return Table(title, ("peer", *map(str, range(1, widest + 1))), tuple(lines))
+
+
+def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
+    """rho(Q) by batch size."""
+    widths = [one.width for one in next(iter(curves.values()))]
+    lines = [
+        (
+            str(rows),
+            f"{curve[0].seconds * 1000:.2f}",
+            *(f"{one.rho.value:.2f}" for one in curve),
+        )
+        for rows, curve in curves.items()
+    ]
+    title = "rho(Q): time of a forward of Q tokens a row over that of one, acceptance included"
+    columns = ("batch", "ms at Q=1", *(f"Q={width}" for width in widths))
+    return Table(title, columns, tuple(lines))
+
+
+def limits_table(limits: Limits, load: Load, threads: int) -> Table:
+    """What the machine can do, measured, and what an AR forward asks of it."""
+    floor = limits.floor_seconds(load.weight_bytes, load.operations(1, 1))
+    line = (
+        str(threads),
+        f"{load.weight_bytes / MIB:.1f}",
+        f"{limits.bytes_per_second / GIGA:.1f}",
+        f"{limits.operations_per_second / GIGA:.1f}",
+        f"{floor * 1000:.3f}",
+    )
+    columns = ("threads", "weights MiB", "read GB/s", "GFLOP/s", "least ms an AR forward")
+    return Table("Limits of this machine, measured at the size of the weights", columns, (line,))
+
+
+def tables_of(series: Measured, compared: Sequence[Compared], floor_seconds: float) -> list[Table]:
+    """Every table of a series."""
+    found = speed_tables(series)
+    found.append(comparisons_table(series.batch_size, compared))
+    if len(series.families) > 2:
+        found.append(families_table(series.batch_size, compared))
+    found.append(work_table(series, floor_seconds))
+    survival = survival_table(series)
+    return [*found, survival] if survival.lines else found
+
+
+def _waits(found: Percentiles | None) -> str:
+    if found is None:
+        return NONE
+    return f"{found.p50 * 1000:.1f} / {found.p99 * 1000:.1f}"
+
+
+def plain_estimate(found: Estimate | None) -> dict[str, float] | None:
+    """An estimate as JSON values."""
+    return {"value": found.value, "low": found.low, "high": found.high} if found else None

@@ -22,8 +22,9 @@ from mars_runtime.evaluation.prompts import PromptError, PromptSet, all_families
 from mars_runtime.evaluation.provenance import provenance
 from mars_runtime.evaluation.report import average, summarise
 from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
+from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
-from mars_runtime.settings import METRICS, SettingsError
+from mars_runtime.settings import METRICS
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -55,15 +56,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Returns the exit code."""
-    from mars_runtime.acceptance import DecodeError
-    from mars_runtime.model.config import CheckpointError
-
     console = Console()
     try:
-        return _run(args, console)
-    except (SettingsError, PromptError, CheckpointError, DecodeError) as error:
-        console.print(str(error), style="red", markup=False)
-        return 2
+        return run_or_say(lambda: _run(args, console), console)
     except KeyboardInterrupt:
         console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
         return 130

@@ -122,6 +122,12 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high))
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that ``share`` of 100 lie at or below, interpolated between neighbours."""
+    _check_groups([values])
+    return float(np.percentile(np.asarray(values, dtype=np.float64), share))
+
+
 def _resamples(values: Floats, rng: np.random.Generator) -> list[Floats]:
     """NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
     count = len(values)

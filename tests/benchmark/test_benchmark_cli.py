@@ -1,17 +1,20 @@
-"""The command from arguments to file, with peers that only say how long they took."""
+"""The command from arguments to files, on a checkpoint of toy size."""
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import re
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from mars_runtime.benchmark import cli
-from mars_runtime.benchmark.paired import Peer, Timing
+from mars_runtime.benchmark import cli, run
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -20,60 +23,90 @@ def arguments(*given: str) -> argparse.Namespace:
     return parser.parse_args(["benchmark", *given])
 
 
-@pytest.fixture
-def scripted_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers takes 2 s, AR 1 s, MARS 0.5 s for four tokens, whatever the prompt."""
-    checkpoint = SimpleNamespace(
-        model=SimpleNamespace(dtype=torch.float32, device=torch.device("cpu")),
-        tokenizer=SimpleNamespace(encode_prompt=lambda text: [1, 2, 3]),
-    )
-
-    def peers(found: object, ways: dict[str, object], args: argparse.Namespace) -> list[Peer]:
-        seconds = [2.0, 1.0, 0.5, 0.5]
-        return [
-            Peer(name, 1, lambda ids, s=taken: Timing((7, 8, 9, 0), 1, 4, s / 4, s))
-            for name, taken in zip([cli.HUGGING_FACE, *ways], seconds, strict=True)
-        ]
-
-    monkeypatch.setattr(cli, "_load", lambda args: checkpoint)
-    monkeypatch.setattr(cli, "make_peers", peers)
+EVIL = "<script>alert(1)</script>"
 
 
-def test_a_run_prints_where_it_ran_and_keeps_ratios(
-    scripted_peers: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    out = tmp_path / "deep" / "benchmark.json"
-    args = arguments(
-        *("--families", "symbolic", "natural", "--prompts", "2", "--rounds", "1"),
-        *("--out", str(out), "--markdown"),
-    )
-    threads = torch.get_num_threads()
-    try:
-        assert cli.run(args) == 0
-    finally:
-        torch.set_num_threads(threads)
-    printed = capsys.readouterr().out
-    assert "float32" in printed
-    assert "torch " in printed
-    assert "| text | AR / transformers | MARS τ=0.95 B=4 / AR |" in printed
-    average = "| average over families | 2.00 [2.00, 2.00] | 2.00 [2.00, 2.00] |"
-    assert printed.count(average) == 2
-    found = json.loads(out.read_text())
-    assert found["dtype"] == "float32"
-    assert isinstance(found["is_busy"], bool)
-    assert {one["peer"] for one in found["ratios"]} == set(found["best_threads"]) - {
-        cli.HUGGING_FACE
+@dataclass(frozen=True)
+class Done:
+    """What one run left: exit code, printed text, figures, report."""
+
+    code: int
+    printed: str
+    found: dict[str, Any]
+    report: str
+
+
+@pytest.fixture(scope="module")
+def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One run of everything, as small as can be, on a processor of an evil name."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    out, report = folder / "deep" / "b.json", folder / "report.html"
+    given = [
+        *("--checkpoint", str(random_folder), "--families", "symbolic", "natural"),
+        *("--prompts", "2", "--rounds", "1", "--max-new-tokens", "8", "--threads", "1"),
+        *("--batch", "1", "2", "--cache-blocks", "4", "--markdown"),
+        *("--out", str(out), "--html", str(report)),
+    ]
+    threads, printed = torch.get_num_threads(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr(run, "NUM_CURVE_ROUNDS", 2)
+        patch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
+        patch.setattr("mars_runtime.evaluation.provenance.processor", lambda: EVIL)
+        code = cli.run(arguments(*given))
+    torch.set_num_threads(threads)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    return Done(code, printed.getvalue(), found, report.read_text(encoding="utf-8"))
+
+
+def test_a_run_prints_where_it_ran_answers_and_tables(done: Done):
+    assert done.code == 0
+    assert "float32" in done.printed
+    assert "torch " in done.printed
+    answer = "One prompt at a time: AR over transformers generate"
+    assert answer in " ".join(done.printed.split())
+    assert "**Batches of 2: how many times the tokens/s, with 95 % intervals**" in done.printed
+    assert "| MARS τ=0.95 B=4 / AR |" in done.printed
+
+
+def test_figures_are_kept_with_their_origin(done: Done):
+    found = done.found
+    assert {"date", "commit", "hardware", "versions", "asked", "machine", "rho"} <= set(found)
+    assert found["subject"]["dtype"] == "float32"
+    assert not {"out", "html", "official"} & set(found["asked"])
+    assert [one["batch_size"] for one in found["series"]] == [1, 2]
+    alone, together = found["series"]
+    assert len(alone["samples"]) == len(alone["peers"]) * 4
+    assert {"block cache 4", "no cache"} <= {one["peer"] for one in together["peers"]}
+    exact = {
+        one["families"]["output_id"]
+        for one in alone["peers"]
+        if one["peer"].startswith(("AR", "lossless"))
     }
-    assert len(found["samples"]) == 4 * 4
+    assert len(exact) == 1
+    assert {one["width"] for one in found["rho"]} >= {1, 7}
+
+
+def test_the_report_needs_nothing_else_and_escapes_names(done: Done):
+    assert EVIL not in done.report
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in done.report
+    assert not re.search(r"<script[^>]* src=", done.report)
+    assert done.report.count("plotly.js v") == 1
+    bare = re.sub(r"<script.*?</script>", "", done.report, flags=re.DOTALL)
+    assert not re.search(r'(src|href)="', bare)
+    assert bare.count("<table>") >= 10
+    assert "In short" in bare
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--tau", "2"], "τ must be a number"),
-        (["--rounds", "0"], "at least 1"),
-        (["--threads", "0"], "at least 1"),
+        (["--taus", "2"], "τ must be a number"),
+        (["--rounds", "0"], "at least 1 of rounds"),
+        (["--threads", "0"], "at least 1 of threads"),
+        (["--batch", "0"], "at least 1 of prompts"),
+        (["--batch", "9999"], "at most 256"),
         (["--families", "poetry"], "no family"),
+        (["--checkpoint", "nobody"], "nobody"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(
@@ -81,3 +114,10 @@ def test_wrong_arguments_get_one_sentence(
 ):
     assert cli.run(arguments(*given)) == 2
     assert said in capsys.readouterr().out
+
+
+def test_the_grid_holds_every_tau_and_block_size():
+    ways = cli.ways_of(arguments("--grid"))
+    fixed = [name for name in ways if name.startswith("MARS") and "auto" not in name]
+    assert len(fixed) == 9
+    assert cli.ways_of(arguments()).keys() <= ways.keys()

@@ -1,0 +1,93 @@
+"""Whether the machine was quiet enough for its timings to be believed.
+
+Three witnesses: the load before the start, the share of this process's cores that others used while
+it measured (Linux only), and how far the repeats of AR lie apart.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+BUSY_LOAD = 0.3  # of the cores, before the start
+BUSY_OTHERS = 0.1  # of the cores, while measuring
+BUSY_SPREAD = 0.15  # slowest over fastest repeat of AR, minus 1
+
+_FIELDS = 8  # user, nice, system, idle, iowait, irq, softirq, steal
+_IDLE = (3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What the witnesses say; shares from 0 to 1, None where a witness is missing."""
+
+    cores: int
+    load_before: float
+    others: float | None
+    ar_spread: float | None
+
+    @property
+    def doubts(self) -> list[str]:
+        """A sentence for each reason to doubt the timings."""
+        found = []
+        if self.load_before > BUSY_LOAD * self.cores:
+            found.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
+        if self.others is not None and self.others > BUSY_OTHERS:
+            found.append(f"others used {self.others:.0%} of {_of(self)} meanwhile")
+        if self.ar_spread is not None and self.ar_spread > BUSY_SPREAD:
+            found.append(f"repeats of AR lie {self.ar_spread:.0%} apart")
+        return found
+
+
+def _of(found: Quiet) -> str:
+    return f"{found.cores} {'core' if found.cores == 1 else 'cores'}"
+
+
+class Others:
+    """Counts what other processes take of this process's cores from its creation on."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._start = self._read()
+        self._own = _own_seconds()
+
+    def share(self) -> float | None:
+        """The share of the cores' time that others used; None where the system does not say."""
+        now = self._read()
+        if self._start is None or now is None:
+            return None
+        busy, total = now[0] - self._start[0], now[1] - self._start[1]
+        if total <= 0:
+            return None
+        return max(0.0, busy - (_own_seconds() - self._own)) / total
+
+    def _read(self) -> tuple[float, float] | None:
+        """Busy and all seconds of the cores that this process may use."""
+        try:
+            lines = self._stat.read_text(encoding="ascii").splitlines()
+            ticks = os.sysconf("SC_CLK_TCK")
+            cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        except (OSError, ValueError, AttributeError):  # not on Linux
+            return None
+        return core_seconds(lines, cores, ticks)
+
+
+def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
+    """Busy and all seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
+    found = [line.split() for line in lines]
+    counts = [
+        [int(part) for part in parts[1 : 1 + _FIELDS]]
+        for parts in found
+        if parts and parts[0] in cores
+    ]
+    if not counts:
+        return None
+    total = sum(map(sum, counts))
+    idle = sum(core[at] for core in counts for at in _IDLE)
+    return (total - idle) / ticks, total / ticks
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system

@@ -1,0 +1,123 @@
+"""Carries out an order: loads what is decoded, measures every series, forwards and the machine.
+
+Knows all the parts and how they follow each other; what each does is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from mars_runtime.benchmark import plan
+from mars_runtime.benchmark.busy import Others, Quiet
+from mars_runtime.benchmark.compare import compare_all
+from mars_runtime.benchmark.contenders import Contenders
+from mars_runtime.benchmark.document import Findings
+from mars_runtime.benchmark.measure import Measured, Series, measure, use_threads
+from mars_runtime.benchmark.paired import Peer, Sample, spread
+from mars_runtime.benchmark.subjects import Subject, load_subject
+from mars_runtime.evaluation.provenance import provenance
+from mars_runtime.machine import num_cores
+from mars_runtime.profiling.forward import CONTEXT, WIDTHS, forward_times, load_of, rho_curve
+from mars_runtime.profiling.limits import measure_limits
+from mars_runtime.settings import DecodeSettings
+
+NUM_CURVE_ROUNDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be measured, checked. told: the arguments, to be kept with the figures."""
+
+    checkpoint: str
+    shape: str | None
+    acceptance: str | None
+    families: tuple[str, ...]
+    num_prompts: int
+    num_rounds: int
+    batch_sizes: tuple[int, ...]
+    ways: Mapping[str, DecodeSettings]
+    cache_blocks: tuple[int, ...]
+    official: Path | None
+    threads: tuple[int, ...]
+    seed: int
+    device: str
+    dtype: str
+    load_before: float
+    told: Mapping[str, Any]
+
+    @property
+    def cursor(self) -> str | None:
+        """The way that block cache, no cache and the official sampler decode too: the first MARS
+        way with a fixed B."""
+        for name, way in self.ways.items():
+            if way.method == "mars" and not way.lossless and isinstance(way.block_size, int):
+                return name
+        return None
+
+
+def perform(order: Order, console: Console) -> Findings:
+    """Measure everything. Raises the errors that ``run_or_say`` knows."""
+    subject = load_subject(order)
+    device = subject.target.device
+    is_cpu = device.type == "cpu"
+    order = order if is_cpu else replace(order, threads=order.threads[:1])
+
+    def watch(samples: Iterable[Sample], what: str, total: int) -> Iterator[Sample]:
+        # Redrawing while an answer is timed would take from its time.
+        return iter(track(samples, what, total, console=console, auto_refresh=False))
+
+    others = Others()
+    series: list[Measured] = []
+    with Contenders(subject.target, order.ways) as contenders:
+        for batch_size in order.batch_sizes:
+            wanted = series_of(order, subject, contenders, batch_size)
+            series.append(measure(wanted, order.threads, order.num_rounds, device, watch))
+    threads = series[0].threads[plan.AR]
+    use_threads(Peer(plan.AR, threads, lambda question: _never()))
+    model = subject.model
+    load = load_of(model)
+    return Findings(
+        origin=provenance(),
+        subject=subject.facts,
+        asked=order.told,
+        note=subject.note,
+        quiet=Quiet(
+            cores=num_cores(),
+            load_before=order.load_before,
+            others=others.share(),
+            ar_spread=spread(series[0].samples, plan.AR),
+        ),
+        limits=measure_limits(device, model.dtype, load.weight_bytes),
+        load=load,
+        forward_threads=threads,
+        curves={
+            rows: rho_curve(rows, forward_times(model, rows, WIDTHS, CONTEXT, NUM_CURVE_ROUNDS))
+            for rows in order.batch_sizes
+        },
+        series=series,
+        compared=[one for found in series for one in compare_all(found, order.cursor)],
+    )
+
+
+def series_of(order: Order, subject: Subject, contenders: Contenders, batch_size: int) -> Series:
+    """The peers and questions of one batch size."""
+    questions = plan.questions(subject.prompts, batch_size, order.num_prompts, order.seed)
+    longest = max(len(prompt) for question in questions for prompt in question.prompts)
+    asks = contenders.of(batch_size, longest)
+    if batch_size > 1 and order.cache_blocks and order.cursor is not None:
+        asks |= contenders.other_caches(order.ways[order.cursor], order.cache_blocks)
+    if order.official is not None and order.cursor is not None:
+        block = max(order.cache_blocks, default=32)
+        way = order.ways[order.cursor]
+        asks[plan.OFFICIAL] = contenders.official(order.official, way, block)
+    return Series(batch_size, asks, tuple(questions))
+
+
+def _never() -> Any:
+    raise AssertionError("nobody asks this peer")

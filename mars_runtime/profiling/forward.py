@@ -1,0 +1,113 @@
+"""What a forward costs: how much it must read and compute, and how long it takes by width.
+
+rho(Q) is the time of a forward of Q tokens a row over that of the AR forward of one token, at the
+same batch and context, acceptance included. Knows the model; knows no decoding and no peers.
+"""
+
+from __future__ import annotations
+
+import statistics as plain
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mars_runtime.acceptance import read
+from mars_runtime.evaluation import statistics
+from mars_runtime.evaluation.statistics import Estimate
+
+WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
+CONTEXT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one forward of a model must read and compute.
+
+    weight_bytes: read once, whatever is fed: all weights but the table of embeddings.
+    body_weights, head_weights: multiplied for each token fed, and for each slot with logits.
+    position_bytes: keys and values of one position, read for every row.
+    """
+
+    weight_bytes: int
+    body_weights: int
+    head_weights: int
+    position_bytes: int
+
+    def num_bytes(self, num_rows: int, context: int) -> int:
+        """Read by a forward of ``num_rows`` rows that hold ``context`` tokens each."""
+        return self.weight_bytes + num_rows * context * self.position_bytes
+
+    def operations(self, num_tokens: int, num_slots: int) -> float:
+        """Multiplications and additions, over all rows; attention itself is left out."""
+        return 2.0 * (self.body_weights * num_tokens + self.head_weights * num_slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Rho:
+    """Times of forwards of ``width`` tokens a row: ``seconds`` is the median, ``rho`` the median of
+    paired ratios to the forward of one token."""
+
+    num_rows: int
+    width: int
+    seconds: float
+    rho: Estimate
+
+
+def load_of(model: Any) -> Load:
+    """The load of a ``Qwen2`` as it keeps its weights."""
+    embedding, norm, head, *layers = model.weights()
+    config = model.config
+    streamed = [norm, head, *layers]
+    position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    return Load(
+        weight_bytes=sum(one.numel() * one.element_size() for one in streamed),
+        body_weights=sum(one.numel() for one in layers if one.dim() == 2),
+        head_weights=embedding.numel(),
+        position_bytes=position * model.dtype.itemsize,
+    )
+
+
+@torch.inference_mode()
+def forward_times(
+    model: Any, num_rows: int, widths: Sequence[int], context: int, num_rounds: int
+) -> list[dict[int, float]]:
+    """Rounds of seconds by width, widths in turning order, the first round thrown away.
+
+    Half of the slots get logits, as with Q = 2B - 1 and B proposals.
+    """
+    device = model.device
+    cache = model.new_cache(num_rows, context + max(widths))
+    cache.cursors[:] = [context] * num_rows
+    forbidden = torch.empty(0, dtype=torch.long, device=device)
+    tokens = {
+        width: torch.ones(num_rows, width, dtype=torch.long, device=device) for width in widths
+    }
+    rounds = []
+    for number in range(num_rounds + 1):
+        found = {}
+        for width in widths if number % 2 else reversed(widths):
+            start = _now(device)
+            logits = model.forward(tokens[width], cache, slice(0, (width + 1) // 2))
+            read(logits, forbidden, ["probability"] * num_rows)
+            found[width] = _now(device) - start
+        rounds.append(found)
+    return rounds[1:]
+
+
+def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
+    """From rounds of seconds by width, width 1 among them."""
+    found = []
+    for width in rounds[0]:
+        ratios = [one[width] / one[1] for one in rounds]
+        seconds = plain.median(one[width] for one in rounds)
+        found.append(Rho(num_rows, width, seconds, statistics.median(ratios)))
+    return sorted(found, key=lambda one: one.width)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,52 @@
+"""Peers and answers by hand: they say how long they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mars_runtime.benchmark.answer import Answer, Chunk, Row
+from mars_runtime.benchmark.paired import Peer, Question, Sample, play
+
+TOKENS = (5, 6, 7, 8)
+
+
+def row(counts: Sequence[int], moments: Sequence[float], tokens: Sequence[int] = ()) -> Row:
+    """A row whose forwards gave ``counts`` tokens at ``moments``, of 4 offered each."""
+    ids = tuple(tokens) or tuple(range(sum(counts)))
+    return Row(ids, tuple(Chunk(at, n, 4) for at, n in zip(moments, counts, strict=True)))
+
+
+def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> Answer:
+    """One row: its forwards take equal time, each gives ``per_forward`` tokens."""
+    num_forwards = len(tokens) // per_forward
+    moments = [seconds * (i + 1) / num_forwards for i in range(num_forwards)]
+    return Answer((row([per_forward] * num_forwards, moments, tokens),), seconds, num_forwards)
+
+
+def question(family: str, first: int) -> Question:
+    return Question(family, ((first, 1),))
+
+
+def peer(
+    name: str,
+    seconds: float,
+    threads: int = 1,
+    tokens: Sequence[int] = TOKENS,
+    per_forward: int = 1,
+) -> Peer:
+    """Takes ``seconds`` times the first token of the prompt."""
+    return Peer(
+        name, threads, lambda asked: answer(seconds * asked.prompts[0][0], tokens, per_forward)
+    )
+
+
+QUESTIONS = [
+    question("symbolic", 1),
+    question("symbolic", 2),
+    question("reading", 3),
+    question("natural", 4),
+]
+
+
+def samples_of(*peers: Peer, num_rounds: int = 2) -> list[Sample]:
+    return list(play(peers, QUESTIONS, num_rounds, lambda peer: None))

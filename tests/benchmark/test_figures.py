@@ -1,0 +1,95 @@
+"""Figures of a peer, comparisons of a series and the tables and sentences made of them."""
+
+from __future__ import annotations
+
+import pytest
+from scripted_answers import peer, samples_of
+
+from mars_runtime.benchmark import compare, plan, report
+from mars_runtime.benchmark.figures import counts_of, figures_of
+from mars_runtime.benchmark.measure import Measured
+
+PEERS = [
+    peer(plan.GENERATE, 2.0),
+    peer(plan.LOOKUP, 4.0, per_forward=2),
+    peer(plan.AR, 1.0),
+    peer("MARS τ=0.95 B=4", 0.5, per_forward=2),
+    peer("block cache 8", 0.75, per_forward=2),
+    peer("block cache 16", 0.6, per_forward=2),
+    peer(plan.NO_CACHE, 3.0, per_forward=2),
+]
+
+
+@pytest.fixture(scope="module")
+def series() -> Measured:
+    samples = tuple(samples_of(*PEERS))
+    names = [one.name for one in PEERS]
+    return Measured(8, samples, dict.fromkeys(names, 1), dict.fromkeys(names, 2**20))
+
+
+def test_figures_of_a_peer(series: Measured):
+    natural = [one for one in series.samples if one.family == "natural"]
+    found = figures_of(natural, "MARS τ=0.95 B=4")
+    assert found is not None
+    # Two tokens after 1 s, two more after 2 s.
+    assert found.tpf == 2.0
+    assert (found.whole_rate, found.decode_rate) == (2.0, 2.0)
+    assert found.ttft.p50 == found.ttft.p99 == 1.0
+    assert found.tpot is not None
+    assert found.tpot.p50 == 0.5
+    assert found.gap is not None
+    assert found.gap.p99 == 1.0
+    assert found.forward_seconds == 1.0
+    assert found.survival == (1.0, 1.0, 0.0, 0.0)
+    assert found.is_repeatable
+    assert figures_of(natural, "nobody") is None
+    assert counts_of(natural, "MARS τ=0.95 B=4") == {2: 4}
+
+
+def test_one_output_hash_for_equal_outputs(series: Measured):
+    found = {figures_of(series.samples, name).output_id for name in series.peers}  # type: ignore[union-attr]
+    assert len(found) == 1
+
+
+def test_comparisons_name_the_best_of_their_kind(series: Measured):
+    assert compare.best_block(series) == "block cache 16"
+    assert compare.best_transformers(series) == plan.GENERATE
+    found = compare.compare_all(series, "MARS τ=0.95 B=4")
+    names = {one.name: one for one in found}
+    assert names["AR / transformers generate"].overall.value == pytest.approx(2.0)
+    against = names["MARS τ=0.95 B=4 / block cache 16"]
+    assert against.overall.value == pytest.approx(1.2)
+    assert names["block cache 16 / no cache"].overall.value == pytest.approx(5.0)
+    mars = names["MARS τ=0.95 B=4 / AR"]
+    assert mars.eta.value == pytest.approx(1.0)
+    assert mars.least[0] in ("symbolic", "reading")
+    assert mars.natural.value == pytest.approx(2.0)
+    assert mars.agreement == 1.0
+    assert compare.find(found, plan.LOOKUP, plan.AR) is not None
+
+
+def test_sentences_answer_what_a_reader_asks(series: Measured):
+    found = report.in_short([series], compare.compare_all(series, "MARS τ=0.95 B=4"))
+    assert any(
+        text.startswith("Batches of 8: AR over transformers generate (transformers' fastest)")
+        for text in found
+    )
+    assert any("MARS τ=0.95 B=4 over block cache 16" in text for text in found)
+    assert any("block cache 16 over no cache, times the tokens/s: 5.00" in text for text in found)
+    assert not any("block cache 8 over AR" in text for text in found)
+
+
+def test_tables_set_natural_text_apart(series: Measured):
+    families, natural = report.speed_tables(series)
+    assert [line[0] for line in families.lines] == series.peers
+    assert "on natural text" in natural.title
+    assert natural.lines[2][2:4] == ("1", "1")
+    found = compare.compare_all(series, None)
+    table = report.families_table(8, found)
+    assert table.columns == ("peer / baseline", "symbolic", "reading", "natural")
+    assert table.lines[0][1] == "2.00 [2.00, 2.00]"
+    work = report.work_table(series, floor_seconds=0.25)
+    # Medians over questions of 1, 2, 3 and 4 s in four forwards: 0.625 s a forward.
+    assert work.lines[2][:3] == ("AR", "625.00", "40%")
+    assert work.lines[0][4] == "1.0"
+    assert [line[0] for line in report.survival_table(series).lines] == series.peers[2:]

@@ -1,0 +1,54 @@
+"""Who is measured on what."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars_runtime.benchmark import plan
+from mars_runtime.settings import SettingsError
+
+PROMPTS = {
+    "symbolic": [[1, n] for n in range(6)],
+    "reading": [[2, n] for n in range(6)],
+    "natural": [[3, n] for n in range(6)],
+}
+
+
+def test_ar_comes_first_and_every_pair_of_tau_and_block_size_is_there():
+    ways = plan.runtime_ways([0.95, 0.5], [2, 4], [0.0], [8], 64)
+    fixed = [name for name in ways if not name.endswith("auto")]
+    assert fixed == [
+        *("AR", "MARS τ=0.95 B=2", "MARS τ=0.5 B=2", "MARS τ=0.95 B=4", "MARS τ=0.5 B=4"),
+        "lossless τ=0 B=8",
+    ]
+    assert {way.max_new_tokens for way in ways.values()} == {64}
+    with pytest.raises(SettingsError):
+        plan.runtime_ways([2.0], [4], [], [], 64)
+
+
+def test_single_prompts_keep_their_family():
+    found = plan.questions(PROMPTS, 1, 4, seed=0)
+    assert [one.family for one in found] == ["symbolic"] * 4 + ["reading"] * 4 + ["natural"] * 4
+    assert all(len(one.prompts) == 1 for one in found)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 16])
+def test_batches_mix_families_and_keep_natural_text_apart(batch_size: int):
+    found = plan.questions(PROMPTS, batch_size, 6, seed=0)
+    assert {one.family for one in found} == {plan.MIXED, "natural"}
+    assert all(len(one.prompts) == batch_size for one in found)
+    mixed = [one for one in found if one.family == plan.MIXED]
+    assert len(mixed) == max(plan.FEWEST_BATCHES, 12 // batch_size)
+    assert {prompt[0] for one in mixed for prompt in one.prompts} == {1, 2}
+    assert {prompt[0] for one in found if one not in mixed for prompt in one.prompts} == {3}
+    assert found == plan.questions(PROMPTS, batch_size, 6, seed=0)
+
+
+def test_without_natural_text_there_are_mixed_batches_alone():
+    found = plan.questions({"symbolic": PROMPTS["symbolic"]}, 4, 6, seed=0)
+    assert {one.family for one in found} == {plan.MIXED}
+
+
+def test_caches_are_compared_only_where_they_ran():
+    assert plan.against_block(["AR"], None, "MARS") == []
+    assert [one.peer for one in plan.against_block(["b", "no cache"], "b", "m")] == ["m", "b"]
