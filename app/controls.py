@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
@@ -86,9 +86,16 @@ def read_order(values: Mapping[str, Any], limits: Limits) -> Order:
 
 
 def read_steering(values: Mapping[str, Any], limits: Limits) -> DecodeSettings:
-    """The settings that may change while text streams; the others at their defaults."""
+    """The settings that may change while text streams; the others at their defaults.
+
+    With ``auto`` the slider of B is not asked.
+    """
+    is_auto = values.get("auto", False)
+    if not isinstance(is_auto, bool):
+        raise RefusalError("auto", "Choosing B automatically is either on or off.")
+    chosen = {**values, "block_size": AUTO} if is_auto else values
     return DecodeSettings(
-        **{name: read_setting(name, values.get(name), limits) for name in STEERED}
+        **{name: read_setting(name, chosen.get(name), limits) for name in STEERED}
     )
 
 

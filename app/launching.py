@@ -41,8 +41,11 @@ def start_race(
         name: Request(prompt_ids, settings, max_seconds) for name, settings in order.lanes.items()
     }
     facts = asdict(task) if task is not None else None
+    costs = served.engine.costs()
     headers = {
-        name: make_header(served.checkpoint, order.prompt, request, task=facts, name=TITLES[name])
+        name: make_header(
+            served.checkpoint, order.prompt, request, costs=costs, task=facts, name=TITLES[name]
+        )
         for name, request in requests.items()
     }
     runs = served.engine.race(list(requests.values()), pace=order.pace)

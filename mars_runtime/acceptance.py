@@ -112,12 +112,14 @@ def judge(
     return Judgement(emitted, num_agreed, _to_first(behind, eos_ids), stop)
 
 
-def num_proposals(settings: DecodeSettings, remaining: int, num_drafts: int) -> int:
-    """B of the next forward: what the settings ask, capped so that nothing is proposed that could
-    not leave. In lossless mode drafts leave first, then AR's own token, then what is drafted now,
-    which takes one more AR token with it."""
+def num_proposals(
+    settings: DecodeSettings, remaining: int, num_drafts: int, chosen: int | None = None
+) -> int:
+    """B of the next forward: what was ``chosen`` for it, or else what the settings ask, capped so
+    that nothing is proposed that could not leave. In lossless mode drafts leave first, then AR's
+    own token, then what is drafted now, which takes one more AR token with it."""
     room = remaining - num_drafts - 1 if is_lossless(settings) else remaining
-    return max(1, min(settings.num_proposals, room))
+    return max(1, min(settings.num_proposals if chosen is None else chosen, room))
 
 
 def is_lossless(settings: DecodeSettings) -> bool:

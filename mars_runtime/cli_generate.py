@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import End, Event
-from mars_runtime.settings import MAX_BLOCK_SIZE, METHODS, METRICS, DecodeSettings, SettingsError
+from mars_runtime.settings import (
+    AUTO,
+    MAX_BLOCK_SIZE,
+    METHODS,
+    METRICS,
+    DecodeSettings,
+    SettingsError,
+)
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
@@ -38,7 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--block-size",
         type=number,
         default=_USUAL.block_size,
-        help=f"B, proposals a forward, 1 to {MAX_BLOCK_SIZE} (%(default)s)",
+        help=f"B, proposals a forward, 1 to {MAX_BLOCK_SIZE}, or {AUTO} (%(default)s)",
     )
     add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
     add("--lossless", action="store_true", help="emit only what AR would have chosen")
@@ -97,10 +104,10 @@ def _generate(
     if settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
-    # Imports and look-ups before the run begins: they would hold the interpreter's lock.
-    header = make_header(checkpoint, prompt, request)
-    output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
+        # Imports and look-ups before the run begins: they would hold the interpreter's lock.
+        header = make_header(checkpoint, prompt, request, costs=engine.costs())
+        output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
         current = engine.submit(request)
         for events in follow(current):
             output.show(events)

@@ -47,6 +47,8 @@ class RowStep:
         refused.
     accepted: token ids emitted by this forward, EOS included.
     stop: why no more were taken.
+    block_size: B in force, the proposals asked for behind the fed drafts; 0 where it was not noted
+        (older traces, other decoders): then it is that of the settings.
     """
 
     row: int
@@ -59,6 +61,7 @@ class RowStep:
     num_drafted: int
     settings: DecodeSettings
     stop: Stop
+    block_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from typing import Literal, get_args
 
 Method = Literal["ar", "mars"]
 Metric = Literal["probability", "margin", "entropy"]
+BlockSize = int | Literal["auto"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 METRICS: tuple[Metric, ...] = get_args(Metric)
+AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
 MAX_NEW_TOKENS = 4096
 
@@ -24,7 +26,8 @@ class DecodeSettings:
 
     method: ``ar`` takes one token a forward, ``mars`` accepts proposals left to right.
     tau: threshold in 0..1 on the confidence; the first proposal is always taken.
-    block_size: B, proposals a forward (B - 1 masks).
+    block_size: B, proposals a forward (B - 1 masks), or ``auto``: what promises the most tokens per
+        second by the costs of the device and what the row's masks foresaw so far.
     metric: which confidence is compared with tau (``acceptance.py``).
     lossless: emit only tokens that AR would have chosen; tau then says how boldly to draft.
     max_new_tokens: at most this many tokens, EOS included.
@@ -34,7 +37,7 @@ class DecodeSettings:
 
     method: Method = "mars"
     tau: float = 0.95
-    block_size: int = 4
+    block_size: BlockSize = 4
     metric: Metric = "probability"
     lossless: bool = False
     max_new_tokens: int = 256
@@ -50,14 +53,23 @@ class DecodeSettings:
             raise SettingsError("Lossless is either on or off.")
         _check_real("The threshold τ", self.tau, 0.0, 1.0)
         _check_real("The temperature", self.temperature, 0.0, 2.0)
-        _check_whole("The block size B", self.block_size, 1, MAX_BLOCK_SIZE)
+        if self.block_size != AUTO:
+            _check_whole("The block size B", self.block_size, 1, MAX_BLOCK_SIZE, f", or {AUTO}")
         _check_whole("The number of tokens to generate", self.max_new_tokens, 1, MAX_NEW_TOKENS)
         _check_whole("The seed", self.seed, 0, 2**31 - 1)
 
     @property
     def num_proposals(self) -> int:
-        """Proposals a forward: B for mars, 1 for ar."""
-        return self.block_size if self.method == "mars" else 1
+        """Proposals a forward: B for mars, 1 for ar; 1 also where B is left to be chosen, until
+        somebody does."""
+        if self.method == "ar" or self.block_size == "auto":
+            return 1
+        return self.block_size
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether B is to be chosen at each forward."""
+        return self.block_size == AUTO and self.method == "mars"
 
 
 def _check_real(what: str, value: object, low: float, high: float) -> None:
@@ -66,6 +78,6 @@ def _check_real(what: str, value: object, low: float, high: float) -> None:
         raise SettingsError(f"{what} must be a number from {low:g} to {high:g}.")
 
 
-def _check_whole(what: str, value: object, low: int, high: int) -> None:
+def _check_whole(what: str, value: object, low: int, high: int, other: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise SettingsError(f"{what} must be a whole number from {low} to {high}.")
+        raise SettingsError(f"{what} must be a whole number from {low} to {high}{other}.")

@@ -35,6 +35,7 @@ MAX_PROPOSALS = 64
 MAX_RUNNERS_UP = 64
 MAX_TOKEN_BYTES = 4096
 MAX_INT = 2**31 - 1
+MAX_DIGITS = 8
 MAX_BYTES = 2**50
 _STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
 
@@ -130,6 +131,7 @@ class TraceReader:
             num_drafted=_whole(line["num_drafted"]),
             settings=self._settings.get(row, first),
             stop=cast(Stop, _one_of(line["stop"], _STOPS)),
+            block_size=_whole(line.get("block_size", 0), MAX_PROPOSALS),
         )
         if not all(token in self._vocabulary for token in token_ids(step)):
             raise ValueError("it has a token that is not in the vocabulary")
@@ -154,7 +156,17 @@ def _header(line: Mapping[str, Any]) -> Header:
         date=_text(line["date"]),
         task=None if task is None else dict(_mapping(task)),
         name=_text(line["name"]),
+        rho=_rho(_mapping(line.get("rho", {}))),
     )
+
+
+def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
+    if not all(rows.isdecimal() and len(rows) < MAX_DIGITS for rows in curves):
+        raise ValueError("its costs are damaged")
+    return {
+        int(rows): tuple(_real(cost) for cost in _items(curve, MAX_PROPOSALS))
+        for rows, curve in curves.items()
+    }
 
 
 def _settings(value: Any) -> DecodeSettings:

@@ -26,7 +26,7 @@ SETTINGS = st.builds(
     DecodeSettings,
     method=st.sampled_from(METHODS),
     tau=st.floats(0, 1),
-    block_size=st.integers(1, 16),
+    block_size=st.integers(1, 16) | st.just("auto"),
     metric=st.sampled_from(METRICS),
     lossless=st.booleans(),
     max_new_tokens=st.integers(1, 4096),
@@ -51,6 +51,7 @@ HEADERS = st.builds(
     date=st.text(max_size=8),
     task=st.none() | st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3),
     name=st.text(max_size=8),
+    rho=st.dictionaries(st.integers(1, 64), st.lists(st.floats(1, 9), max_size=4).map(tuple)),
 )
 _RUNNERS_UP = st.lists(st.tuples(TOKENS, st.floats(0, 1)), max_size=2).map(tuple)
 PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
@@ -91,6 +92,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     num_drafted=draw(st.integers(0, 4)),
                     settings=draw(st.sampled_from(choices)),
                     stop=draw(st.sampled_from(["block", "threshold", "mismatch"])),
+                    block_size=draw(st.integers(0, 16)),
                 )
             )
             emitted[row] += taken

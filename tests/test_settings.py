@@ -15,7 +15,7 @@ from mars_runtime.settings import DecodeSettings, SettingsError
     [
         ("tau", [math.nan, math.inf, -0.01, 1.01, "0.9", None, True, 10**400]),
         ("temperature", [math.nan, -1, 2.5, "hot"]),
-        ("block_size", [0, -1, 3.7, 4.0, 17, 2**31, "4", None, True, math.nan]),
+        ("block_size", [0, -1, 3.7, 4.0, 17, 2**31, "4", "AUTO", None, True, math.nan]),
         ("max_new_tokens", [0, -5, 10**9, 1.5, None]),
         ("seed", [-1, 2**31, 0.5]),
         ("method", ["", "AR", "beam", None]),
@@ -41,6 +41,12 @@ def test_the_ends_of_the_ranges_are_allowed():
 def test_ar_makes_one_proposal_whatever_b_says():
     assert DecodeSettings(method="ar", block_size=8).num_proposals == 1
     assert DecodeSettings(method="mars", block_size=8).num_proposals == 8
+
+
+def test_only_mars_leaves_b_to_be_chosen():
+    assert DecodeSettings(method="mars", block_size="auto").is_auto
+    assert not DecodeSettings(method="ar", block_size="auto").is_auto
+    assert DecodeSettings(block_size="auto").num_proposals == 1
 
 
 def test_settings_cannot_be_changed_in_place():

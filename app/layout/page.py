@@ -96,6 +96,7 @@ def _knobs(tab: LiveTab, handlers: Handlers) -> None:
     tab.controls["block_size"] = gr.Slider(
         1, depth, depth, step=1, label="B proposals", elem_id="block_size", buttons=[]
     )
+    tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Slider(
         0, MAX_PACE, PACE, step=1, label="slow motion", elem_id="pace", buttons=[]
     )

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from app.layout.page import LiveTab
 
 ORDER = (
-    "prompt", "tau", "block_size", "pace", "view", "lossless", "metric", "max_new_tokens",
+    "prompt", "tau", "block_size", "auto", "pace", "view", "lossless", "metric", "max_new_tokens",
     "temperature", "seed", "checkpoint",
 )  # fmt: skip
-STEERED = ("tau", "block_size", "pace", "lossless", "metric")
+STEERED = ("tau", "block_size", "auto", "pace", "lossless", "metric")
 AT_ONCE: dict[str, Any] = {
     "queue": False,
     "show_progress": "hidden",
@@ -88,7 +88,7 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
 
 
 def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
-    """tau, B, pace, lossless and metric act on the very next forward of the visitor's own run."""
+    """tau, B, auto, pace, lossless and metric act on the next forward of the visitor's own run."""
 
     def steer(request: gr.Request, *values: Any) -> None:
         with _in_words():

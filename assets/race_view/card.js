@@ -12,10 +12,16 @@ export const make = (tag, className, text) => {
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
-export function settingsText(settings) {
+// B in force: a number, or what was chosen for a forward, if it is known which.
+export function blockText(settings, chosen) {
+  if (settings.block_size !== "auto") return `B ${settings.block_size}`;
+  return chosen ? `B ${chosen} (auto)` : "B auto";
+}
+
+export function settingsText(settings, chosen) {
   if (!settings) return "";
   if (settings.method === "ar") return "one token a forward";
-  const parts = [`τ ${short(settings.tau)}`, `B ${settings.block_size}`];
+  const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
   return parts.join(" · ");
@@ -84,7 +90,7 @@ export class Card {
   facts(step, confidence = null) {
     const list = make("dl");
     const metric = (step.settings || {}).metric || "probability";
-    const rows = [["in force", settingsText(step.settings)], ["took", `${milliseconds(step.seconds)} ms`]];
+    const rows = [["in force", settingsText(step.settings, step.blockSize)], ["took", `${milliseconds(step.seconds)} ms`]];
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
     for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
     return list;

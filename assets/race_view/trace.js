@@ -54,6 +54,7 @@ export class Lane {
       proposals: row.proposals,
       drafted: row.num_drafted || 0,
       settings: this.settings,
+      blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
       clock: (this.prefill || 0) + this.seconds,

@@ -134,7 +134,7 @@ export class View {
     pane.dataset.steps = String(lane.steps.length);
     pane.dataset.tokens = String(lane.tokens.length);
     pane.dataset.end = lane.end ? lane.end.reason : "";
-    put(parts.settings, settingsText(lane.settings));
+    put(parts.settings, settingsText(lane.settings, lane.steps.at(-1)?.blockSize));
     put(parts.count, lane.steps.length ? `${whole(lane.tokens.length)} tokens · ${whole(lane.steps.length)} forwards` : "");
     parts.verdict.hidden = lane.verdict === null;
     parts.verdict.dataset.right = String(lane.verdict);

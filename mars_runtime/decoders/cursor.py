@@ -25,6 +25,7 @@ from mars_runtime.acceptance import (
     read,
 )
 from mars_runtime.cache import SCRATCH
+from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.base import (
     CausalModel,
     SettingsSource,
@@ -73,9 +74,17 @@ class CursorBatch:
     """
 
     def __init__(
-        self, model: CausalModel, vocabulary: Vocabulary, num_rows: int, capacity: int
+        self,
+        model: CausalModel,
+        vocabulary: Vocabulary,
+        num_rows: int,
+        capacity: int,
+        costs: ForwardCosts | None = None,
     ) -> None:
-        """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together."""
+        """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
+
+        costs: of forwards on this device; without them no row can leave B to be chosen.
+        """
         self._model = model
         self._vocabulary = vocabulary
         self._capacity = capacity
@@ -86,6 +95,7 @@ class CursorBatch:
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
         )
         self._rows = Rows(self.cache)
+        self._pilot = Pilot(costs) if costs is not None else None
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -137,6 +147,8 @@ class CursorBatch:
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
         self._rows.drop(number)
+        if self._pilot is not None:
+            self._pilot.forget(number)
 
     def seat(self, numbers: Sequence[int]) -> None:
         """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
@@ -150,7 +162,10 @@ class CursorBatch:
 
         Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
-        plans = [self._plan(row) for row in self._rows.seat(numbers or self._rows.ready)]
+        rows = self._rows.seat(numbers or self._rows.ready)
+        settings = [row.settings() for row in rows]
+        chosen = self._choose(rows, settings)
+        plans = [self._plan(*each, chosen) for each in zip(rows, settings, strict=True)]
         num_fed = max(len(plan.tokens) + plan.num_proposals - 1 for plan in plans)
         predictions = self._predict(plans, num_fed)
         steps = []
@@ -161,14 +176,24 @@ class CursorBatch:
                 self.drop(done.row)
         return Step(tuple(steps))
 
-    def _plan(self, row: Row) -> Plan:
-        """Read the settings. Drafts are dropped when lossless was switched off or the limit was
-        lowered: they never left, so nobody misses them."""
-        settings = row.settings()
+    def _choose(self, rows: list[Row], settings: list[DecodeSettings]) -> int | None:
+        """B of this forward for the rows that leave it to be chosen; None where none does."""
+        asked = {row.number: now for row, now in zip(rows, settings, strict=True) if now.is_auto}
+        if not asked:
+            return None
+        if self._pilot is None:
+            sentence = "What forwards cost here was not measured: choose a number as B."
+            raise DecodeError(sentence, tuple(asked))
+        return self._pilot.block_size(asked)
+
+    def _plan(self, row: Row, settings: DecodeSettings, chosen: int | None) -> Plan:
+        """Drafts are dropped when lossless was switched off or the limit was lowered: they never
+        left, so nobody misses them. ``chosen`` is B for a row that leaves it to be chosen."""
         limit = min(row.limit, settings.max_new_tokens)
         remaining = max(1, limit - row.num_emitted)
         num_drafts = min(row.num_drafts, remaining - 1) if is_lossless(settings) else 0
-        proposals = num_proposals(settings, remaining, num_drafts)
+        chosen = chosen if settings.is_auto else None
+        proposals = num_proposals(settings, remaining, num_drafts, chosen)
         if proposals > 1 and self._vocabulary.mask_id is None:
             raise DecodeError(
                 "This checkpoint has no mask token: choose the method ar.", (row.number,)
@@ -217,7 +242,10 @@ class CursorBatch:
             num_drafted=len(verdict.drafts),
             settings=plan.settings,
             stop=verdict.stop,
+            block_size=plan.num_proposals,
         )
+        if self._pilot is not None and plan.settings.is_auto:
+            self._pilot.observe(row.number, verdict, plan.num_drafts, plan.num_proposals)
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
         self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
         row.emit(verdict.emitted, verdict.num_agreed, verdict.drafts)
@@ -229,18 +257,20 @@ def decode(
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
+    costs: ForwardCosts | None = None,
 ) -> Iterator[Event]:
     """Decode a ragged batch by the method the settings name at each step.
 
     Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
-    to the engine. Raises DecodeError at once when a prompt cannot fit.
+    to the engine. ``costs`` are needed by ``block_size="auto"`` alone. Raises DecodeError at once
+    when a prompt cannot fit.
     """
     limit = settings().max_new_tokens
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     for prompt in prompts:
         check_prompt(model, prompt, limit)
-    return _events(model, vocabulary, prompts, settings)
+    return _events(model, vocabulary, prompts, settings, costs)
 
 
 def _events(
@@ -248,9 +278,10 @@ def _events(
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
+    costs: ForwardCosts | None,
 ) -> Iterator[Event]:
     capacity = max(map(len, prompts)) + settings().max_new_tokens
-    batch = CursorBatch(model, vocabulary, len(prompts), capacity)
+    batch = CursorBatch(model, vocabulary, len(prompts), capacity, costs)
     yield Prefill(sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts)))
     while batch.rows:
         yield batch.step()

@@ -15,6 +15,7 @@ from mars_runtime.events import Event
 from mars_runtime.settings import METHODS, DecodeSettings
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.adaptive import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
 SMALL_PARAMETERS = 30_000_000
@@ -48,12 +49,16 @@ class CheckpointBackend:
     """A loaded checkpoint behind the engine."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        self.costs: ForwardCosts | None = None
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
 
     def prepare(self) -> None:
-        """Set the threads, then run every kind of forward once so that no visitor has to."""
+        """Set the threads, run every kind of forward once so that no visitor has to, and time
+        them."""
         import torch
+
+        from mars_runtime.engine.costs import measure_costs
 
         torch.inference_mode().__enter__()  # for the life of the worker thread
         torch.set_num_threads(num_threads(self._checkpoint))
@@ -63,6 +68,7 @@ class CheckpointBackend:
             for _ in self.decode(Request(prompt, first), lambda now=first: now):  # type: ignore[misc]
                 pass
         self.synchronize()
+        self.costs = measure_costs(self._checkpoint)
         # What exists now stays: without this, each full garbage collection walks every module's
         # objects, tens of milliseconds in the middle of some forward.
         gc.collect()
@@ -91,7 +97,7 @@ class CheckpointBackend:
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(asked, Solo):
             return asked.decode(model, tokenizer, settings)
-        return decode(model, tokenizer, [asked.prompt_ids], settings)
+        return decode(model, tokenizer, [asked.prompt_ids], settings, self.costs)
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

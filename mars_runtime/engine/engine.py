@@ -27,6 +27,7 @@ from mars_runtime.events import End, Event, Step
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.adaptive import ForwardCosts
     from mars_runtime.engine.request import SoloDecode
     from mars_runtime.model.load import Checkpoint
 
@@ -56,6 +57,7 @@ class Engine:
         self._schedule: Schedule[Run] = Schedule(max_runs, max_waiting)
         self._next_deadline = math.inf
         self._is_closed = False
+        self._is_ready = threading.Event()
         self._decoders: dict[Run, Iterator[Event]] = {}  # the worker's own
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
@@ -111,6 +113,12 @@ class Engine:
             self._bell.ring()
         return runs
 
+    def costs(self) -> ForwardCosts | None:
+        """What forwards cost here; waits until the engine is warm. None if it was not measured."""
+        self._is_ready.wait()
+        costs: ForwardCosts | None = getattr(self._backend, "costs", None)
+        return costs
+
     def close(self) -> None:
         """End every run and the worker, within one forward. A second call does nothing."""
         with self._bell:
@@ -139,10 +147,12 @@ class Engine:
                 self._backend.prepare()
             except Exception:
                 _log.exception("Warming up failed; runs are served all the same")
+            self._is_ready.set()
             while (turn := self._next_turn()) is not None:
                 self._advance(*turn)
             end = End("cancelled", "The engine was closed.")
         finally:
+            self._is_ready.set()
             with self._bell:
                 self._is_closed = True
                 for run in list(self._schedule.lanes()):

@@ -11,6 +11,7 @@ from mars_runtime.machine import device_name, versions
 from mars_runtime.trace import Header
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.adaptive import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
@@ -22,10 +23,14 @@ def make_header(
     prompt: str,
     request: Request,
     *,
+    costs: ForwardCosts | None = None,
     task: dict[str, Any] | None = None,
     name: str = "",
 ) -> Header:
-    """The header for the trace of ``request``, which asks ``prompt`` of ``checkpoint``, now."""
+    """The header for the trace of ``request``, which asks ``prompt`` of ``checkpoint``, now.
+
+    costs: as the engine that serves it measured them.
+    """
     model = checkpoint.model
     return Header(
         checkpoint=checkpoint.name,
@@ -39,4 +44,5 @@ def make_header(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         task=task,
         name=name,
+        rho=dict(costs.rho) if costs is not None else {},
     )

@@ -24,7 +24,7 @@ from mars_runtime.evaluation.report import average, summarise
 from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
-from mars_runtime.settings import METRICS
+from mars_runtime.settings import AUTO, METRICS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -38,9 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--families", nargs="+", default=None, help="default: all of them")
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
     parser.add_argument("--taus", nargs="*", type=float, default=[0.95])
-    parser.add_argument("--block-sizes", nargs="*", type=int, default=[4])
+    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=[4])
     parser.add_argument("--lossless-taus", nargs="*", type=float, default=[0.0])
-    parser.add_argument("--lossless-block-sizes", nargs="*", type=int, default=[8])
+    parser.add_argument("--lossless-block-sizes", nargs="*", type=block_size, default=[8])
     parser.add_argument("--metric", choices=METRICS, default="probability")
     parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
@@ -52,6 +52,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--restart", action="store_true", help="measure finished cells again")
     parser.add_argument("--details", action="store_true", help="also print every cell")
     parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
+
+
+def block_size(text: str) -> BlockSize:
+    """A number of proposals, or ``auto``."""
+    return AUTO if text == AUTO else int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from mars_runtime.settings import DecodeSettings, Method, Metric
+from mars_runtime.settings import BlockSize, DecodeSettings, Method, Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Grid:
     """
 
     taus: tuple[float, ...] = (0.95,)
-    block_sizes: tuple[int, ...] = (4,)
+    block_sizes: tuple[BlockSize, ...] = (4,)
     lossless_taus: tuple[float, ...] = (0.0,)
-    lossless_block_sizes: tuple[int, ...] = (8,)
+    lossless_block_sizes: tuple[BlockSize, ...] = (8,)
     metric: Metric = "probability"
     max_new_tokens: int = 256
 
@@ -42,13 +42,13 @@ class Grid:
         """Without block sizes beyond ``trained``, the depth the weights have learned."""
         return replace(
             self,
-            block_sizes=tuple(size for size in self.block_sizes if 1 < size <= trained),
-            lossless_block_sizes=tuple(
-                size for size in self.lossless_block_sizes if 1 < size <= trained
-            ),
+            block_sizes=_within(trained, self.block_sizes),
+            lossless_block_sizes=_within(trained, self.lossless_block_sizes),
         )
 
-    def _one(self, method: Method, tau: float, block_size: int, lossless: bool) -> DecodeSettings:
+    def _one(
+        self, method: Method, tau: float, block_size: BlockSize, lossless: bool
+    ) -> DecodeSettings:
         return DecodeSettings(
             method=method,
             tau=tau,
@@ -57,6 +57,10 @@ class Grid:
             lossless=lossless,
             max_new_tokens=self.max_new_tokens,
         )
+
+
+def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
+    return tuple(size for size in sizes if 1 < (trained if size == "auto" else size) <= trained)
 
 
 @dataclass(frozen=True, slots=True)

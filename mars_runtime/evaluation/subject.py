@@ -6,11 +6,14 @@ The only file of this package that knows models, tokenizers and decoders.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from mars_runtime.decoders import decode
+from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.engine.costs import measure_costs
 from mars_runtime.evaluation.provenance import fingerprint
 from mars_runtime.evaluation.run import Subject
 from mars_runtime.events import Event
@@ -22,8 +25,13 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
     """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
     tokenizer = checkpoint.tokenizer
 
+    @cache
+    def costs(num_rows: int) -> ForwardCosts:
+        return measure_costs(checkpoint, (num_rows,))
+
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
-        return decode(checkpoint.model, tokenizer, prompts, lambda: settings)
+        known = costs(len(prompts)) if settings.is_auto else None
+        return decode(checkpoint.model, tokenizer, prompts, lambda: settings, known)
 
     def to_text(tokens: Sequence[int]) -> str:
         return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])

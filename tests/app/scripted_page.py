@@ -124,6 +124,7 @@ def controls(**changes: object) -> dict[str, object]:
         "prompt": "Say hello.",
         "tau": 0.95,
         "block_size": 8,
+        "auto": False,
         "pace": 0,
         "view": "race",
         "lossless": False,

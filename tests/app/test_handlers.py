@@ -90,6 +90,19 @@ def test_steering_acts_on_the_next_forward_of_the_own_run_only(
     assert {e.rows[0].settings.tau for e in kept.events[1:-1]} == {1}
 
 
+def test_b_can_be_left_to_be_chosen_in_mid_run(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.01
+    stream = handlers.run("a", controls(view="mars", tau=1))
+    begun(stream)
+    handlers.steer("a", controls(tau=1, auto=True))
+    asked = [e.rows[0].settings.block_size for e in lane_trace(last(stream), "mars").events[1:-1]]
+    assert (asked[0], asked[-1]) == (8, "auto")
+    with pytest.raises(RefusalError, match="on or off"):
+        handlers.steer("a", controls(auto="yes"))
+
+
 def test_pace_can_change_and_is_told(handlers: Handlers, backend: ScriptedBackend) -> None:
     stream = handlers.run("a", controls(view="mars", pace=100))
     begun(stream)

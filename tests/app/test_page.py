@@ -146,6 +146,19 @@ def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, b
     assert min(delays) < 0.3
 
 
+def test_the_auto_switch_is_next_to_b_and_acts_on_the_next_forward(visit, handlers) -> None:
+    page = visit()
+    start(page)
+    page.focus("#block_size input[type=number]")
+    page.keyboard.press("Tab")  # the slider
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.wait_for_function(
+        "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('B auto')"
+    )
+    assert running(handlers).lanes[0].run.settings.block_size == "auto"
+
+
 def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
     page = visit()
     backend.forward_seconds = 0.002

@@ -14,6 +14,7 @@ from mars_runtime import folds
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
+from mars_runtime.engine.costs import _rising
 from mars_runtime.engine.header import make_header
 from mars_runtime.events import End, Event
 from mars_runtime.machine import device_name, versions
@@ -104,6 +105,26 @@ def test_prepare_sets_one_thread_for_a_small_model(checkpoint: Checkpoint) -> No
         run = engine.submit(Request(prompt(checkpoint), AR))
         assert run.wait(120)
     assert isinstance(as_backend(checkpoint), CheckpointBackend)
+
+
+def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: Checkpoint) -> None:
+    auto = replace(MARS, block_size="auto")
+    with Engine(checkpoint) as engine:
+        costs = engine.costs()
+        run = engine.submit(Request(prompt(checkpoint), auto))
+        assert run.wait(120)
+    assert costs is not None
+    curve = costs.rho[1]
+    assert len(curve) == 2 * checkpoint.block_size - 1
+    assert curve[0] == 1.0
+    assert list(curve) == sorted(curve)
+    assert run.events_since(0)[-1].reason in ("eos", "limit")
+    header = make_header(checkpoint, "x", run.request, costs=costs)
+    assert header.rho == costs.rho
+
+
+def test_lengths_between_those_that_were_timed_lie_on_a_line() -> None:
+    assert _rising({1: 0.5, 2: 0.75, 5: 1.5, 7: 1.0}) == (1.0, 1.5, 2.0, 2.5, 3.0, 3.0, 3.0)
 
 
 def test_cycles_of_submit_and_cancel_leave_no_tensors_behind(checkpoint: Checkpoint) -> None:

@@ -1,0 +1,214 @@
+"""Which B is worth its cost: the block size that promises the most tokens per second.
+
+Two things decide it: what a forward of Q tokens costs on this device (``ForwardCosts``, measured)
+and how far the masks of a row have foreseen so far (``Outlook``, observed). Where no B pays, plain
+AR steps are taken, with a probe now and then. Pure numbers: knows no tensors, model or clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mars_runtime.acceptance import Judgement, is_lossless
+from mars_runtime.settings import DecodeSettings
+
+MEMORY = 0.95  # what is left of an observation after one more forward that observed something
+PRIOR_WEIGHT = 1.5  # a guess counts as so many observations
+FIRST_GUESS = 0.6  # that the first draft leaves, before anything was seen
+OUTWARD = 0.93  # each place further out is trusted a little less than the one before it
+MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
+PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
+MAX_SPACING = 128  # forwards from probe to probe, at most
+PATIENCE = 2  # further forwards that a choice above 1 stands
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCosts:
+    """What forwards cost on one device.
+
+    depth: the B that the model was trained with, the most that is ever chosen.
+    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1.
+    """
+
+    depth: int
+    rho: Mapping[int, tuple[float, ...]]
+
+    def curve(self, num_rows: int) -> list[float]:
+        """rho(1), rho(2) ... as far as two blocks reach, for the next larger batch that was
+        measured or else the largest; what was not measured costs in proportion."""
+        enough = [rows for rows in self.rho if rows >= num_rows]
+        known = self.rho[min(enough) if enough else max(self.rho)]
+        longer = range(len(known) + 1, 2 * self.depth + 1)
+        return [*known, *(known[-1] * length / len(known) for length in longer)]
+
+
+class Evidence:
+    """What happened at each place behind AR's own token, given that all went well before it."""
+
+    def __init__(self, num_places: int) -> None:
+        self.taken = [0.0] * num_places
+        self.refused = [0.0] * num_places
+
+    def note(self, num_taken: int, is_refused: bool) -> None:
+        """The first places were taken, the one behind them perhaps refused. All else fades."""
+        self.taken = [MEMORY * count for count in self.taken]
+        self.refused = [MEMORY * count for count in self.refused]
+        for place in range(num_taken):
+            self.taken[place] += 1.0
+        if is_refused:
+            self.refused[num_taken] += 1.0
+
+    def chances(self, first_guess: float) -> list[float]:
+        """That each place is taken; one never seen is taken to be a little worse than the one
+        before it."""
+        found, guess = [], first_guess
+        for taken, refused in zip(self.taken, self.refused, strict=True):
+            chance = (taken + PRIOR_WEIGHT * guess) / (taken + refused + PRIOR_WEIGHT)
+            found.append(chance)
+            guess = OUTWARD * chance
+        return found
+
+
+class Outlook:
+    """How far the masks of one row foresee, by its own forwards under one tau, metric and mode.
+
+    made: were drafts accepted by tau? agreed: did AR choose the same (``lossless`` alone asks)?
+    num_found: tokens beyond AR's own that left so far.
+    """
+
+    def __init__(self, settings: DecodeSettings, depth: int) -> None:
+        self._basis = _basis(settings)
+        self._is_verified = is_lossless(settings)
+        self._made, self._agreed = Evidence(depth), Evidence(depth)
+        self.num_found = 0
+
+    def fits(self, settings: DecodeSettings) -> bool:
+        """Whether what was seen still counts under these settings."""
+        return self._basis == _basis(settings)
+
+    def observe(self, verdict: Judgement, num_fed_drafts: int, block_size: int) -> None:
+        """Learn from one forward: its verdict, how many drafts it verified, the B in force."""
+        num_agreed = verdict.num_agreed
+        self.num_found += num_agreed
+        if num_fed_drafts:
+            self._agreed.note(num_agreed, num_agreed < num_fed_drafts)
+        if block_size > 1 and num_agreed == num_fed_drafts:
+            made = len(verdict.emitted) + len(verdict.drafts) - num_agreed - 1
+            self._made.note(made, verdict.stop == "threshold")
+            self.num_found += 0 if self._is_verified else made
+
+    def chances(self) -> list[tuple[float, float]]:
+        """For each place behind AR's token: that a draft is made there, and that AR agrees."""
+        if not self._is_verified:
+            return [(made, 1.0) for made in self._made.chances(FIRST_GUESS)]
+        guess = math.sqrt(FIRST_GUESS)
+        return list(zip(self._made.chances(guess), self._agreed.chances(guess), strict=True))
+
+
+class Pilot:
+    """Chooses the B of each forward for the rows that leave it to be chosen. They share one B,
+    because they share the forward."""
+
+    def __init__(self, costs: ForwardCosts) -> None:
+        self._costs = costs
+        self._curves: dict[int, list[float]] = {}
+        self._outlooks: dict[int, Outlook] = {}
+        self._choice = 1
+        self._wait = 0  # forwards until the next look
+        self._spacing = 0  # forwards between the last two probes
+        self._num_found = -1  # by all rows, when last looked at; -1 is unlike any number
+
+    def block_size(self, asked: Mapping[int, DecodeSettings]) -> int:
+        """B of the next forward; ``asked`` are the rows concerned, at least one, by number."""
+        outlooks = [self._outlook(number, settings) for number, settings in asked.items()]
+        found = sum(outlook.num_found for outlook in outlooks)
+        is_waiting = self._wait > 0 and (self._choice > 1 or found == self._num_found)
+        if is_waiting and self._num_found >= 0:
+            self._wait -= 1
+            return self._choice
+        has_found, self._num_found = found > self._num_found, found
+        return self._look(outlooks, has_found)
+
+    def observe(
+        self, number: int, verdict: Judgement, num_fed_drafts: int, block_size: int
+    ) -> None:
+        """Learn from a forward of the row; as ``Outlook.observe``."""
+        self._outlooks[number].observe(verdict, num_fed_drafts, block_size)
+
+    def forget(self, number: int) -> None:
+        """The row is gone; its number may be used anew."""
+        self._outlooks.pop(number, None)
+
+    def _outlook(self, number: int, settings: DecodeSettings) -> Outlook:
+        """That of the row; a new one, and a look at once, when it begins or was steered."""
+        outlook = self._outlooks.get(number)
+        if outlook is None or not outlook.fits(settings):
+            outlook = self._outlooks[number] = Outlook(settings, self._costs.depth)
+            self._num_found = -1
+        return outlook
+
+    def _look(self, outlooks: Sequence[Outlook], has_found: bool) -> int:
+        """Weigh all B anew; in a stretch of AR steps, probe."""
+        curve = self._curve(len(outlooks))
+        chances = [outlook.chances() for outlook in outlooks]
+        sizes = range(2, self._costs.depth + 1)
+        rates = {size: rate(size, chances, curve) for size in sizes}
+        best = max(rates, key=rates.__getitem__, default=1)
+        if best > 1 and rates[best] >= MIN_GAIN:
+            self._choice, self._wait, self._spacing = best, PATIENCE, 0
+            return best
+        base = self._base_spacing(best, curve)
+        if self._choice > 1 or best == 1:  # AR from here on
+            self._choice, self._wait, self._spacing = 1, base, base
+            return 1
+        self._spacing = base if has_found else min(max(base, 2 * self._spacing), MAX_SPACING)
+        self._wait = self._spacing
+        return best
+
+    def _base_spacing(self, size: int, curve: list[float]) -> int:
+        """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE. What a probe
+        drafts is fed once more, so it may cost twice."""
+        if size == 1:  # the model was trained to foresee nothing
+            return MAX_SPACING
+        return min(MAX_SPACING, math.ceil(2 * (curve[size - 1] - 1.0) / PROBE_SHARE))
+
+    def _curve(self, num_rows: int) -> list[float]:
+        if num_rows not in self._curves:
+            self._curves[num_rows] = self._costs.curve(num_rows)
+        return self._curves[num_rows]
+
+
+def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Sequence[float]) -> float:
+    """Tokens per second with B = ``size``, in the measure of AR steps of the same rows.
+
+    rows: for each row its ``Outlook.chances``. A forward feeds [AR's token | drafts of the forward
+    before | masks], B - 1 masks behind the row with the most drafts. It gives one token and those
+    drafts that AR confirms; a draft that it does not confirm spoils what was drafted behind it, so
+    that the next forward has none to verify. ``curve[q - 1]`` is rho(q).
+    """
+    tokens = 0.0
+    at_most = [1.0] * size  # place k: chance that no row has more than k drafts
+    for chances in rows:
+        gained, missed = 1.0, 0.0
+        drafted = alive = 1.0
+        more = []
+        for made, agreed in chances[: size - 1]:
+            drafted *= made
+            more.append(drafted)
+            missed += alive * made * (1.0 - agreed)
+            alive *= made * agreed
+            gained += alive
+        tokens += (gained + missed) / (1.0 + missed)
+        for place, chance in enumerate(more):
+            at_most[place] *= 1.0 - chance / (1.0 + missed)
+    cost = before = 0.0
+    for drafts, chance in enumerate(at_most):
+        cost += (chance - before) * curve[drafts + size - 1]
+        before = chance
+    return tokens / (cost * len(rows))
+
+
+def _basis(settings: DecodeSettings) -> tuple[float, str, bool]:
+    return settings.tau, settings.metric, is_lossless(settings)

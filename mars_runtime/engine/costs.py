@@ -1,0 +1,92 @@
+"""What a forward of Q tokens costs here, measured once before anybody is served.
+
+Times the model and the reading of its logits as a step does; knows no prompts and no decoding.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mars_runtime.decoders.adaptive import ForwardCosts
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
+
+CONTEXT = 64  # tokens before those that are timed
+SHORT = 0.02  # seconds of a forward of one token, below which every length is timed
+FEW = (1, 2, 3, 5, 8)  # and the longest; those between are drawn straight
+BUDGET = 0.4  # seconds of measuring for one number of rows, once the first rounds are done
+ROUNDS = range(3, 16)
+
+
+def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
+    """rho for each number of rows, with the threads now in force.
+
+    Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
+    of each the median counts, and none may cost less than a shorter one.
+    """
+    rho = {count: _curve(checkpoint, count) for count in rows}
+    return ForwardCosts(depth=checkpoint.block_size, rho=rho)
+
+
+def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
+    longest = 2 * checkpoint.block_size - 1
+    timer = _Timer(checkpoint, num_rows, longest)
+    lengths = list(range(1, longest + 1))
+    timer.seconds(1)
+    if timer.seconds(1) > SHORT:
+        lengths = sorted({*(length for length in FEW if length < longest), longest})
+    for length in lengths:
+        timer.seconds(length)  # the first of its shape may plan, allocate or compile
+    seconds: list[list[float]] = []
+    began = time.perf_counter()
+    for done in range(ROUNDS.stop):
+        if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
+            break
+        seconds.append([timer.seconds(length) for length in lengths])
+    medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
+    return _rising(dict(zip(lengths, medians, strict=True)))
+
+
+def _rising(seconds: Mapping[int, float]) -> tuple[float, ...]:
+    """Times by length as multiples of the first: none below a shorter one's, gaps straight."""
+    curve = [1.0]
+    for length, measured in sorted(seconds.items()):
+        before, first = curve[-1], len(curve)
+        cost = max(before, measured / seconds[1])
+        steps = length - first
+        curve += [before + (cost - before) * step / steps for step in range(1, steps + 1)]
+    return tuple(round(cost, 4) for cost in curve)
+
+
+class _Timer:
+    """One forward with all slots read, in seconds."""
+
+    def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
+        import torch
+
+        self._model = model = checkpoint.model
+        self._num_rows = num_rows
+        self._token = checkpoint.tokenizer.mask_id or 0
+        context = max(1, min(CONTEXT, model.config.max_positions - longest))
+        self._cache = model.new_cache(num_rows, context + longest)
+        self._cache.cursors[:] = [context] * num_rows
+        ids = sorted(checkpoint.tokenizer.forbidden_ids)
+        self._forbidden = torch.tensor(ids, dtype=torch.long, device=model.device)
+
+    def seconds(self, length: int) -> float:
+        import torch
+
+        from mars_runtime.acceptance import read
+
+        with torch.inference_mode():
+            began = time.perf_counter()
+            fed = [[self._token] * length] * self._num_rows
+            tokens = torch.tensor(fed, device=self._model.device)
+            logits = self._model.forward(tokens, self._cache, slice(0, length))
+            assert logits is not None
+            read(logits, self._forbidden, ["probability"] * self._num_rows)  # waits for the device
+            return time.perf_counter() - began
