@@ -111,7 +111,8 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
     auto = replace(MARS, block_size="auto")
     with Engine(checkpoint) as engine:
         costs = engine.costs()
-        run = engine.submit(Request(prompt(checkpoint), auto))
+        request = Request(prompt(checkpoint), auto)
+        run = engine.submit(request)
         assert run.wait(120)
     assert costs is not None
     curve = costs.rho[1]
@@ -119,7 +120,7 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
     assert curve[0] == 1.0
     assert list(curve) == sorted(curve)
     assert run.events_since(0)[-1].reason in ("eos", "limit")
-    header = make_header(checkpoint, "x", run.request, costs=costs)
+    header = make_header(checkpoint, "x", request, costs=costs)
     assert header.rho == costs.rho
 
 
