@@ -47,8 +47,8 @@ class RowStep:
         refused.
     accepted: token ids emitted by this forward, EOS included.
     stop: why no more were taken.
-    block_size: B in force, the proposals asked for behind the fed drafts; 0 where it was not noted
-        (older traces, other decoders): then it is that of the settings.
+    block_size: B that was chosen for this forward, where the settings leave it to be chosen; 0
+        where they name a number.
     """
 
     row: int

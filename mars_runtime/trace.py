@@ -137,8 +137,9 @@ class TraceWriter:
             "accepted": row.accepted,
             "num_drafted": row.num_drafted,
             "stop": row.stop,
-            "block_size": row.block_size,
         }
+        if row.block_size:
+            fields["block_size"] = row.block_size
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings

@@ -61,7 +61,7 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    del lines[0]["rho"], lines[2]["rows"][0]["block_size"]
+    del lines[0]["rho"]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER
     assert trace.events[1].rows[0].block_size == 0
@@ -99,7 +99,7 @@ def test_written_shape_of_a_step() -> None:
     assert line["rows"][0].pop("settings")["tau"] == SETTINGS.tau
     row = {"row": 0, "start": 0, "cursor": 3, "num_pending": 1, "num_fed": 4}
     row |= {"proposals": [[5, 0.1 + 0.2, [[7, 1 / 3]]], [6, 0.1 + 0.2, [[7, 1 / 3]]]]}
-    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block", "block_size": 0}
+    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block"}
     assert line == {"type": "step", "seconds": 0.25, "rows": [row]}
 
 

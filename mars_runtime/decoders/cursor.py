@@ -242,7 +242,7 @@ class CursorBatch:
             num_drafted=len(verdict.drafts),
             settings=plan.settings,
             stop=verdict.stop,
-            block_size=plan.num_proposals,
+            block_size=plan.num_proposals if plan.settings.is_auto else 0,
         )
         if self._pilot is not None and plan.settings.is_auto:
             self._pilot.observe(row.number, verdict, plan.num_drafts, plan.num_proposals)
