@@ -200,7 +200,7 @@ def test_rows_with_a_number_keep_it_beside_rows_without() -> None:
         step = batch.step()
         assert isinstance(step, Step)
         for row in step.rows:
-            seen[row.row].add(row.block_size)
+            seen[row.row].add(row.block_size or row.settings.num_proposals)
     assert max(seen[0]) == 4
     assert seen[1] - {1} == {2}
 
