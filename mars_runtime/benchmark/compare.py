@@ -50,7 +50,7 @@ class Compared:
 
 
 def compare(measured: Measured, comparison: Comparison) -> Compared:
-    """One comparison, over all families of the series."""
+    """One comparison, over all families of the series, natural text apart."""
     samples, peer, baseline = measured.samples, comparison.peer, comparison.baseline
     families = [family for family in measured.families if family != NATURAL]
     return Compared(

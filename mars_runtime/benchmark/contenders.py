@@ -36,17 +36,17 @@ class Target:
     """What is decoded by everybody.
 
     decode: this runtime's cursor cache. decode_block: the paper's block cache of so many tokens;
-    decode_uncached: none. They are measured in batches.
+        decode_uncached: none. They are measured in batches, where there are any.
     load_transformers: the same weights in transformers' class, anew at each call.
     tokenizer: None for shapes without text, which the official sampler cannot decode.
     """
 
     device: torch.device
     decode: Decode
-    decode_block: Callable[[int], Decode]
-    decode_uncached: Decode
     load_transformers: Callable[[], Any]
     eos_ids: tuple[int, ...]
+    decode_block: Callable[[int], Decode] | None = None
+    decode_uncached: Decode | None = None
     tokenizer: Tokenizer | None = None
 
 
@@ -75,7 +75,8 @@ class Contenders:
         if is_cuda:
             static = {"cache_implementation": "static"}
             asks[plan.COMPILED] = generate_ask(self._model, self._decoding, **static)
-        if batch_size == 1:
+        # What may be copied from a prompt is a matter of text, which a shape does not have.
+        if batch_size == 1 and self._target.tokenizer is not None:
             asks[plan.LOOKUP] = lookup_ask(self._model, self._decoding)
         if (is_cuda or batch_size > 1) and has_continuous_batching():
             asks[plan.BATCHING] = self._batching(batch_size, longest)
@@ -86,14 +87,13 @@ class Contenders:
 
     def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
         """The way of ``settings`` under the block cache, by its sizes, and under none."""
-        target = self._target
-        asks = {
-            f"{plan.BLOCK_CACHE} {size}": runtime_ask(
-                target.decode_block(size), settings, target.device
-            )
-            for size in cache_blocks
-        }
-        asks[plan.NO_CACHE] = runtime_ask(target.decode_uncached, settings, target.device)
+        target, asks = self._target, {}
+        if target.decode_block is not None:
+            for size in cache_blocks:
+                ask = runtime_ask(target.decode_block(size), settings, target.device)
+                asks[f"{plan.BLOCK_CACHE} {size}"] = ask
+        if target.decode_uncached is not None:
+            asks[plan.NO_CACHE] = runtime_ask(target.decode_uncached, settings, target.device)
         return asks
 
     def official(self, repository: Path, settings: DecodeSettings, cache_block: int) -> Ask:

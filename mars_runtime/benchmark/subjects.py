@@ -1,67 +1,77 @@
-"""What a benchmark decodes: a checkpoint with held-out prompts, or a shape with random ones.
+"""What is timed: a checkpoint with held-out prompts, or a shape with random weights and prompts.
 
-Knows how both are loaded; times nothing.
+Knows how both are loaded and by what they decode; times nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from mars_runtime.benchmark.acceptances import Acceptance, read_acceptance
 from mars_runtime.benchmark.contenders import Target
+from mars_runtime.decoders.base import Vocabulary
+from mars_runtime.decoders.batch import BatchMethod, decode_batch
+from mars_runtime.decoders.factory import Batch, decode_on, new_batch
+from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.evaluation.measure import Decode
 from mars_runtime.evaluation.prompts import load_prompts
+from mars_runtime.evaluation.provenance import fingerprint
+from mars_runtime.evaluation.subject import dtype_name, subject_of
 from mars_runtime.events import Event
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.benchmark.run import Order
-    from mars_runtime.decoders.batch import BatchMethod
-    from mars_runtime.model.load import Checkpoint
+
+RANDOM = "random"
+"""The family of the prompts of a shape."""
+RANDOM_LENGTH = 128
+STEPS_PER_READ = 4
+"""On a GPU, where nobody watches and nobody steers: see ``new_batch``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A model behind functions, and what it is asked.
 
-    prompts: token ids by family, in the order of the families. facts: name, fingerprint, dtype and
-        device, to be kept with the figures. note: what every table must say, or nothing.
+    prompts: token ids by family, in the order of the families. facts: name, dtype and device, to be
+        kept with the figures. note: what every table must say, or nothing.
     """
 
     target: Target
     model: Any
+    vocabulary: Vocabulary
     prompts: Mapping[str, Sequence[Sequence[int]]]
     facts: Mapping[str, Any]
     note: str = ""
 
 
 def load_subject(order: Order) -> Subject:
-    """The checkpoint or shape that was asked for. Raises CheckpointError or PromptError."""
-    return _checkpoint(order)
-
-
-def _checkpoint(order: Order) -> Subject:
+    """What was asked for. Raises CheckpointError, PromptError or DecodeError."""
+    if order.shape is not None:
+        return _shape(order, order.shape)
     # What was asked wrongly is told before anything heavy is loaded.
     sets = load_prompts(order.families, order.seed, order.num_prompts)
-    from mars_runtime.evaluation.provenance import fingerprint
-    from mars_runtime.evaluation.subject import dtype_name
-    from mars_runtime.model.load import load_checkpoint
-
     checkpoint = load_checkpoint(order.checkpoint, device=order.device, dtype=order.dtype)
-    tokenizer, model = checkpoint.tokenizer, checkpoint.model
     return Subject(
         target=checkpoint_target(checkpoint),
-        model=model,
+        model=checkpoint.model,
+        vocabulary=checkpoint.tokenizer,
         prompts={
-            one.family: [tokenizer.encode_prompt(task.prompt) for task in one.tasks] for one in sets
+            one.family: [checkpoint.tokenizer.encode_prompt(task.prompt) for task in one.tasks]
+            for one in sets
         },
         facts={
             "name": checkpoint.name,
             "fingerprint": fingerprint(Path(checkpoint.path)),
-            "dtype": dtype_name(model.dtype),
-            "device": str(model.device),
+            **_place(checkpoint.model),
         },
     )
 
@@ -69,11 +79,12 @@ def _checkpoint(order: Order) -> Subject:
 def checkpoint_target(checkpoint: Checkpoint) -> Target:
     """A loaded checkpoint behind the functions that peers are made of."""
     from mars_runtime.benchmark.transformers_peers import loader
-    from mars_runtime.evaluation.subject import subject_of
 
+    model, is_cuda = checkpoint.model, checkpoint.model.device.type == "cuda"
+    plain = subject_of(checkpoint).decode
     return Target(
-        device=checkpoint.model.device,
-        decode=subject_of(checkpoint).decode,
+        device=model.device,
+        decode=kept_decode(model, checkpoint.tokenizer) if is_cuda else plain,
         decode_block=lambda size: _batch(checkpoint, "block", size),
         decode_uncached=_batch(checkpoint, "uncached"),
         load_transformers=loader(checkpoint),
@@ -82,9 +93,68 @@ def checkpoint_target(checkpoint: Checkpoint) -> Target:
     )
 
 
+def kept_decode(
+    model: Any, vocabulary: Vocabulary, forced: ForcedAcceptance | None = None
+) -> Decode:
+    """Decodes on batches that are kept: the graphs of captured steps belong to their cache."""
+    batches: dict[int, tuple[int, Batch]] = {}
+
+    def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
+        rows = len(prompts)
+        needed = max(map(len, prompts)) + settings.max_new_tokens
+        capacity, batch = batches.get(rows, (0, None))
+        if batch is None or capacity < needed:
+            batch = new_batch(
+                *(model, vocabulary, rows, needed), steps_per_read=STEPS_PER_READ, forced=forced
+            )
+            batches[rows] = (needed, batch)
+        return decode_on(batch, prompts, lambda: settings)
+
+    return decode
+
+
+def _shape(order: Order, name: str) -> Subject:
+    acceptance = read_acceptance(order.acceptance)
+    shaped = build_shape(name, device=order.device, dtype=order.dtype)
+    prompts = random_prompts(shaped.vocabulary, [RANDOM_LENGTH] * order.num_prompts, order.seed)
+    model = shaped.model
+    return Subject(
+        target=Target(
+            device=model.device,
+            decode=kept_decode(model, shaped.vocabulary, acceptance.forced),
+            load_transformers=_random_transformers(name, model.dtype, model.device),
+            eos_ids=(),
+        ),
+        model=model,
+        vocabulary=shaped.vocabulary,
+        prompts={RANDOM: prompts},
+        facts={"name": f"shape {name}", **_place(model), "acceptance": acceptance.forced.shares},
+        note=note_of(acceptance),
+    )
+
+
+def note_of(acceptance: Acceptance) -> str:
+    """What every table and file of a shape must say."""
+    return f"random weights, timing only, acceptance drawn from {acceptance.source}"
+
+
+def _random_transformers(name: str, dtype: torch.dtype, device: torch.device) -> Callable[[], Any]:
+    """transformers' model of the same shape, with random weights of its own."""
+
+    def load() -> Any:
+        import transformers
+
+        config = transformers.Qwen2Config(**SHAPES[name])  # type: ignore[arg-type]
+        with device:
+            kind: Any = transformers.AutoModelForCausalLM
+            model = kind.from_config(config, dtype=dtype)
+        return model.to(device).eval()
+
+    return load
+
+
 def _batch(checkpoint: Checkpoint, method: BatchMethod, cache_block: int = 32) -> Decode:
     """A whole question in one batch, under another cache than the cursor's."""
-    from mars_runtime.decoders.batch import decode_batch
 
     def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
         model, tokenizer = checkpoint.model, checkpoint.tokenizer
@@ -93,3 +163,7 @@ def _batch(checkpoint: Checkpoint, method: BatchMethod, cache_block: int = 32) -
         )
 
     return decode
+
+
+def _place(model: Any) -> dict[str, str]:
+    return {"dtype": dtype_name(model.dtype), "device": str(model.device)}
