@@ -22,6 +22,7 @@ COMMANDS = {
     "train": ("mars_runtime.training.cli", "train a bundled checkpoint"),
     "evaluate": ("mars_runtime.evaluation.cli", "accuracy and tokens per forward over τ and B"),
     "benchmark": ("mars_runtime.benchmark.cli", "tokens a second beside transformers"),
+    "profile": ("mars_runtime.profiling.cli", "where the time of a step goes"),
 }
 
 

@@ -38,6 +38,7 @@ class Target:
     decode: this runtime's cursor cache. decode_block: the paper's block cache of so many tokens;
         decode_uncached: none. They are measured in batches, where there are any.
     load_transformers: the same weights in transformers' class, anew at each call.
+    can_choose: whether B can be left to be chosen (``auto``), which asks for real acceptance.
     tokenizer: None for shapes without text, which the official sampler cannot decode.
     """
 
@@ -47,6 +48,7 @@ class Target:
     eos_ids: tuple[int, ...]
     decode_block: Callable[[int], Decode] | None = None
     decode_uncached: Decode | None = None
+    can_choose: bool = False
     tokenizer: Tokenizer | None = None
 
 
@@ -55,7 +57,9 @@ class Contenders:
 
     def __init__(self, target: Target, ways: Mapping[str, DecodeSettings]) -> None:
         self._target = target
-        self._ways = ways
+        self._ways = {
+            name: way for name, way in ways.items() if target.can_choose or not way.is_auto
+        }
         self._limit = next(iter(ways.values())).max_new_tokens
         self._decoding = Decoding(target.eos_ids, self._limit)
         self._model = target.load_transformers()

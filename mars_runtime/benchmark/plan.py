@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mars_runtime.benchmark.paired import Question
 from mars_runtime.evaluation.plan import describe
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.settings import AUTO, BlockSize, DecodeSettings
 from mars_runtime.tasks.natural import NAME as NATURAL
 
 GENERATE = "transformers generate"
@@ -50,22 +50,13 @@ def runtime_ways(
         (False, taus, block_sizes),
         (True, lossless_taus, lossless_block_sizes),
     ):
-        ways += [_mars(tau, b, is_lossless, max_new_tokens) for b in sizes for tau in ts]
-        ways += _adaptive(ts, is_lossless, max_new_tokens)
+        pairs: list[tuple[float, BlockSize]] = [(tau, size) for size in sizes for tau in ts]
+        pairs += [(tau, AUTO) for tau in ts[:1]]
+        ways += [
+            DecodeSettings("mars", tau, size, lossless=is_lossless, max_new_tokens=max_new_tokens)
+            for tau, size in pairs
+        ]
     return {describe(one): one for one in ways}
-
-
-def _mars(tau: float, block_size: int, is_lossless: bool, limit: int) -> DecodeSettings:
-    return DecodeSettings("mars", tau, block_size, lossless=is_lossless, max_new_tokens=limit)
-
-
-def _adaptive(taus: Sequence[float], is_lossless: bool, limit: int) -> list[DecodeSettings]:
-    """The first τ with B chosen on the way, where this version can."""
-    try:
-        chosen: int = "auto"  # type: ignore[assignment]
-        return [_mars(taus[0], chosen, is_lossless, limit)] if taus else []
-    except SettingsError:
-        return []
 
 
 def comparisons(peers: Sequence[str]) -> list[Comparison]:

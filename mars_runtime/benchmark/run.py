@@ -5,7 +5,7 @@ Knows all the parts and how they follow each other; what each does is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rich.progress import track
 
 from mars_runtime.benchmark import plan
 from mars_runtime.benchmark.busy import Others, Quiet
-from mars_runtime.benchmark.compare import compare_all
+from mars_runtime.benchmark.compare import Compared, compare_all
 from mars_runtime.benchmark.contenders import Contenders
 from mars_runtime.benchmark.document import Findings
 from mars_runtime.benchmark.measure import Measured, Series, measure, use_threads
@@ -101,8 +101,14 @@ def perform(order: Order, console: Console) -> Findings:
             for rows in order.batch_sizes
         },
         series=series,
-        compared=[one for found in series for one in compare_all(found, order.cursor)],
+        compared=_compared(series, order.cursor, has_text=not subject.note),
     )
+
+
+def _compared(series: Sequence[Measured], cursor: str | None, *, has_text: bool) -> list[Compared]:
+    """All comparisons; where the text means nothing, whether it agrees means nothing either."""
+    found = [one for each in series for one in compare_all(each, cursor)]
+    return found if has_text else [replace(one, agreement=None) for one in found]
 
 
 def series_of(order: Order, subject: Subject, contenders: Contenders, batch_size: int) -> Series:

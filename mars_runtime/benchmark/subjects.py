@@ -89,6 +89,7 @@ def checkpoint_target(checkpoint: Checkpoint) -> Target:
         decode_uncached=_batch(checkpoint, "uncached"),
         load_transformers=loader(checkpoint),
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
+        can_choose=not is_cuda,
         tokenizer=checkpoint.tokenizer,
     )
 

@@ -26,11 +26,14 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
     tokenizer = checkpoint.tokenizer
 
     @cache
-    def costs(num_rows: int) -> ForwardCosts:
-        return measure_costs(checkpoint, (num_rows,))
+    def costs(num_rows: int, threads: int) -> ForwardCosts:
+        """Measured at the first question of its kind: ask one before anything is timed."""
+        del threads  # those in force, a key alone
+        fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
+        return measure_costs(checkpoint, (*fewer, num_rows))
 
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
-        known = costs(len(prompts)) if settings.is_auto else None
+        known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
         return decode(checkpoint.model, tokenizer, prompts, lambda: settings, known)
 
     def to_text(tokens: Sequence[int]) -> str:

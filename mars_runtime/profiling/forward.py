@@ -27,11 +27,13 @@ class Load:
     """What one forward of a model must read and compute.
 
     weight_bytes: read once, whatever is fed: all weights but the table of embeddings.
+    head_bytes: those of them that give logits.
     body_weights, head_weights: multiplied for each token fed, and for each slot with logits.
     position_bytes: keys and values of one position, read for every row.
     """
 
     weight_bytes: int
+    head_bytes: int
     body_weights: int
     head_weights: int
     position_bytes: int
@@ -40,7 +42,7 @@ class Load:
         """Read by a forward of ``num_rows`` rows that hold ``context`` tokens each."""
         return self.weight_bytes + num_rows * context * self.position_bytes
 
-    def operations(self, num_tokens: int, num_slots: int) -> float:
+    def operations(self, num_tokens: float, num_slots: float) -> float:
         """Multiplications and additions, over all rows; attention itself is left out."""
         return 2.0 * (self.body_weights * num_tokens + self.head_weights * num_slots)
 
@@ -64,6 +66,7 @@ def load_of(model: Any) -> Load:
     position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
     return Load(
         weight_bytes=sum(one.numel() * one.element_size() for one in streamed),
+        head_bytes=head.numel() * head.element_size(),
         body_weights=sum(one.numel() for one in layers if one.dim() == 2),
         head_weights=embedding.numel(),
         position_bytes=position * model.dtype.itemsize,
