@@ -1,5 +1,6 @@
 """Decoders: prompts and settings in, one event a forward out. One file a method."""
 
-from mars_runtime.decoders.cursor import CursorBatch, decode
+from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.factory import decode, new_batch
 
-__all__ = ["CursorBatch", "decode"]
+__all__ = ["CursorBatch", "decode", "new_batch"]

@@ -61,6 +61,14 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
         )
 
 
+def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: int) -> None:
+    """``check_prompt`` of each; there must be one. Raises DecodeError."""
+    if not prompts:
+        raise DecodeError("Give at least one prompt.")
+    for prompt in prompts:
+        check_prompt(model, prompt, limit)
+
+
 def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> set[int]:
     """Ids that can never come out, rows of the model without a token among them."""
     return {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}

@@ -31,6 +31,7 @@ from mars_runtime.decoders.base import (
     SettingsSource,
     Vocabulary,
     check_prompt,
+    check_prompts,
     forbidden_ids,
 )
 from mars_runtime.decoders.rows import Row, Rows
@@ -265,11 +266,7 @@ def decode(
     to the engine. ``costs`` are needed by ``block_size="auto"`` alone. Raises DecodeError at once
     when a prompt cannot fit.
     """
-    limit = settings().max_new_tokens
-    if not prompts:
-        raise DecodeError("Give at least one prompt.")
-    for prompt in prompts:
-        check_prompt(model, prompt, limit)
+    check_prompts(model, prompts, settings().max_new_tokens)
     return _events(model, vocabulary, prompts, settings, costs)
 
 

@@ -1,16 +1,29 @@
-"""Which batch decodes where: exact steps on a CPU, captured steps on CUDA. Both do the same."""
+"""Which batch decodes where: exact steps on a CPU, captured steps on CUDA. Both do the same.
+
+Captured steps belong to the cache of their batch, and a capture takes longer than many a run. So a
+few batches are kept with the model for the next run that fits. Knows no forward and no events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
 
-from mars_runtime.decoders.base import SettingsSource, Vocabulary
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders import cursor
+from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, check_prompts
+from mars_runtime.decoders.cursor import PREFILL_CHUNK, CursorBatch
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.decoders.static.seats import row_bucket
 from mars_runtime.decoders.static.step import StaticModel
 from mars_runtime.events import Event, Prefill, Step
+
+MAX_KEPT = 2
+"""Idle batches that a model keeps: a race needs one for each of its lanes."""
+
+CAPACITY_STEP = 512
 
 
 class Batch(Protocol):
@@ -21,30 +34,100 @@ class Batch(Protocol):
     @property
     def rows(self) -> tuple[int, ...]: ...
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int: ...
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
+    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int: ...
     def drop(self, number: int) -> None: ...
-    def step(self) -> Step: ...
+    def seat(self, numbers: Sequence[int]) -> None: ...
+    def step(self, numbers: Sequence[int] | None = None) -> Step: ...
 
 
 def new_batch(
-    model: StaticModel,
+    model: CausalModel,
     vocabulary: Vocabulary,
     num_rows: int,
     capacity: int,
-    *,
-    steps_per_read: int = 1,
-    forced: ForcedAcceptance | None = None,
+    costs: ForwardCosts | None = None,
 ) -> Batch:
     """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
-    On CUDA, and wherever ``forced`` is given, a ``StaticBatch``: keep it for as long as it may be
-    used again, since its graphs belong to its cache. steps_per_read: 1 where somebody watches or
-    steers, 4 or 8 where nobody does. On a CPU there is nothing to wait for and it is not used.
+    costs: of forwards on this device; without them no row can leave B to be chosen.
     """
-    if model.device.type == "cuda" or forced is not None:
-        return StaticBatch(
-            model, vocabulary, num_rows, capacity, steps_per_read=steps_per_read, forced=forced
+    if model.device.type == "cuda":
+        return StaticBatch(cast(StaticModel, model), vocabulary, num_rows, capacity, costs)
+    return CursorBatch(model, vocabulary, num_rows, capacity, costs)
+
+
+def decode(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    costs: ForwardCosts | None = None,
+    *,
+    steps_per_read: int = 1,
+    forced: ForcedAcceptance | None = None,
+) -> Iterator[Event]:
+    """Decode a ragged batch by the method that the settings name at each step.
+
+    Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
+    to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA, how
+    many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or so
+    where nobody does. forced: for timing models without real weights.
+    Raises DecodeError at once when a prompt cannot fit.
+    """
+    if model.device.type != "cuda" and forced is None:
+        return cursor.decode(model, vocabulary, prompts, settings, costs)
+    check_prompts(model, prompts, settings().max_new_tokens)
+    kind = (vocabulary, steps_per_read, forced)
+    return _decode_kept(cast(StaticModel, model), kind, prompts, settings, costs)
+
+
+Kind = tuple[Vocabulary, int, ForcedAcceptance | None]
+
+
+def _decode_kept(
+    model: StaticModel,
+    kind: Kind,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    costs: ForwardCosts | None,
+) -> Iterator[Event]:
+    capacity = max(map(len, prompts)) + settings().max_new_tokens
+    with _borrowed(model, kind, len(prompts), capacity) as batch:
+        batch.set_costs(costs)
+        yield from decode_on(batch, prompts, settings)
+
+
+@contextmanager
+def _borrowed(
+    model: StaticModel, kind: Kind, num_rows: int, capacity: int
+) -> Iterator[StaticBatch]:
+    """An empty batch with room enough, kept for the next run unless this one fails."""
+    idle: list[tuple[Kind, StaticBatch]] = model.kept.setdefault("idle batches", [])
+    fitting = [
+        entry for entry in idle if entry[0] == kind and entry[1].has_room_for(num_rows, capacity)
+    ]
+    if fitting:
+        idle.remove(fitting[0])
+        batch = fitting[0][1]
+    else:
+        rows = row_bucket(num_rows, 2 * num_rows)
+        room = -(-capacity // CAPACITY_STEP) * CAPACITY_STEP
+        vocabulary, steps_per_read, forced = kind
+        batch = StaticBatch(
+            model, vocabulary, rows, room, steps_per_read=steps_per_read, forced=forced
         )
-    return CursorBatch(model, vocabulary, num_rows, capacity)
+    try:
+        yield batch
+    except GeneratorExit:
+        _keep(idle, kind, batch)
+        raise
+    _keep(idle, kind, batch)
+
+
+def _keep(idle: list[tuple[Kind, StaticBatch]], kind: Kind, batch: StaticBatch) -> None:
+    idle.append((kind, batch))
+    del idle[:-MAX_KEPT]
 
 
 def decode_on(

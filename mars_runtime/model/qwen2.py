@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -59,6 +60,8 @@ class Qwen2:
         name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
         self._head = self._matrix(self._take(f"{name}.weight"))
         self._weights = {}
+        # What others keep for as long as the model lives, captured steps for instance.
+        self.kept: dict[str, Any] = {}
         self._positions = Positions(config, dtype, self.device)
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
 

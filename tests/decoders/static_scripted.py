@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import torch
-from helpers import ScriptedCache, ScriptedModel, peaked
+from helpers import Script, ScriptedCache, ScriptedModel, peaked
 from torch import Tensor
 
 from mars_runtime.events import Event, Step
@@ -14,6 +15,10 @@ from mars_runtime.events import Event, Step
 
 class StaticScriptedModel(ScriptedModel):
     """Rows that stand where places without a row are parked are not looked at."""
+
+    def __init__(self, script: Script, max_positions: int = 512) -> None:
+        super().__init__(script, max_positions=max_positions)
+        self.kept: dict[str, Any] = {}
 
     def forward_at(
         self, tokens: Tensor, cache: ScriptedCache, head: Tensor, cursors: Tensor, context: int

@@ -15,15 +15,17 @@ from static_scripted import StaticScriptedModel, outlines
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch
-from mars_runtime.decoders.factory import decode_on, new_batch
+from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.factory import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.events import Event, Step
 from mars_runtime.settings import METHODS, METRICS, DecodeSettings
 
 IDS = Ids()
+COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2)})
 ROOM = 64
-SETTINGS = st.builds(
+FIXED = st.builds(
     DecodeSettings,
     method=st.sampled_from(METHODS),
     tau=st.sampled_from((0.0, 0.3, 0.7, 0.95, 1.0)),
@@ -35,16 +37,18 @@ SETTINGS = st.builds(
     seed=st.integers(0, 3),
 )
 PROMPT = st.lists(st.integers(3, 15), min_size=1, max_size=9)
-ROW = st.tuples(PROMPT, st.lists(SETTINGS, min_size=1, max_size=3))
+MOVES = FIXED | FIXED.map(lambda fixed: replace(fixed, block_size="auto"))
+STEERED = st.tuples(PROMPT, st.lists(MOVES, min_size=1, max_size=3))
+ROW = st.tuples(PROMPT, FIXED)
 Script = Callable[[tuple[int, ...]], Sequence[float]]
 
 
 def static(script: Script, num_rows: int = 4, **options: object) -> StaticBatch:
-    return StaticBatch(StaticScriptedModel(script), IDS, num_rows, ROOM, **options)
+    return StaticBatch(StaticScriptedModel(script), IDS, num_rows, ROOM, COSTS, **options)
 
 
 def exact(script: Script, num_rows: int = 4) -> CursorBatch:
-    return CursorBatch(StaticScriptedModel(script), IDS, num_rows, ROOM)
+    return CursorBatch(StaticScriptedModel(script), IDS, num_rows, ROOM, COSTS)
 
 
 class Steered:
@@ -69,7 +73,7 @@ def run(batch: CursorBatch | StaticBatch, sources: Sequence[Steered]) -> list[Ev
 
 
 @profile(max_examples=40)
-@given(st.integers(0, 10_000), st.lists(ROW, min_size=1, max_size=5), st.integers(1, 4))
+@given(st.integers(0, 10_000), st.lists(STEERED, min_size=1, max_size=5), st.integers(1, 4))
 def test_events_equal_those_of_the_cursor_batch(seed: int, rows: list, every: int) -> None:
     """Ragged rows, each with its own settings, which change every few steps."""
     found = []
@@ -85,7 +89,7 @@ def test_events_equal_those_of_the_cursor_batch(seed: int, rows: list, every: in
 @given(st.integers(0, 10_000), st.lists(ROW, min_size=1, max_size=4), st.integers(2, 9))
 def test_steps_read_late_are_the_same_steps(seed: int, rows: list, steps_per_read: int) -> None:
     prompts = [prompt for prompt, _ in rows]
-    settings = rows[0][1][0]
+    settings = rows[0][1]
     late = static(foresight_script(seed), 4, steps_per_read=steps_per_read)
     now = static(foresight_script(seed), 4)
     events = [list(decode_on(batch, prompts, lambda: settings)) for batch in (now, late)]
@@ -107,15 +111,15 @@ def test_rows_join_and_leave_while_steps_are_under_way(
     waiting, events, left = list(enumerate(rows)), [], set()
     while waiting or batch.rows:
         while waiting and len(batch.rows) < 3 and (not batch.rows or data.draw(st.booleans())):
-            number, (prompt, moves) = waiting.pop()
-            batch.add(number, prompt, lambda moves=moves: moves[0])
+            number, (prompt, settings) = waiting.pop()
+            batch.add(number, prompt, lambda settings=settings: settings)
         events.append(batch.step())
         if batch.rows and data.draw(st.integers(0, 5)) == 0:
             left.add(data.draw(st.sampled_from(batch.rows)))
             batch.drop(max(left & set(batch.rows)))
-    for number, (prompt, moves) in enumerate(rows):
+    for number, (prompt, settings) in enumerate(rows):
         alone = exact(foresight_script(seed), 1)
-        expected = steps_of(decode_on(alone, [prompt], lambda moves=moves: moves[0]))
+        expected = steps_of(decode_on(alone, [prompt], lambda settings=settings: settings))
         found = steps_of(events, number)
         same = [replace(step, num_fed=0, row=0) for step in expected]
         assert [replace(step, num_fed=0, row=0) for step in found] == same[: len(found)]
@@ -203,19 +207,14 @@ def test_forced_acceptance_follows_its_histogram(lossless: bool) -> None:
     forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
     settings = DecodeSettings(tau=1.0, block_size=3, lossless=lossless, max_new_tokens=240)
     model = StaticScriptedModel(lambda prefix: peaked(2, 30.0))  # EOS, were it asked
-    batch = new_batch(model, IDS, 8, 248, forced=forced)
+    batch = StaticBatch(model, IDS, 8, 248, forced=forced)
     prompts = [[3] * (1 + row) for row in range(8)]
     events = list(decode_on(batch, prompts, lambda: settings))
     assert [len(tokens) for tokens in tokens_of(events, 8)] == [240] * 8
     counts = [len(step.accepted) for row in range(8) for step in steps_of(events, row)[:-1]]
     assert set(counts) == {1, 3}  # B caps the fours
     assert abs(counts.count(1) / len(counts) - 0.5) < 0.07
-    again = list(decode_on(new_batch(model, IDS, 8, 248, forced=forced), prompts, lambda: settings))
-    assert events == again
-
-
-def test_a_cpu_gets_exact_steps() -> None:
-    assert isinstance(new_batch(StaticScriptedModel(peaked), IDS, 1, ROOM), CursorBatch)
+    assert events == list(decode_on(batch, prompts, lambda: settings))
 
 
 def test_a_full_batch_and_an_unknown_row() -> None:
@@ -229,6 +228,14 @@ def test_a_full_batch_and_an_unknown_row() -> None:
     with pytest.raises(KeyError):
         batch.drop(1)
     assert batch.rows == (0,)
+
+
+def test_b_is_not_chosen_without_costs() -> None:
+    batch = StaticBatch(StaticScriptedModel(foresight_script(0)), IDS, 2, ROOM)
+    batch.add(4, [3], lambda: DecodeSettings(block_size="auto", max_new_tokens=4))
+    with pytest.raises(DecodeError, match="choose a number as B") as caught:
+        batch.step()
+    assert caught.value.rows == (4,)
 
 
 def test_an_aborted_run_leaves_the_batch_empty() -> None:

@@ -14,8 +14,8 @@ from helpers import tokens_of
 from static_scripted import outlines
 from test_static_model import check_equal, prompts_for
 
-from mars_runtime.decoders import CursorBatch
-from mars_runtime.decoders.factory import decode_on, new_batch
+from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.factory import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.model.config import ModelConfig
@@ -160,9 +160,10 @@ def test_a_shape_runs_with_forced_acceptance() -> None:
     model = random_model(config, torch.device("cuda"), torch.bfloat16)
     vocabulary = ShapeVocabulary(size=151666, mask_id=151665)
     forced = ForcedAcceptance((0.55, 0.23, 0.10, 0.12))
-    batch = new_batch(model, vocabulary, 4, 256, steps_per_read=4, forced=forced)
     settings = DecodeSettings(tau=1.0, block_size=4, max_new_tokens=128)
     prompts = random_prompts(vocabulary, [5, 60, 17, 100])
-    rows = tokens_of(decode_on(batch, prompts, lambda: settings), 4)
-    assert [len(row) for row in rows] == [128] * 4
+    for _ in range(2):
+        run = decode(model, vocabulary, prompts, lambda: settings, steps_per_read=4, forced=forced)
+        assert [len(row) for row in tokens_of(run, 4)] == [128] * 4
+    ((_, batch),) = model.kept["idle batches"]
     assert batch.runner.reason == ""

@@ -13,6 +13,7 @@ from mars_runtime.decoders.static.judge import judge_rows, plan_rows
 from mars_runtime.decoders.static.read import Reading, best_of, read_slots
 from mars_runtime.decoders.static.seats import (
     BLOCKS,
+    InForce,
     Seat,
     block_bucket,
     context_bucket,
@@ -127,7 +128,7 @@ def test_buckets() -> None:
 def test_plain_ar_asks_for_one_token_and_one_prediction() -> None:
     settings = DecodeSettings(method="ar")
     seat = Seat(0, lambda: settings, 20, 3, [], cursor=30)
-    assert shape_for([seat], [settings], 1, 4, 256) == Shape(1, 1, 1, 128)
+    assert shape_for({seat: InForce(settings, 1)}, 1, 4, 256) == Shape(1, 1, 1, 128)
 
 
 def test_a_slider_within_a_bucket_asks_for_no_other_shape() -> None:
@@ -136,7 +137,7 @@ def test_a_slider_within_a_bucket_asks_for_no_other_shape() -> None:
         for block_size, limit in ((5, 20), (6, 300)):
             settings = DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=limit)
             seat = Seat(0, lambda now=settings: now, 20, 3, [], cursor=30, num_pending=4)
-            shapes.add(shape_for([seat], [settings], 1, 4, 256))
+            shapes.add(shape_for({seat: InForce(settings, block_size)}, 1, 4, 256))
     assert len(shapes) == 1
 
 
@@ -144,9 +145,9 @@ def test_bounds_hold_while_steps_are_under_way() -> None:
     narrow, wide = DecodeSettings(block_size=2), DecodeSettings(block_size=8)
     seat = Seat(0, lambda: wide, 100, 3, [], cursor=30, num_pending=3)
     assert (seat.furthest_cursor, seat.most_pending) == (30, 3)
-    seat.flying.append(wide)
+    seat.flying.append(InForce(wide, 8))
     assert (seat.furthest_cursor, seat.most_pending) == (33, 8)
-    seat.flying.append(narrow)
+    seat.flying.append(InForce(narrow, 2))
     assert (seat.furthest_cursor, seat.most_pending) == (41, 2)
 
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import NO_NUMBER, DecodeError, is_lossless
+from mars_runtime.acceptance import NO_NUMBER, DecodeError
+from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.base import SettingsSource, Vocabulary, check_prompt
 from mars_runtime.decoders.cursor import PREFILL_CHUNK
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static.records import split_record
-from mars_runtime.decoders.static.seats import CONTEXT_STEP, Seat, shape_for
+from mars_runtime.decoders.static.seats import CONTEXT_STEP, InForce, Seat, read_settings, shape_for
 from mars_runtime.decoders.static.state import IS_LIVE, MAX_QUERIES, Shape, State
 from mars_runtime.decoders.static.step import StaticModel, StaticStep
 from mars_runtime.events import RowStep, Step
 from mars_runtime.model.graphs import Arrival, new_runner
-from mars_runtime.settings import METRICS, DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,14 @@ class StaticBatch:
         vocabulary: Vocabulary,
         num_rows: int,
         capacity: int,
+        costs: ForwardCosts | None = None,
         *,
         steps_per_read: int = 1,
         forced: ForcedAcceptance | None = None,
     ) -> None:
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
+        costs: of forwards on this device; without them no row can leave B to be chosen.
         forced: take as many tokens a step as a histogram says, for timing random weights.
         """
         self._model = model
@@ -70,13 +72,22 @@ class StaticBatch:
         self._seats: list[Seat] = []
         self._flights: deque[Flight] = deque()
         self._num_started = 0
-        self._told: list[tuple[Seat, DecodeSettings | None]] = []
+        self._told: list[tuple[Seat, InForce | None]] = []
         self._waiting: deque[Step] = deque()
+        self.set_costs(costs)
+
+    def set_costs(self, costs: ForwardCosts | None) -> None:
+        """Choose B by these costs from now on, and by what is seen from now on."""
+        self._pilot = Pilot(costs) if costs is not None else None
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Numbers of the rows, in the order of their places."""
         return tuple(seat.number for seat in self._seats)
+
+    def has_room_for(self, num_rows: int, capacity: int) -> bool:
+        """Whether so many rows of so many tokens each would fit if it were empty."""
+        return num_rows <= self.cache.rows and capacity <= self._capacity
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
         """Read a whole prompt into a free place; the row takes part from the next step on.
@@ -139,6 +150,8 @@ class StaticBatch:
         self._seats[place].is_gone = True
         self._seats[place] = self._seats[last]
         self._seats.pop()
+        if self._pilot is not None:
+            self._pilot.forget(number)
 
     def seat(self, numbers: Sequence[int]) -> None:
         """Nothing to do: rows that sit out a step may stand anywhere."""
@@ -168,36 +181,26 @@ class StaticBatch:
 
     def _start(self, seats: list[Seat]) -> None:
         """Start a step of these rows under the settings of this moment."""
-        settings = [seat.settings() for seat in seats]
-        if self._vocabulary.mask_id is None:
-            pairs = zip(seats, settings, strict=True)
-            masked = [seat.number for seat, each in pairs if each.num_proposals > 1]
-            if masked:
-                raise DecodeError(
-                    "This checkpoint has no mask token: choose the method ar.", tuple(masked)
-                )
-        shape = shape_for(seats, settings, len(self._seats), self.cache.rows, self.cache.capacity)
-        in_force = dict(zip(seats, settings, strict=True))
-        self._tell(in_force)
+        in_force = read_settings(seats, self._pilot, self._vocabulary.mask_id is not None)
+        shape = shape_for(in_force, len(self._seats), self.cache.rows, self.cache.capacity)
+        self._tell([(seat, in_force.get(seat)) for seat in self._seats])
         self.runner.run(shape, lambda: self._step(shape))
         slot = self._num_started % self._steps_per_read
         arrival = self.runner.fetch(self._state.ring[slot, : shape.record_size])
         self._num_started += 1
-        for seat, each in in_force.items():
-            seat.flying.append(each)
+        for seat, now in in_force.items():
+            seat.flying.append(now)
         places = tuple(seat if seat in in_force else None for seat in self._seats)
         self._flights.append(Flight(shape, places, arrival))
 
-    def _tell(self, in_force: dict[Seat, DecodeSettings]) -> None:
+    def _tell(self, told: list[tuple[Seat, InForce | None]]) -> None:
         """Bring the settings to the device where they, or the places of the rows, have changed."""
-        told = [(seat, in_force.get(seat)) for seat in self._seats]
-        if len(told) == len(self._told) and all(
-            seat is old and now is then
-            for (seat, now), (old, then) in zip(told, self._told, strict=True)
-        ):
+        if told == self._told:
             return
-        wholes = [_wholes(seat, now) for seat, now in told]
-        reals = [[now.tau, now.temperature] if now else [0.0, 0.0] for _, now in told]
+        wholes = [seat.wholes(now) for seat, now in told]
+        reals = [
+            [now.settings.tau, now.settings.temperature] if now else [0.0, 0.0] for _, now in told
+        ]
         self._put(self._state.wholes[: len(told)], wholes)
         self._put(self._state.reals[: len(told)], reals)
         self._told = told
@@ -210,11 +213,17 @@ class StaticBatch:
         for seat, record in zip(flight.seats, records, strict=False):
             if seat is None or seat.is_gone:
                 continue
-            settings = seat.flying.popleft()
+            now = seat.flying.popleft()
             if record.is_broken:
                 broken.append(seat.number)
-            else:
-                events.append(seat.settle(record, flight.shape.num_queries, settings))
+                continue
+            event = seat.settle(record, flight.shape.num_queries, now.settings)
+            events.append(event)
+            if self._pilot is not None and now.settings.is_auto:
+                proposed = len(event.proposals) - record.num_fed_drafts
+                self._pilot.observe(
+                    seat.number, record.verdict(event), record.num_fed_drafts, proposed
+                )
         for event in events:
             if event.stop in ("eos", "limit"):
                 self.drop(event.row)
@@ -239,18 +248,3 @@ class StaticBatch:
         is_cuda = target.device.type == "cuda"
         source = torch.tensor(values, dtype=target.dtype, pin_memory=is_cuda)
         target.copy_(source, non_blocking=True)
-
-
-def _wholes(seat: Seat, settings: DecodeSettings | None) -> list[int]:
-    """A line of ``State.wholes``; a row without settings sits the step out."""
-    if settings is None:
-        return [1, 1, 0, 0, 0, seat.number, 0]
-    return [
-        min(seat.limit, settings.max_new_tokens),
-        settings.num_proposals,
-        METRICS.index(settings.metric),
-        int(is_lossless(settings)),
-        settings.seed,
-        seat.number,
-        1,
-    ]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import NUM_RUNNERS_UP
+from mars_runtime.acceptance import NUM_RUNNERS_UP, Judgement
 from mars_runtime.decoders.static.judge import Plan, Verdict
 from mars_runtime.decoders.static.read import Reading
 from mars_runtime.decoders.static.state import (
@@ -45,6 +45,7 @@ def write_record(
         state.numbers[:, CURSOR],
         state.numbers[:, NUM_EMITTED],
         plan.num_tokens,
+        plan.num_drafts,
         plan.num_slots,
         verdict.num_accepted,
         verdict.num_kept - verdict.num_accepted,
@@ -75,14 +76,19 @@ class RowRecord:
     numbers: Sequence[float]
 
     @property
-    def takes_part(self) -> bool:
-        """Whether there was a live row that took part in the step."""
-        return bool(self.numbers[0])
-
-    @property
     def is_broken(self) -> bool:
         """The row's logits were no numbers: it stayed where it was."""
         return bool(self.numbers[1])
+
+    @property
+    def num_fed_drafts(self) -> int:
+        return int(self.numbers[5])
+
+    @property
+    def num_agreed(self) -> int:
+        """Drafts that AR confirmed: what the cursor moved beyond the tokens that had left."""
+        cursor, _, num_pending, num_drafts = self.numbers[2:6]
+        return int(self.next_cursor - cursor - num_pending + num_drafts)
 
     @property
     def next_cursor(self) -> int:
@@ -92,10 +98,16 @@ class RowRecord:
     def next_pending(self) -> int:
         return int(self.numbers[HEAD - 1])
 
+    def verdict(self, event: RowStep) -> Judgement:
+        """The judgement behind an event of this record."""
+        end = len(event.accepted) + event.num_drafted
+        drafts = [slot.token for slot in event.proposals[len(event.accepted) : end]]
+        return Judgement(list(event.accepted), self.num_agreed, drafts, event.stop)
+
     def event(self, row: int, num_fed: int, settings: DecodeSettings) -> RowStep:
         """The event of a row that took part and is not broken."""
         numbers = [int(number) for number in self.numbers[2 : HEAD - 2]]
-        cursor, start, num_pending, num_slots, num_accepted, num_drafted, stop = numbers
+        cursor, start, num_pending, num_drafts, num_slots, num_accepted, num_drafted, stop = numbers
         slots = tuple(
             [
                 _proposal(self.numbers[at : at + SLOT])
@@ -113,6 +125,7 @@ class RowRecord:
             num_drafted=num_drafted,
             settings=settings,
             stop=STOPS[stop],
+            block_size=num_slots - num_drafts if settings.is_auto else 0,
         )
 
 

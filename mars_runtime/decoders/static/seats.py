@@ -6,15 +6,16 @@ Pure bookkeeping; knows no tensors.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mars_runtime.acceptance import is_lossless
+from mars_runtime.acceptance import DecodeError, is_lossless
+from mars_runtime.decoders.adaptive import Pilot
 from mars_runtime.decoders.base import SettingsSource
 from mars_runtime.decoders.static.records import RowRecord
 from mars_runtime.decoders.static.state import Shape
 from mars_runtime.events import RowStep
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import METRICS, DecodeSettings
 
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
 """B is rounded up to one of these, so that moving it seldom asks for another capture."""
@@ -23,12 +24,20 @@ CONTEXT_STEP = 64
 FIRST_CONTEXT = 128
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What a step of a row obeys: its settings and its B, which the settings may leave open."""
+
+    settings: DecodeSettings
+    block_size: int
+
+
 @dataclass(slots=True, eq=False)
 class Seat:
     """A row. cursor, num_pending, num_emitted: as of the last step that was read.
 
     unread: prompt tokens still to be fed; first: the last prompt token, pending at the start.
-    flying: the settings of its steps that were started and not yet read.
+    flying: what is in force in its steps that were started and not yet read.
     """
 
     number: int
@@ -40,18 +49,18 @@ class Seat:
     num_pending: int = 1
     num_emitted: int = 0
     num_steps: int = 0
-    flying: deque[DecodeSettings] = field(default_factory=deque)
+    flying: deque[InForce] = field(default_factory=deque)
     is_gone: bool = False
 
     @property
     def most_pending(self) -> int:
         """Bound of the pending tokens when the next step starts."""
-        return self.flying[-1].num_proposals if self.flying else self.num_pending
+        return self.flying[-1].block_size if self.flying else self.num_pending
 
     @property
     def furthest_cursor(self) -> int:
         """Bound of the cursor when the next step starts: it moves by the pending tokens at most."""
-        moves = [self.num_pending, *(settings.num_proposals for settings in self.flying)]
+        moves = [self.num_pending, *(step.block_size for step in self.flying)]
         return self.cursor + sum(moves[: len(self.flying)])
 
     @property
@@ -61,6 +70,21 @@ class Seat:
         limit = min(self.limit, self.settings().max_new_tokens)
         return self.num_emitted + len(self.flying) * rate < limit
 
+    def wholes(self, now: InForce | None) -> list[int]:
+        """A line of ``State.wholes``; a row with nothing in force sits the step out."""
+        if now is None:
+            return [1, 1, 0, 0, 0, self.number, 0]
+        settings = now.settings
+        return [
+            min(self.limit, settings.max_new_tokens),
+            now.block_size,
+            METRICS.index(settings.metric),
+            int(is_lossless(settings)),
+            settings.seed,
+            self.number,
+            1,
+        ]
+
     def settle(self, record: RowRecord, num_fed: int, settings: DecodeSettings) -> RowStep:
         """Learn what a step did, and tell it as an event."""
         event = record.event(self.number, num_fed, settings)
@@ -68,6 +92,27 @@ class Seat:
         self.num_emitted += len(event.accepted)
         self.num_steps += 1
         return event
+
+
+def read_settings(
+    seats: Sequence[Seat], pilot: Pilot | None, has_mask: bool
+) -> dict[Seat, InForce]:
+    """Read the settings of the rows of the next step and choose B where they leave it open.
+
+    Raises DecodeError with the numbers of the rows that ask for what there is not.
+    """
+    settings = {seat: seat.settings() for seat in seats}
+    asked = {seat.number: now for seat, now in settings.items() if now.is_auto}
+    if asked and pilot is None:
+        sentence = "What forwards cost here was not measured: choose a number as B."
+        raise DecodeError(sentence, tuple(asked))
+    chosen = pilot.block_size(asked) if asked and pilot else 1
+    sizes = {seat: chosen if now.is_auto else now.num_proposals for seat, now in settings.items()}
+    masked = [seat.number for seat, size in sizes.items() if size > 1]
+    if masked and not has_mask:
+        sentence = "This checkpoint has no mask token: choose the method ar."
+        raise DecodeError(sentence, tuple(masked))
+    return {seat: InForce(now, sizes[seat]) for seat, now in settings.items()}
 
 
 def block_bucket(pending: Sequence[int], blocks: Sequence[int]) -> int:
@@ -91,22 +136,20 @@ def context_bucket(needed: int, capacity: int) -> int:
 
 
 def shape_for(
-    seats: Sequence[Seat],
-    settings: Sequence[DecodeSettings],
-    num_places: int,
-    most_rows: int,
-    capacity: int,
+    in_force: Mapping[Seat, InForce], num_places: int, most_rows: int, capacity: int
 ) -> Shape:
-    """The shape of the next step of these rows under these settings."""
-    pending = [seat.most_pending for seat in seats]
-    block = block_bucket(pending, [each.num_proposals for each in settings])
+    """The shape of the next step of these rows."""
+    settings = [now.settings for now in in_force.values()]
+    pending = [seat.most_pending for seat in in_force]
+    block = block_bucket(pending, [now.block_size for now in in_force.values()])
     num_queries = 2 * block - 1
     verifies = any(map(is_lossless, settings))
+    furthest = max(seat.furthest_cursor for seat in in_force)
     return Shape(
         num_rows=row_bucket(num_places, most_rows),
         num_queries=num_queries,
         num_slots=num_queries if verifies else block,
-        context=context_bucket(max(s.furthest_cursor for s in seats) + num_queries, capacity),
+        context=context_bucket(furthest + num_queries, capacity),
         is_lossless=verifies,
         is_entropy=any(each.metric == "entropy" for each in settings),
         is_drawn=any(each.temperature > 0 for each in settings),

@@ -27,9 +27,9 @@ LIMIT, BLOCK_SIZE, METRIC, IS_LOSSLESS, SEED, NUMBER, TAKES_PART = range(7)
 TAU, TEMPERATURE = range(2)
 
 # A record: for each row HEAD numbers, then SLOT numbers for each slot that was read.
-# takes_part, is_broken, cursor, start, num_pending, num_slots, num_accepted, num_drafted, stop, and
-# the cursor and the pending tokens of the next step
-HEAD = 11
+# takes_part, is_broken, cursor, start, num_pending, num_fed_drafts, num_slots, num_accepted,
+# num_drafted, stop, and the cursor and the number of pending tokens of the next step
+HEAD = 12
 SLOT = 2 + 2 * NUM_BEST  # token, confidence, the best probabilities, their ids
 
 

@@ -36,8 +36,11 @@ from mars_runtime.decoders.static.state import (
 
 
 class StaticModel(CausalModel, Protocol):
-    """A model whose forward can take its cursors from the device."""
+    """A model whose forward can take its cursors from the device. ``kept``: what others keep with
+    it for as long as it lives."""
 
+    @property
+    def kept(self) -> dict[str, Any]: ...
     def forward_at(
         self, tokens: Tensor, cache: Any, head: Tensor, cursors: Tensor, context: int
     ) -> Tensor: ...
