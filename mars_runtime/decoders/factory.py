@@ -47,14 +47,21 @@ def new_batch(
     num_rows: int,
     capacity: int,
     costs: ForwardCosts | None = None,
+    *,
+    steps_per_read: int = 1,
+    forced: ForcedAcceptance | None = None,
 ) -> Batch:
     """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
+    On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
-    if model.device.type == "cuda":
-        return StaticBatch(cast(StaticModel, model), vocabulary, num_rows, capacity, costs)
-    return CursorBatch(model, vocabulary, num_rows, capacity, costs)
+    if model.device.type != "cuda" and forced is None:
+        return CursorBatch(model, vocabulary, num_rows, capacity, costs)
+    static = cast(StaticModel, model)
+    return StaticBatch(
+        static, vocabulary, num_rows, capacity, costs, steps_per_read=steps_per_read, forced=forced
+    )
 
 
 def decode(
