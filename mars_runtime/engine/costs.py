@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mars_runtime.decoders.adaptive import ForwardCosts
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.static.probe import StepProbe
     from mars_runtime.model.load import Checkpoint
 
 CONTEXT = 64  # tokens before those that are timed
@@ -77,8 +78,21 @@ class _Timer:
         ids = sorted(checkpoint.tokenizer.forbidden_ids)
         self._forbidden = torch.tensor(ids, dtype=torch.long, device=model.device)
 
+        self._probe: StepProbe | None = None
+        if model.device.type == "cuda":
+            from mars_runtime.decoders.static.probe import StepProbe
+
+            self._probe = StepProbe(model, num_rows, context)
+
     def seconds(self, length: int) -> float:
         import torch
+
+        if self._probe is not None:  # a captured step, as it is when decoding
+            torch.cuda.synchronize(self._model.device)
+            began = time.perf_counter()
+            self._probe.run(length)
+            torch.cuda.synchronize(self._model.device)
+            return time.perf_counter() - began
 
         from mars_runtime.acceptance import read
 

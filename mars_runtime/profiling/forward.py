@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import statistics as plain
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from mars_runtime.acceptance import read
+from mars_runtime.decoders.static.probe import StepProbe
 from mars_runtime.evaluation import statistics
 from mars_runtime.evaluation.statistics import Estimate
 
@@ -79,8 +80,29 @@ def forward_times(
 ) -> list[dict[int, float]]:
     """Rounds of seconds by width, widths in turning order, the first round thrown away.
 
-    Half of the slots get logits, as with Q = 2B - 1 and B proposals.
+    Half of the slots get logits, as with Q = 2B - 1 and B proposals. On CUDA a forward is a
+    captured step, as it is when decoding.
     """
+    device = model.device
+    if device.type == "cuda":
+        step: Callable[[int], object] = StepProbe(model, num_rows, context).run
+    else:
+        step = _plain_forward(model, num_rows, widths, context)
+    rounds = []
+    for number in range(num_rounds + 1):
+        found = {}
+        for width in widths if number % 2 else reversed(widths):
+            start = _now(device)
+            step(width)
+            found[width] = _now(device) - start
+        rounds.append(found)
+    return rounds[1:]
+
+
+def _plain_forward(
+    model: Any, num_rows: int, widths: Sequence[int], context: int
+) -> Callable[[int], object]:
+    """One forward and the reading of its logits, by width."""
     device = model.device
     cache = model.new_cache(num_rows, context + max(widths))
     cache.cursors[:] = [context] * num_rows
@@ -88,16 +110,12 @@ def forward_times(
     tokens = {
         width: torch.ones(num_rows, width, dtype=torch.long, device=device) for width in widths
     }
-    rounds = []
-    for number in range(num_rounds + 1):
-        found = {}
-        for width in widths if number % 2 else reversed(widths):
-            start = _now(device)
-            logits = model.forward(tokens[width], cache, slice(0, (width + 1) // 2))
-            read(logits, forbidden, ["probability"] * num_rows)
-            found[width] = _now(device) - start
-        rounds.append(found)
-    return rounds[1:]
+
+    def step(width: int) -> object:
+        logits = model.forward(tokens[width], cache, slice(0, (width + 1) // 2))
+        return read(logits, forbidden, ["probability"] * num_rows)
+
+    return step
 
 
 def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:

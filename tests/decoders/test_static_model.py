@@ -16,6 +16,7 @@ from tiny_checkpoint import write_checkpoint
 from mars_runtime.decoders import CursorBatch, ar
 from mars_runtime.decoders.factory import decode_on
 from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.decoders.static.probe import StepProbe
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings
@@ -122,3 +123,17 @@ def test_the_forward_on_the_device_is_the_forward(tmp_path: Path) -> None:
         found = model.forward_at(tokens, caches[1], head, torch.tensor([7, 0, 19]), context)
         assert torch.allclose(found, expected, atol=1e-5)
         assert torch.allclose(caches[0].store, caches[1].store, atol=1e-5)
+
+
+def test_a_probe_runs_steps_of_any_width(tmp_path: Path) -> None:
+    model = load_checkpoint(str(write_checkpoint(tmp_path)), device="cpu").model
+    seen = []
+    forward_at = model.forward_at
+    model.forward_at = lambda tokens, cache, head, cursors, context: (
+        seen.append((*tokens.shape, head.shape[1], context))
+        or forward_at(tokens, cache, head, cursors, context)
+    )
+    probe = StepProbe(model, 3, 200)
+    for width in (1, 4, 7, 31):
+        probe.run(width)
+    assert seen == [(3, 1, 1, 256), (3, 4, 2, 256), (3, 7, 4, 256), (3, 31, 16, 256)]

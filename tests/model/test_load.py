@@ -252,6 +252,31 @@ def test_a_hub_entry_loads_from_the_local_cache(
     assert answer(name, registry_path=path) == answer(str(random_folder))
 
 
+def test_a_hub_entry_as_the_hub_client_lays_it_out(
+    random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links to blobs, bf16 weights in shards, an old configuration and code that is not run."""
+    from transformers import AutoModelForCausalLM
+
+    expected = answer(str(random_folder), dtype="bf16")
+    snapshot = _hub(tmp_path, random_folder, monkeypatch)
+    (snapshot / "model.safetensors").unlink()
+    model = AutoModelForCausalLM.from_pretrained(random_folder, dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path / "shards", max_shard_size="30KB")
+    for path in (tmp_path / "shards").glob("model*"):
+        shutil.copy(path, snapshot)
+    edit_config(snapshot, auto_map={"AutoModel": "evil.Model"}, torch_dtype="bfloat16")
+    blobs = snapshot.parents[1] / "blobs"
+    blobs.mkdir()
+    for number, path in enumerate(sorted(snapshot.iterdir())):
+        shutil.move(path, blobs / f"{number:040}")
+        path.symlink_to(Path("../../blobs") / f"{number:040}")
+    registered = tmp_path / "registry.json"
+    entry = {"name": "small", "hub": "Somebody/MARS-small", "block_size": 4}
+    registered.write_text(json.dumps([entry]))
+    assert answer("small", registry_path=registered, dtype="bf16") == expected
+
+
 def test_a_hub_entry_that_cannot_be_had(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
