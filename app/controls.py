@@ -14,6 +14,7 @@ from typing import Any
 
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
+DEFAULTS = DecodeSettings()
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
 VIEWS = {

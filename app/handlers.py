@@ -42,6 +42,12 @@ PRESETS = {
 }
 
 
+def preset_of(tau: object, lossless: object) -> str | None:
+    """The preset that these values are, if any."""
+    values = {"tau": tau, "lossless": lossless}
+    return next((name for name, preset in PRESETS.items() if preset == values), None)
+
+
 class Handlers:
     """The page's behaviour; one object serves every visitor, told apart by session."""
 

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 import gradio as gr
 
 from app.components.race_view import RaceView
-from app.controls import MAX_PACE, RACE, VIEWS
-from app.handlers import PRESETS, Handlers
-from app.layout.wiring import wire
-from mars_runtime.settings import DecodeSettings
+from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
+from app.handlers import PRESETS, Handlers, preset_of
+from app.layout.wiring import preset_classes, start_block_size, wire
 
 PACE = 20  # until the checkpoint has been timed
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
-DEFAULTS = DecodeSettings(block_size=8)
 
 
 @dataclass
@@ -57,8 +55,10 @@ def _live_tab(handlers: Handlers) -> LiveTab:
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, handlers)
             with gr.Row(elem_id="presets"):
+                chosen = preset_of(DEFAULTS.tau, DEFAULTS.lossless)
                 for name in PRESETS:
-                    tab.presets[name] = gr.Button(name, size="sm", elem_classes="preset")
+                    classes = preset_classes(name == chosen)
+                    tab.presets[name] = gr.Button(name, size="sm", elem_classes=classes)
             tab.controls["lossless"] = gr.Checkbox(
                 False,
                 label="Lossless: only what AR would write",
@@ -94,7 +94,13 @@ def _knobs(tab: LiveTab, handlers: Handlers) -> None:
         0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
     tab.controls["block_size"] = gr.Slider(
-        1, depth, depth, step=1, label="B proposals", elem_id="block_size", buttons=[]
+        1,
+        depth,
+        start_block_size(depth),
+        step=1,
+        label="B proposals",
+        elem_id="block_size",
+        buttons=[],
     )
     tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Slider(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from app.controls import RefusalError
+from app.controls import DEFAULTS, RefusalError
 from app.endpoint import stream
-from app.handlers import Handlers
+from app.handlers import PRESETS, Handlers, preset_of
 
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
@@ -95,8 +95,12 @@ def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
             handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
     inputs = [tab.controls[name] for name in STEERED]
+    presets = list(tab.presets.values())
     for control in inputs:
         control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
+    decisive = [tab.controls["tau"], tab.controls["lossless"]]
+    for control in decisive:
+        control.change(_mark_preset, decisive, presets, trigger_mode="always_last", **AT_ONCE)
 
     for name, button in tab.presets.items():
 
@@ -105,7 +109,18 @@ def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
                 named = dict(zip(STEERED, values, strict=True))
                 return handlers.preset(session_of(request), name, named)
 
-        button.click(choose, inputs, [tab.controls["tau"], tab.controls["lossless"]], **AT_ONCE)
+        button.click(choose, inputs, decisive, **AT_ONCE)
+
+
+def _mark_preset(tau: Any, lossless: Any) -> list[Any]:
+    """The preset in force stands out, however its values came about."""
+    chosen = preset_of(tau, lossless)
+    return [gr.update(elem_classes=preset_classes(name == chosen)) for name in PRESETS]
+
+
+def preset_classes(is_chosen: bool) -> list[str]:
+    """How a preset's button looks (assets/app.css)."""
+    return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
 def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
@@ -123,7 +138,7 @@ def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
 
     def choose(name: Any) -> Iterator[tuple[str, Any]]:
         for sentence, depth in handlers.choose(name):
-            yield sentence, gr.update(maximum=depth, value=depth) if depth else gr.skip()
+            yield sentence, _depth_update(depth)
 
     tab.controls["checkpoint"].input(
         choose,
@@ -133,6 +148,15 @@ def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
         api_visibility="private",
         preprocess=False,
     )
+
+
+def start_block_size(depth: int) -> int:
+    """B at first, where a checkpoint was trained to ``depth``."""
+    return min(depth, DEFAULTS.num_proposals)
+
+
+def _depth_update(depth: int) -> Any:
+    return gr.update(maximum=depth, value=start_block_size(depth)) if depth else gr.skip()
 
 
 def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
@@ -146,7 +170,7 @@ def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
 
 def _opening(handlers: Handlers) -> tuple[Any, Any, str]:
     depth, pace, footer = handlers.opening()
-    return gr.update(maximum=depth, value=depth), gr.update(value=pace), footer
+    return gr.update(maximum=depth), gr.update(value=pace), footer
 
 
 def _endpoint(handlers: Handlers) -> Callable[..., Iterator[dict[str, Any]]]:

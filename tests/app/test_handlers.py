@@ -14,7 +14,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
-from app.handlers import NOTE_CONTROL, NOTE_UNKNOWN, Handlers
+from app.handlers import NOTE_CONTROL, NOTE_UNKNOWN, Handlers, preset_of
 from mars_runtime.trace import read_trace
 
 
@@ -268,3 +268,11 @@ def test_updates_are_few(handlers: Handlers, backend: ScriptedBackend) -> None:
     began = time.monotonic()
     updates = len(list(handlers.run("a", controls(max_new_tokens=400))))
     assert updates <= 12 * (time.monotonic() - began) + 3
+
+
+def test_a_preset_is_known_by_its_values() -> None:
+    assert preset_of(0.95, False) == "Balanced"
+    assert preset_of(0.7, False) == "Fast"
+    assert preset_of(0, True) == "Exact"
+    assert preset_of(0.95, True) is None
+    assert preset_of(None, False) is None
