@@ -16,12 +16,11 @@ from mars_runtime.benchmark.acceptances import Acceptance, read_acceptance
 from mars_runtime.benchmark.contenders import Target
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.decoders.batch import BatchMethod, decode_batch
-from mars_runtime.decoders.factory import Batch, decode_on, new_batch
-from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.factory import decode
 from mars_runtime.evaluation.measure import Decode
 from mars_runtime.evaluation.prompts import load_prompts
 from mars_runtime.evaluation.provenance import fingerprint
-from mars_runtime.evaluation.subject import dtype_name, subject_of
+from mars_runtime.evaluation.subject import STEPS_PER_READ, dtype_name, subject_of
 from mars_runtime.events import Event
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 RANDOM = "random"
 """The family of the prompts of a shape."""
 RANDOM_LENGTH = 128
-STEPS_PER_READ = 4
-"""On a GPU, where nobody watches and nobody steers: see ``new_batch``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,38 +77,16 @@ def checkpoint_target(checkpoint: Checkpoint) -> Target:
     """A loaded checkpoint behind the functions that peers are made of."""
     from mars_runtime.benchmark.transformers_peers import loader
 
-    model, is_cuda = checkpoint.model, checkpoint.model.device.type == "cuda"
-    plain = subject_of(checkpoint).decode
     return Target(
-        device=model.device,
-        decode=kept_decode(model, checkpoint.tokenizer) if is_cuda else plain,
+        device=checkpoint.model.device,
+        decode=subject_of(checkpoint).decode,
         decode_block=lambda size: _batch(checkpoint, "block", size),
         decode_uncached=_batch(checkpoint, "uncached"),
         load_transformers=loader(checkpoint),
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
-        can_choose=not is_cuda,
+        can_choose=True,
         tokenizer=checkpoint.tokenizer,
     )
-
-
-def kept_decode(
-    model: Any, vocabulary: Vocabulary, forced: ForcedAcceptance | None = None
-) -> Decode:
-    """Decodes on batches that are kept: the graphs of captured steps belong to their cache."""
-    batches: dict[int, tuple[int, Batch]] = {}
-
-    def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
-        rows = len(prompts)
-        needed = max(map(len, prompts)) + settings.max_new_tokens
-        capacity, batch = batches.get(rows, (0, None))
-        if batch is None or capacity < needed:
-            batch = new_batch(
-                *(model, vocabulary, rows, needed), steps_per_read=STEPS_PER_READ, forced=forced
-            )
-            batches[rows] = (needed, batch)
-        return decode_on(batch, prompts, lambda: settings)
-
-    return decode
 
 
 def _shape(order: Order, name: str) -> Subject:
@@ -119,10 +94,20 @@ def _shape(order: Order, name: str) -> Subject:
     shaped = build_shape(name, device=order.device, dtype=order.dtype)
     prompts = random_prompts(shaped.vocabulary, [RANDOM_LENGTH] * order.num_prompts, order.seed)
     model = shaped.model
+
+    def decode_forced(
+        prompts: Sequence[Sequence[int]], settings: DecodeSettings
+    ) -> Iterable[Event]:
+        return decode(
+            *(model, shaped.vocabulary, prompts, lambda: settings),
+            steps_per_read=STEPS_PER_READ,
+            forced=acceptance.forced,
+        )
+
     return Subject(
         target=Target(
             device=model.device,
-            decode=kept_decode(model, shaped.vocabulary, acceptance.forced),
+            decode=decode_forced,
             load_transformers=_random_transformers(name, model.dtype, model.device),
             eos_ids=(),
         ),
