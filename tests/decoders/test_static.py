@@ -160,6 +160,21 @@ def test_a_row_that_breaks_harms_no_other_and_stays_where_it_was() -> None:
     assert [step.accepted for step in steps_of(events, 8)] == [s.accepted for s in steps_of(alone)]
 
 
+def test_a_row_that_left_has_no_event_in_store() -> None:
+    """The event of a sound row waits while the fault of another is told."""
+    settings = DecodeSettings(method="ar", max_new_tokens=9)
+    sound = foresight_script(1, eos_share=0.0)
+    batch = static(lambda prefix: [math.nan] * 18 if prefix[0] == 4 else sound(prefix))
+    for number, first in ((7, 4), (8, 5), (9, 6)):
+        batch.add(number, [first, 3], lambda: settings)
+    with pytest.raises(DecodeError):
+        batch.step()
+    batch.drop(7)
+    batch.drop(8)
+    assert [(row.row, row.start) for row in batch.step().rows] == [(9, 0)]
+    assert [(row.row, row.start) for row in batch.step().rows] == [(9, 1)]
+
+
 def test_rows_may_sit_out_a_step() -> None:
     settings = DecodeSettings(tau=0.0, block_size=3, max_new_tokens=9)
     batch = static(foresight_script(5, eos_share=0.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -150,6 +150,10 @@ class StaticBatch:
         self._seats[place].is_gone = True
         self._seats[place] = self._seats[last]
         self._seats.pop()
+        self._waiting = deque(
+            replace(event, rows=tuple(row for row in event.rows if row.row != number))
+            for event in self._waiting
+        )
         if self._pilot is not None:
             self._pilot.forget(number)
 
@@ -165,10 +169,13 @@ class StaticBatch:
         the rows whose logits were no numbers; the others lose nothing, their event comes next.
         """
         assert numbers is None or self._steps_per_read == 1
-        while not self._waiting:
+        while True:
+            while self._waiting:
+                event = self._waiting.popleft()
+                if event.rows:
+                    return event
             self._start_steps(numbers)
             self._read_step(self._flights.popleft())
-        return self._waiting.popleft()
 
     def _start_steps(self, numbers: Sequence[int] | None) -> None:
         seats = [seat for seat in self._seats if not seat.unread]
