@@ -55,7 +55,7 @@ class Handlers:
         self.settings = settings
         self.engines = engines
         self.book = book
-        self.live = LiveRuns()
+        self.live: LiveRuns[LiveRace] = LiveRuns()
 
     def limits(self, checkpoint: object) -> Limits:
         """What may be asked of a checkpoint. Raises RefusalError for one that is not listed."""
@@ -119,7 +119,7 @@ class Handlers:
             if race.is_finished:
                 return
             if place:
-                race.feed.say(_waiting(place))
+                race.feed.say(waiting_sentence(place))
             if race.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
                 shown = time.monotonic()
                 yield race.feed.text()
@@ -216,5 +216,6 @@ def sentence_of(error: Exception) -> str:
     return "The run failed inside the app; run it again."
 
 
-def _waiting(place: int) -> str:
+def waiting_sentence(place: int) -> str:
+    """What a visitor reads who waits behind ``place`` runs."""
     return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."

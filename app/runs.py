@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from app.controls import Order, lane_settings
 from app.feed import RunFeed
@@ -104,14 +104,23 @@ class LiveRace:
             lane.run.cancel()
 
 
-class LiveRuns:
-    """Session -> the race it is running, at most one; safe between threads."""
+class Cancellable(Protocol):
+    """What can be ended; a second call does nothing."""
+
+    def cancel(self) -> None: ...
+
+
+R = TypeVar("R", bound=Cancellable)
+
+
+class LiveRuns(Generic[R]):
+    """Session -> the race (or batch) it is running, at most one; safe between threads."""
 
     def __init__(self) -> None:
-        self._races: dict[str, LiveRace] = {}
+        self._races: dict[str, R] = {}
         self._lock = threading.Lock()
 
-    def begin(self, session: str, start: Callable[[], LiveRace]) -> LiveRace:
+    def begin(self, session: str, start: Callable[[], R]) -> R:
         """Cancel what the session was running and start anew. Raises what ``start`` raises."""
         self.stop(session)
         race = start()
@@ -122,7 +131,7 @@ class LiveRuns:
             previous.cancel()
         return race
 
-    def of(self, session: str) -> LiveRace | None:
+    def of(self, session: str) -> R | None:
         """The session's race, if it is running one."""
         with self._lock:
             return self._races.get(session)
@@ -134,7 +143,7 @@ class LiveRuns:
             race.cancel()
         return race is not None
 
-    def end(self, session: str, race: LiveRace) -> None:
+    def end(self, session: str, race: R) -> None:
         """Cancel this race and forget it, unless the session has begun another since."""
         race.cancel()
         with self._lock:

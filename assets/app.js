@@ -1,21 +1,24 @@
-// Ctrl or Cmd with Enter in the prompt runs, Escape anywhere stops; on a phone, running scrolls to the race.
+// Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
 (() => {
   const press = (id) => document.getElementById(id)?.click();
+  const RUNS = { run: "stage", "batch-run": "batch-stage" }; // button -> what it draws into
+  const PROMPTS = { prompt: "run", "batch-prompts": "batch-run" };
+  const around = (event, ids) => Object.keys(ids).find((id) => event.target instanceof Element && event.target.closest(`#${id}`));
 
-  // Where the race stands below the controls, running brings it into sight.
+  // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
-    const isRun = event.target instanceof Element && event.target.closest("#run");
-    if (isRun && window.innerWidth < 720) document.getElementById("stage")?.scrollIntoView();
+    const button = around(event, RUNS);
+    if (button && window.innerWidth < 720) document.getElementById(RUNS[button])?.scrollIntoView();
   });
 
   document.addEventListener("keydown", (event) => {
-    const isInPrompt = event.target instanceof Element && event.target.closest("#prompt");
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && isInPrompt) {
+    const prompt = around(event, PROMPTS);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && prompt) {
       event.preventDefault();
-      press("run");
+      press(PROMPTS[prompt]);
     }
     const isListOpen = event.target instanceof Element && event.target.getAttribute("aria-expanded") === "true";
-    if (event.key === "Escape" && !event.defaultPrevented && !isListOpen) press("stop");
+    if (event.key === "Escape" && !event.defaultPrevented && !isListOpen) ["stop", "batch-stop"].forEach(press);
   });
 })();

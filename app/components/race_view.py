@@ -27,6 +27,7 @@ SCRIPTS = (
     "card.js",
     "figures.js",
     "chart_specs.js",
+    "plotly.js",
     "charts.js",
     "view.js",
 )
@@ -65,7 +66,7 @@ class RaceView(gr.HTML):
 def script() -> str:
     """The body of ``js_on_load``: styles once a page, all modules in one scope, the mount."""
     modules = "\n".join(bare_module((ASSETS / name).read_text("utf-8")) for name in SCRIPTS)
-    return f"""{style_once(styles())}
+    return f"""{style_once(styles(), "race-view-style")}
 {modules}
 mountRaceView(element, props, watch);"""
 
@@ -81,15 +82,15 @@ def bare_module(source: str) -> str:
     return re.sub(r"^export ", "", source, flags=re.MULTILINE)
 
 
-def style_once(css: str) -> str:
-    """A statement that adds a style sheet to the page unless it is there already.
+def style_once(css: str, name: str) -> str:
+    """A statement that adds a style sheet to the page unless one of that name is there already.
 
     Gradio would render ``css_template`` again at each update, which restyles the whole page.
     """
     quoted = css.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
-    return f"""if (!document.getElementById("race-view-style")) {{
+    return f"""if (!document.getElementById("{name}")) {{
   const sheet = document.createElement("style");
-  sheet.id = "race-view-style";
+  sheet.id = "{name}";
   sheet.textContent = `{quoted}`;
   document.head.append(sheet);
 }}"""

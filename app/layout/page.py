@@ -12,6 +12,7 @@ import gradio as gr
 from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
+from app.layout.batch_tab import batch_tab
 from app.layout.wiring import preset_classes, start_block_size, wire
 
 PACE = 20  # until the checkpoint has been timed
@@ -40,8 +41,11 @@ def build(handlers: Handlers) -> gr.Blocks:
             "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
             elem_id="masthead",
         )
-        with gr.Tabs(), gr.Tab("Live"):
-            tab = _live_tab(handlers)
+        with gr.Tabs():
+            with gr.Tab("Live"):
+                tab = _live_tab(handlers)
+            with gr.Tab("Batch", elem_id="batch-tab"):
+                batch_tab(page, handlers, tab.controls["checkpoint"])
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
         wire(page, tab, footer, handlers)
     return page

@@ -47,7 +47,7 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
         api_visibility="private",
     )
     _wire_end(page, handlers)
-    gr.api(_endpoint(handlers), api_name="generate", **_run_queue(handlers))
+    gr.api(_endpoint(handlers), api_name="generate", **run_queue(handlers))
 
 
 def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
@@ -71,7 +71,7 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
         inputs=[tab.controls[name] for name in ORDER],
         outputs=[tab.race],
         validator=check,
-        **_run_queue(handlers),
+        **run_queue(handlers),
         trigger_mode="multiple",
         show_progress="hidden",
         api_visibility="private",
@@ -204,7 +204,7 @@ def session_of(request: gr.Request) -> str:
     return request.session_hash or uuid.uuid4().hex
 
 
-def _run_queue(handlers: Handlers) -> dict[str, Any]:
+def run_queue(handlers: Handlers) -> dict[str, Any]:
     """Room for every run that the engine would take and one more, which it answers itself."""
     settings = handlers.settings
     limit = settings.max_runs + settings.max_waiting + 1

@@ -3,28 +3,12 @@
 
 import { make } from "./card.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
+import { loadPlotly } from "./plotly.js";
 
 const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time"],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];
 const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws
-
-let plotlyLoading = null;
-
-// One script for all views of the page; failing is a sentence, not an exception.
-export function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  if (!url) return Promise.resolve(null);
-  plotlyLoading ||= new Promise((resolve) => {
-    const script = document.createElement("script");
-    const base = (window.gradio_config && window.gradio_config.root) || "";
-    script.src = url.startsWith("/") ? base + url : url;
-    script.onload = () => resolve(window.Plotly || null);
-    script.onerror = () => resolve(null);
-    document.head.append(script);
-  });
-  return plotlyLoading;
-}
 
 export class Charts {
   constructor(root, report) {

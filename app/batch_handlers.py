@@ -1,0 +1,224 @@
+"""What each control of the Batch tab does: plain functions and generators over run handles.
+
+Values come in raw and text goes out; knows no gradio type, no component and no drawing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from app.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
+from app.batch_runs import BatchFeed, BatchSide, LiveBatch
+from app.controls import RefusalError
+from app.engines import Served
+from app.handlers import (
+    CLEAR_SECONDS,
+    HEARTBEAT_SECONDS,
+    POLL_SECONDS,
+    Handlers,
+    sentence_of,
+    waiting_sentence,
+)
+from app.runs import LiveRuns
+from mars_runtime import tasks
+from mars_runtime.batch_folds import totals
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event
+from mars_runtime.trace import TraceWriter
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.batch import BatchMethod
+
+NUM_EXAMPLES = 8
+SIDES = ("a", "b")
+
+
+class BatchHandlers:
+    """The tab's behaviour; one object serves every visitor, told apart by session."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        """Shares engines, limits and examples with the rest of the page."""
+        self._page = handlers
+        self.live: LiveRuns[LiveBatch] = LiveRuns()
+
+    @property
+    def most_tokens(self) -> int:
+        """The end of the slider of tokens a row."""
+        return min(MAX_TOKENS, self._page.settings.max_new_tokens)
+
+    def examples(self, turn: int) -> str:
+        """A set of prompts, one of each family and further ones; another set at each turn."""
+        families = list(self._page.book.families)
+        places = [divmod(place, len(families)) for place in range(NUM_EXAMPLES)]
+        rounds = -(-NUM_EXAMPLES // len(families))
+        return prompts_as_text(
+            self._page.example(families[family], turn * rounds + again) for again, family in places
+        )
+
+    def check(self, values: Mapping[str, Any]) -> RefusalError | None:
+        """What is wrong with these controls, if anything."""
+        try:
+            self._read(values)
+        except RefusalError as refusal:
+            return refusal
+        return None
+
+    def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]:
+        """Decode the batch, method after method; yields the component's growing value.
+
+        Several times a second, and only when there is news or a second has passed. Whatever goes
+        wrong ends the batch with a sentence. Closing the generator cancels it.
+        """
+        feed, batch = BatchFeed([], []), None
+        try:
+            order = self._read(values)
+            self._clear(session)
+            sides = [
+                (name, method, order.title(method))
+                for name, method in zip(SIDES, order.methods, strict=False)
+            ]
+            feed = BatchFeed(sides, order.prompts)
+            served = yield from self._loaded(order.checkpoint, feed)
+            batch = self.live.begin(session, lambda: LiveBatch(order, feed))
+            yield from self._decode(session, served, batch)
+        except Exception as error:
+            feed.say(sentence_of(error), "error")
+        finally:
+            if batch is not None:
+                self.live.end(session, batch)
+        if feed.has_news:
+            yield feed.whole()
+
+    def stop(self, session: str) -> None:
+        """End the visitor's batch within one forward; what was drawn stays."""
+        self.live.stop(session)
+
+    def _read(self, values: Mapping[str, Any]) -> BatchOrder:
+        return read_batch_order(values, self._page.limits(values.get("checkpoint")))
+
+    def _loaded(self, name: str, feed: BatchFeed) -> Generator[str, None, Served]:
+        served = self._page.engines.get(name, timeout=0.0)
+        while served is None:
+            feed.say(f"Loading {name}…", "waiting")
+            yield feed.text()
+            served = self._page.engines.get(name, timeout=HEARTBEAT_SECONDS)
+        return served
+
+    def _decode(self, session: str, served: Served, batch: LiveBatch) -> Iterator[str]:
+        """Every method in turn, each with the device alone; the outputs are judged at the end."""
+        order, feed = batch.order, batch.feed
+        encode = served.checkpoint.tokenizer.encode_prompt
+        prompts = [encode(prompt, served.entry.system) for prompt in order.prompts]
+        for name, method in zip(SIDES, order.methods, strict=False):
+            batch.begin(self._start(served, order, name, method, prompts))
+            yield from self._watch(session, batch)
+            end = batch.sides[-1].end
+            if end is None or end.reason not in ("eos", "limit"):
+                break
+        last = batch.sides[-1].end
+        if last is None or last.reason == "cancelled":
+            feed.say("Stopped; what is drawn was measured up to there.", "stopped")
+        elif last.message:
+            feed.say(last.message, "error")
+        else:
+            self._judge(served, batch)
+            feed.say(_finished_sentence(batch), "finished")
+
+    def _start(
+        self,
+        served: Served,
+        order: BatchOrder,
+        name: str,
+        method: str,
+        prompts: Sequence[Sequence[int]],
+    ) -> BatchSide:
+        settings = replace(order.settings, method="ar" if method == "ar" else "mars")
+        decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
+        run = served.engine.solo(decode, settings, deadline=self._page.settings.max_seconds)
+        every_id = tuple(token for prompt in prompts for token in prompt)
+        header = make_header(
+            served.checkpoint,
+            prompts_as_text(order.prompts),
+            Request(every_id, settings),
+            name=order.title(method),
+        )
+        writer = TraceWriter(header, served.checkpoint.tokenizer.token_bytes)
+        return BatchSide(name, method, order.title(method), run, writer)
+
+    def _watch(self, session: str, batch: LiveBatch) -> Iterator[str]:
+        """Yield the feed until the running side has ended or another batch was begun."""
+        side, shown = batch.sides[-1], 0.0
+        while self.live.of(session) is batch:
+            place = side.run.place
+            if place:
+                batch.feed.say(waiting_sentence(place), "waiting")
+            elif side.events:
+                batch.feed.say(_running_sentence(batch), "running")
+            batch.collect()
+            if side.end is not None:
+                return
+            if batch.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
+                shown = time.monotonic()
+                yield batch.feed.text()
+            side.run.wait(POLL_SECONDS)
+
+    def _judge(self, served: Served, batch: LiveBatch) -> None:
+        """Say which outputs are right, where that can be judged, once nothing is timed any more."""
+        for side in batch.sides:
+            for row, prompt in enumerate(batch.order.prompts):
+                task = self._page.book.task(prompt)
+                if task is not None and tasks.is_checkable(task) and row in side.ended:
+                    text = served.checkpoint.tokenizer.decode(side.tokens[row])
+                    is_right = tasks.check(task, text)
+                    batch.feed.add("verdict", {"side": side.name, "row": row, "right": is_right})
+
+    def _clear(self, session: str) -> None:
+        """Stop what the visitor is running, and wait until its last lines are on their way: both
+        streams fill the same component, and the older one must not come last."""
+        if not self.live.stop(session):
+            return
+        until = time.monotonic() + CLEAR_SECONDS
+        while self.live.of(session) is not None and time.monotonic() < until:
+            time.sleep(POLL_SECONDS / 4)
+        time.sleep(POLL_SECONDS)
+
+
+def _finished_sentence(batch: LiveBatch) -> str:
+    if len(batch.sides) < 2:
+        return "Finished."
+    first, second = (totals(side.events).tokens_per_second for side in batch.sides)
+    titles = [side.title for side in batch.sides]
+    if first < second:
+        first, second, titles = second, first, titles[::-1]
+    ratio = first / second if second else 0.0
+    return f"Finished: {titles[0]} wrote {ratio:.2f} times as fast as {titles[1]}."
+
+
+def _running_sentence(batch: LiveBatch) -> str:
+    order, side = batch.order, batch.sides[-1]
+    running = f"Running {side.title}"
+    if len(batch.sides) < len(order.methods):
+        return f"{running}; then {order.title(order.methods[-1])} on the same prompts…"
+    return f"{running}…"
+
+
+def _decode(
+    prompts: Sequence[Sequence[int]],
+    method: str,
+    batch_size: int,
+    cache_block: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """``decode_batch``, imported where torch is loaded anyway."""
+    from mars_runtime.decoders.batch import decode_batch
+
+    chosen = cast("BatchMethod", method)
+    return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)

@@ -1,0 +1,127 @@
+"""The Batch tab: which components there are, where they stand, and their wiring to the handlers.
+
+Values are taken raw, as in ``wiring.py``, because the handlers judge every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app.batch_handlers import BatchHandlers
+from app.batch_order import MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
+from app.components.batch_view import BatchView
+from app.handlers import Handlers
+from app.layout.wiring import AT_ONCE, run_queue, session_of
+
+ORDER = (
+    "prompts", "method", "second", "batch_size", "tau", "block_size", "cache_block",
+    "max_new_tokens", "checkpoint",
+)  # fmt: skip
+TOKENS, BATCH, CACHE_BLOCK = 64, 8, 16  # what the tab opens with
+
+
+def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: gr.components.Component) -> None:
+    """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
+    batch = BatchHandlers(handlers)
+    controls: dict[str, gr.components.Component] = {"checkpoint": checkpoint}
+    buttons: dict[str, gr.Button] = {}
+    with gr.Row(elem_id="batch-live"):
+        with gr.Column(scale=0, min_width=340, elem_id="batch-desk"):
+            _what(controls, buttons, batch)
+            with gr.Column(elem_id="batch-knobs"):
+                _knobs(controls, handlers, batch)
+            with gr.Row(elem_id="batch-go"):
+                buttons["run"] = gr.Button(
+                    "Run", variant="primary", elem_id="batch-run", min_width=0
+                )
+                buttons["stop"] = gr.Button("Stop", elem_id="batch-stop", min_width=0)
+        with gr.Column(scale=1, min_width=300, elem_id="batch-stage"):
+            view = BatchView(value="", elem_id="batch")
+    _wire(page, batch, controls, buttons, view, handlers)
+
+
+def _what(
+    controls: dict[str, gr.components.Component],
+    buttons: dict[str, gr.Button],
+    batch: BatchHandlers,
+) -> None:
+    controls["prompts"] = gr.Textbox(
+        label="Prompts, one a line · ⏎ is a line break inside one",
+        value=batch.examples(0),
+        lines=8,
+        max_lines=8,
+        elem_id="batch-prompts",
+    )
+    buttons["examples"] = gr.Button("Other examples", size="sm", elem_id="batch-examples")
+    methods = [(title, name) for name, title in TITLES.items()]
+    with gr.Row(elem_id="batch-methods"):
+        controls["method"] = gr.Dropdown(
+            methods, value="cursor", label="Method", elem_id="batch-method", min_width=0
+        )
+        controls["second"] = gr.Dropdown(
+            [*methods, ("nothing", NOTHING)],
+            value="block",
+            label="Beside it",
+            elem_id="batch-second",
+            min_width=0,
+        )
+
+
+def _knobs(
+    controls: dict[str, gr.components.Component], handlers: Handlers, batch: BatchHandlers
+) -> None:
+    depth = handlers.engines.entries[handlers.engines.default].block_size
+    most = batch.most_tokens
+    sliders = {
+        "tau": (0, 1, 0.95, 0.01, "τ threshold"),
+        "block_size": (1, depth, depth, 1, "B proposals"),
+        "cache_block": (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"),
+        "batch_size": (1, MAX_BATCH, BATCH, 1, "batch size"),
+        "max_new_tokens": (1, most, min(TOKENS, most), 1, "tokens, most"),
+    }
+    for name, (low, high, value, step, label) in sliders.items():
+        controls[name] = gr.Slider(
+            low, high, value, step=step, label=label, elem_id=f"batch-{name}", buttons=[]
+        )
+
+
+def _wire(
+    page: gr.Blocks,
+    batch: BatchHandlers,
+    controls: dict[str, gr.components.Component],
+    buttons: dict[str, gr.Button],
+    view: BatchView,
+    handlers: Handlers,
+) -> None:
+    def check(*values: Any) -> list[dict[str, Any]]:
+        refusal = batch.check(dict(zip(ORDER, values, strict=True)))
+        at_fault = refusal.field if refusal else None
+        return [gr.validate(name != at_fault, str(refusal or "")) for name in ORDER]
+
+    def run(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from batch.run(session_of(request), dict(zip(ORDER, values, strict=True)))
+
+    def stop(request: gr.Request) -> None:
+        batch.stop(session_of(request))
+
+    def turn(seen: int) -> tuple[int, str]:
+        return seen + 1, batch.examples(seen + 1)
+
+    buttons["run"].click(
+        run,
+        inputs=[controls[name] for name in ORDER],
+        outputs=[view],
+        validator=check,
+        **run_queue(handlers),
+        trigger_mode="multiple",
+        show_progress="hidden",
+        api_visibility="private",
+        preprocess=False,
+    )
+    buttons["stop"].click(stop, **AT_ONCE)
+    seen = gr.State(0)
+    buttons["examples"].click(turn, [seen], [seen, controls["prompts"]], **AT_ONCE)
+    page.unload(stop)
