@@ -30,7 +30,7 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Tokens of all rows against seconds of decoding, a line a method, named where it ends."""
+    """Tokens of all rows against seconds of decoding, a line a method, named at the lower right."""
     data, labels = [], []
     for index, side in enumerate(sides):
         points = _thinned(timeline(side.events))
@@ -39,11 +39,11 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
         x, y = [round(second, 5) for second, _ in points], [count for _, count in points]
         about = {"name": side.title, "hovertemplate": "%{y} tokens after %{x:.2f} s<extra></extra>"}
         data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, **about})
-        font = {"color": colour, "size": 12}
-        # The first line is named above its end, the second below: they may end close together.
-        place = {"xanchor": "right", "yanchor": "top" if index else "bottom", "yshift": -4 * index}
-        label = {"x": x[-1], "y": y[-1], "text": side.title, "showarrow": False, "font": font}
-        labels.append({**label, **place})
+        # Curves of tokens end at the upper right, often close together: below there is room.
+        text = f"{'╌╌' if dash == 'dash' else '━━'} {side.title}"
+        place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
+        label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
+        labels.append({**place, **label, "xanchor": "right", "yanchor": "bottom"})
     layout = _layout(colours, "time of decoding (s)", "tokens of all rows")
     layout["yaxis"]["range"] = [0, 1.15 * max((trace["y"][-1] for trace in data), default=1) or 1]
     layout["xaxis"]["range"] = [0, 1.02 * max((trace["x"][-1] for trace in data), default=1) or 1]

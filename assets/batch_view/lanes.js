@@ -7,6 +7,8 @@ import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
+const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
+
 export class Lanes {
   constructor(side, report) {
     this.side = side;
@@ -51,7 +53,7 @@ export class Lanes {
     if (scale !== this.scale) this.list.style.setProperty("--forwards", String(scale));
     this.scale = scale;
     this.list.style.setProperty("--block", String(side.method === "block" ? cacheBlock / limit : 2));
-    put(this.count, side.forwards ? `${whole(side.forwards)} forwards` : side.end ? "" : "waiting");
+    put(this.count, side.forwards ? counted(side.forwards, "forward") : side.end ? "" : "waiting");
     this.element.dataset.forwards = String(side.forwards);
     this.element.dataset.end = side.end ? side.end.reason : "";
     for (const lane of this.lanes) this.drawLane(lane, limit);
@@ -63,7 +65,7 @@ export class Lanes {
     lane.drawn = row.cells.length;
     lane.node.dataset.end = row.end;
     const idle = row.idle ? ` · ${whole(row.idle)} idle` : "";
-    put(lane.tokens, row.cells.length ? `${whole(row.tokens)} tokens · ${whole(row.cells.length)} forwards${idle}` : "");
+    put(lane.tokens, row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "forward")}${idle}` : "");
     if (row.verdict !== null) {
       lane.verdict.dataset.right = String(row.verdict);
       put(lane.verdict, row.verdict ? "✓ right" : "✗ wrong");

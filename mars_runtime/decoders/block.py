@@ -30,11 +30,11 @@ import torch
 
 from mars_runtime.acceptance import DecodeError, num_proposals
 from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, check_prompt
+from mars_runtime.decoders.cursor import PREFILL_CHUNK
 from mars_runtime.decoders.propose import Ask, Proposer, unverified
 from mars_runtime.events import Event, IdleRow, Prefill, RowStep, Step, Wait
 
 MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256
-PREFILL_CHUNK = 512
 
 
 @dataclass(slots=True)

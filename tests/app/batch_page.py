@@ -1,0 +1,84 @@
+"""A page whose batches are decoded for real, on a scripted model instead of weights.
+
+Every row writes TEXT, cut short by the length of its prompt, a byte a token. Masks are sure of
+themselves in rows whose prompt has an even number of bytes, elsewhere they are not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from helpers import ScriptedModel
+from scripted_page import TEXT, ScriptedBackend, make_handlers
+
+from app.handlers import Handlers
+from mars_runtime.engine.request import Asked, Solo
+from mars_runtime.events import Event
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Tokenizer
+
+START, END, MASK = 256, 257, 258
+ANSWER = b"assistant\n"
+ROW_BYTES = 40
+
+
+def script(prefix: tuple[int, ...]) -> list[float]:
+    """The byte of TEXT at this place of the answer, surely or not."""
+    begin = len(prefix) - 1 - prefix[::-1].index(START) + 1 + len(ANSWER)
+    place = len(prefix) - begin
+    length = ROW_BYTES - begin % 7
+    token = TEXT.encode()[place] if place < length else END
+    is_sure = prefix[-1] != MASK or begin % 2 == 0
+    logits = [0.0] * 260
+    logits[token] = 30.0 if is_sure else 4.0
+    return logits
+
+
+class BatchBackend(ScriptedBackend):
+    """Runs a Solo's own decoder on the scripted model; counts forwards, waits before each."""
+
+    def __init__(self, tokenizer: Callable[[], Tokenizer]) -> None:
+        super().__init__(TEXT)
+        self._tokenizer = tokenizer
+        self.fails_at = 0
+
+    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        if not isinstance(asked, Solo):
+            yield from super().decode(asked, settings)
+            return
+        model = ScriptedModel(script, vocab_size=260, max_positions=4096)
+        for number, event in enumerate(asked.decode(model, self._tokenizer(), settings), 1):
+            if number == self.fails_at:
+                raise RuntimeError("words of the prompt")
+            time.sleep(self.forward_seconds)
+            self.num_forwards += 1
+            yield event
+
+
+def make_page(folder: Path, **caps: object) -> tuple[Handlers, BatchBackend]:
+    """Handlers over the backend; close them with ``handlers.engines.close()``."""
+    kept: list[Tokenizer] = []
+    backend = BatchBackend(lambda: kept[0])
+    handlers = make_handlers(folder, backend, **caps)
+    served = handlers.engines.get("scripted")
+    assert served is not None
+    kept.append(served.checkpoint.tokenizer)
+    return handlers, backend
+
+
+def controls(**changes: object) -> dict[str, object]:
+    """What the tab sends for a run, with changes."""
+    return {
+        "prompts": "One ${HOME}<b>.\nSecond.\nThe third ⏎ row.",
+        "method": "cursor",
+        "second": "block",
+        "batch_size": 3,
+        "tau": 0.95,
+        "block_size": 4,
+        "cache_block": 8,
+        "max_new_tokens": 64,
+        "checkpoint": "scripted",
+        **changes,
+    }

@@ -1,0 +1,199 @@
+"""The Batch tab in a real browser, over the real engine and decoders and a scripted model.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from batch_page import TEXT, BatchBackend, make_page
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
+
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
+playwright = pytest.importorskip("playwright.sync_api")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, BatchBackend]]:
+    from app.layout import serve
+
+    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
+    page = serve(handlers, is_blocking=False)
+    yield page.local_url, backend
+    page.close()
+    handlers.engines.close()
+
+
+@pytest.fixture
+def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
+    served[1].forward_seconds = 0.002
+    return served[1]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(
+    browser: playwright.Browser, served: tuple[str, BatchBackend], backend: BatchBackend
+) -> Iterator[Callable[..., playwright.Page]]:
+    """Open the tab as a new visitor; fails on script errors and foreign addresses."""
+    address, _ = served
+    contexts, troubles = [], []
+
+    def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
+        context = browser.new_context(viewport={"width": width, "height": height})
+        contexts.append(context)
+        context.set_default_timeout(90_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda r: _is_foreign(r.url, address) and troubles.append(r.url))
+        page.goto(address + query)
+        page.get_by_role("tab", name="Batch").click()
+        page.wait_for_selector("#batch .mars-batch[data-phase=empty]")
+        page.fill("#batch-prompts textarea", PROMPTS)
+        return page
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _is_foreign(url: str, address: str) -> bool:
+    return not url.startswith((address, "data:", "blob:"))
+
+
+def wait_phase(page: playwright.Page, phase: str) -> None:
+    page.wait_for_selector(f"#batch .mars-batch[data-phase={phase}]")
+
+
+def wait_forwards(page: playwright.Page, count: int) -> None:
+    page.wait_for_function(
+        "n => +document.querySelector('.bv-side[data-side=a]')?.dataset.forwards >= n", arg=count
+    )
+
+
+def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
+    page = visit()
+    page.click("#batch-run")
+    wait_phase(page, "finished")
+    cursor, block = ".bv-side[data-side=a]", ".bv-side[data-side=b]"
+    for side in (cursor, block):
+        assert page.locator(f"{side} .bv-lane").count() == 3
+        assert page.locator(f"{side} .bv-lane[data-end=eos]").count() == 3
+    assert page.locator(f"{cursor} .bv-cell[data-wait]").count() == 0
+    assert page.locator(f"{cursor} .bv-commit").count() == 0
+    for wait in ("block", "finished"):
+        assert page.locator(f"{block} .bv-cell[data-wait={wait}]").count() > 0
+    assert page.locator(f"{block} .bv-cell.bv-commit").count() > 3
+    forwards = page.locator(f"{block} .bv-lane[data-row='0'] .bv-cell").count()
+    assert str(forwards) in page.inner_text(f"{block} .bv-count")
+    text = page.locator(f"{block} .bv-lane[data-row='0'] .bv-text").evaluate("e => e.textContent")
+    assert text == TEXT[: len(text)]
+    assert "${HOME}<b>" in text
+    assert page.locator(".bv-lane b b, .bv-text b").count() == 0
+    assert "One ${HOME}<b>." in page.inner_text(f"{cursor} .bv-lane[data-row='0'] .bv-ask")
+    assert page.inner_text(".rv-figure[data-key=speedup] .rv-value:visible").endswith("×")
+    assert "block cache 16" in page.inner_text("#batch .rv-figure[data-key=idle] .rv-sub")
+    assert "bytes" in page.inner_text("#batch .rv-small")  # a byte a slot
+    assert "float32" in page.inner_text("#batch .rv-env")
+    page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
+    drawn = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('.bv-charts figure')].map(
+          (f) => [f.dataset.chart, f.querySelector('.rv-plot').data.map((t) => t.name)]))"""
+    )
+    assert drawn["time"] == ["MARS, cursor cache", "MARS, block cache 16"]
+    assert drawn["forwards"][3:] == ["tokens accepted", "waiting for the block", "finished"]
+    colour = "document.querySelector('.bv-charts .rv-plot').data[0].line.color"
+    assert page.evaluate(colour).startswith("#")
+
+
+def test_the_keyboard_runs_reads_lanes_and_stops(visit, backend) -> None:
+    page = visit()
+    backend.forward_seconds = 0.05
+    page.focus("#batch-prompts textarea")
+    page.keyboard.press("Control+Enter")
+    wait_forwards(page, 3)
+    page.keyboard.press("Escape")
+    wait_phase(page, "stopped")
+    page.focus(".bv-side[data-side=a] .bv-list")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    readout = page.inner_text(".bv-side[data-side=a] .bv-readout")
+    assert readout.startswith("Row 2, forward 2: ")
+    assert "committed" in readout
+    assert page.inner_text("#batch .rv-live") == readout
+    assert page.locator(".bv-side[data-side=b] .bv-cell").count() == 0
+
+
+def test_pointing_says_why_a_row_idled(visit) -> None:
+    page = visit()
+    page.click("#batch-run")
+    wait_phase(page, "finished")
+    page.locator(".bv-side[data-side=b] .bv-cell[data-wait=block]").first.hover()
+    assert "idle: its block is full" in page.inner_text(".bv-side[data-side=b] .bv-readout")
+
+
+def test_a_closed_tab_ends_the_workers_run(visit, backend) -> None:
+    page = visit()
+    backend.forward_seconds = 0.05
+    page.click("#batch-run")
+    wait_forwards(page, 2)
+    page.close()
+    before, until = -1, time.monotonic() + 10
+    while backend.num_forwards != before and time.monotonic() < until:
+        before = backend.num_forwards
+        time.sleep(0.3)  # longer than a forward, so that a run that goes on shows
+    assert backend.num_forwards == before
+
+
+def test_refused_input_says_why_in_place(visit) -> None:
+    page = visit()
+    page.fill("#batch-prompts textarea", "  ")
+    page.click("#batch-run")
+    page.wait_for_selector("#batch-prompts :text('Type at least one prompt')")
+    assert page.get_attribute("#batch .mars-batch", "data-phase") == "empty"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_phone_has_no_sideways_scroll(visit, theme: str) -> None:
+    page = visit(390, 844, f"?__theme={theme}")
+    page.click("#batch-run")
+    wait_phase(page, "finished")
+    page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#batch-stage").bounding_box()["y"] < 844
+
+
+def test_the_live_tab_is_as_it_was(visit) -> None:
+    page = visit()
+    page.get_by_role("tab", name="Live").click()
+    page.fill("#prompt textarea", "Say it.")
+    page.click("#run")
+    page.wait_for_function(
+        "[...document.querySelectorAll('#race .rv-pane')].filter((p) => +p.dataset.steps > 3).length == 2"
+    )
+    page.click("#stop")
+    page.wait_for_selector("#race .mars-race[data-state=stopped]")
