@@ -58,6 +58,8 @@ def decode_batch(
         raise DecodeError("Give at least one prompt.")
     source = always("ar" if method == "ar" else "mars", settings)
     now = unverified(source) if method in ("block", "uncached") else source()
+    if now.is_auto:
+        raise DecodeError("A batch has one B for all its rows: give a number as B.")
     if now.num_proposals > 1 and vocabulary.mask_id is None:
         raise DecodeError("This checkpoint has no mask token: choose the method ar.")
     for prompt in prompts:

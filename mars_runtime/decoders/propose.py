@@ -101,8 +101,11 @@ class Proposer:
 
 
 def unverified(source: SettingsSource) -> DecodeSettings:
-    """The settings in force. Raises DecodeError where they ask for verified tokens."""
+    """The settings in force. Raises DecodeError where they ask for what only the cursor cache has:
+    verified tokens, or a B that is chosen at each forward."""
     settings = source()
+    if settings.is_auto:
+        raise DecodeError("Only the cursor cache chooses B itself: give a number as B.")
     if is_lossless(settings):
         raise DecodeError("Only the cursor cache verifies: switch lossless off or choose cursor.")
     return settings

@@ -193,7 +193,8 @@ def test_the_live_tab_is_as_it_was(visit) -> None:
     page.fill("#prompt textarea", "Say it.")
     page.click("#run")
     page.wait_for_function(
-        "[...document.querySelectorAll('#race .rv-pane')].filter((p) => +p.dataset.steps > 3).length == 2"
+        """() => [...document.querySelectorAll('#race .rv-pane')]
+          .filter((pane) => +pane.dataset.steps > 3).length === 2"""
     )
     page.click("#stop")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")

@@ -98,6 +98,8 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
         ({"prompts": []}, "Give at least one prompt."),
         ({"prompts": [[3], []]}, "The prompt has no tokens"),
         ({"prompts": [[3], [99]]}, "token ids outside"),
+        ({"settings": DecodeSettings(block_size="auto")}, "give a number as B"),
+        ({"method": "block", "settings": DecodeSettings(block_size="auto")}, "give a number as B"),
         ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
     ],
