@@ -5,7 +5,7 @@ import { figure, whole } from "./bytes.js";
 import { make, put } from "./dom.js";
 
 const BIG = [["speed", "tokens/s, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
-  ["tpf", "effective tokens per forward", "TPF"], ["idle", "row-forwards idle", "%"]];
+  ["tpf", "effective TPF", ""], ["idle", "row-forwards idle", "%"]];
 const SMALL = [["forwards", "forwards"], ["cache", "peak cache"]];
 const HINTS = { tpf: "Tokens over row-forwards: idle rows and commits count as forwards.", idle: "Share of rows times forwards that took nothing.",
   cache: "Keys and values reserved for the largest group of rows." };
@@ -45,7 +45,7 @@ export class Totals {
   update() {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
-    const beside = (text) => (second ? `${brief(sides[1])} ${text(second)}` : "");
+    const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
     if (this.nodes.speed) {
       const isDone = first && second && sides[1].end;
       this.set("speed", isDone ? `${figure(first.tokens_per_second / second.tokens_per_second)}×` : "–", isDone ? "" : "when both have run");
@@ -114,6 +114,6 @@ export function buildLegend(element, onTexts) {
     texts.setAttribute("aria-pressed", String(isOn));
     onTexts(isOn);
   });
-  element.replaceChildren(item(swatches, "tokens in one forward"), item(commit, "commits a block"), item(idle("block"), "waits for the block"),
+  element.replaceChildren(item(swatches, "tokens a forward"), item(commit, "commit"), item(idle("block"), "waits for the block"),
     item(idle("finished"), "finished"), item(bar("committed"), "cache committed"), item(bar("filling"), "filling"), item(bar("scratch"), "scratch"), texts);
 }
