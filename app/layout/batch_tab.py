@@ -14,7 +14,7 @@ from app.batch_handlers import BatchHandlers
 from app.batch_order import MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.components.batch_view import BatchView
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, session_of
+from app.layout.wiring import AT_ONCE, run_queue, session_of, start_block_size
 
 ORDER = (
     "prompts", "method", "second", "batch_size", "tau", "block_size", "cache_block",
@@ -77,7 +77,7 @@ def _knobs(
     most = batch.most_tokens
     sliders = {
         "tau": (0, 1, 0.95, 0.01, "τ threshold"),
-        "block_size": (1, depth, depth, 1, "B proposals"),
+        "block_size": (1, depth, start_block_size(depth), 1, "B proposals"),
         "cache_block": (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"),
         "batch_size": (1, MAX_BATCH, BATCH, 1, "batch size"),
         "max_new_tokens": (1, most, min(TOKENS, most), 1, "tokens, most"),
