@@ -16,9 +16,9 @@ from mars_runtime.benchmark.peers import Ask
 if TYPE_CHECKING:
     import torch
 
-NUM_WARM_UP = 2
-NUM_TUNING = 4
-"""Questions on which a peer's number of threads is chosen; they are measured again later."""
+NUM_WARM_UP, NUM_TUNING = 2, 4
+"""Questions to warm up on, and to choose a peer's number of threads by (half as many of a batch):
+the same as are measured later."""
 
 Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
 """Wraps a stream of samples, so many in all, to show how far it has come."""
@@ -31,6 +31,10 @@ class Series:
     batch_size: int
     asks: Mapping[str, Ask]
     questions: tuple[Question, ...]
+
+    def some(self, count: int) -> int:
+        """``count`` single prompts, or half as many batches."""
+        return count if self.batch_size == 1 else count // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def measure(
     tuning: list[Sample] = []
     if len(threads) > 1:
         peers = [Peer(name, count, ask) for count in threads for name, ask in asks.items()]
-        some = spread_out(questions, NUM_TUNING)
+        some = spread_out(questions, series.some(NUM_TUNING))
         tuned = play(peers, some, 1, use_threads)
         tuning = list(watch(tuned, "threads", len(peers) * len(some)))
     chosen = best_threads(tuning) if tuning else dict.fromkeys(asks, threads[0])
@@ -96,7 +100,7 @@ def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], l
         try:
             for count in threads:
                 use_threads(Peer(name, count, ask))
-                for question in series.questions[:NUM_WARM_UP]:
+                for question in series.questions[: series.some(NUM_WARM_UP)]:
                     ask(question)
         except Exception as error:
             if name not in plan.TRANSFORMERS:

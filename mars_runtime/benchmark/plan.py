@@ -88,8 +88,9 @@ def questions(
     """Questions of ``batch_size`` prompts each, from ``num_prompts`` of each family.
 
     One prompt at a time keeps its family. Batches mix the families, as requests do; natural text is
-    batched apart. There are at least FEWEST_BATCHES mixed batches and one of natural text; prompts
-    are used again where they are too few for that.
+    batched apart, once. A mixed batch takes as long as many single prompts: there is one for every
+    three of ``num_prompts``, at least FEWEST_BATCHES. Prompts are used again where they are too
+    few.
     """
     prompts = {family: own[:num_prompts] for family, own in prompts.items()}
     if batch_size == 1:
@@ -98,10 +99,10 @@ def questions(
     pools = {NATURAL: list(prompts.get(NATURAL, ()))}
     pools[MIXED] = [one for family, own in prompts.items() if family != NATURAL for one in own]
     found = []
-    for family, fewest in ((MIXED, FEWEST_BATCHES), (NATURAL, 1)):
+    for family, wanted in ((MIXED, max(FEWEST_BATCHES, num_prompts // 3)), (NATURAL, 1)):
         pool = pools[family]
         rng.shuffle(pool)
-        count = max(fewest, len(pool) // batch_size) if pool else 0
+        count = wanted if pool else 0
         for start in range(0, count * batch_size, batch_size):
             rows = [pool[at % len(pool)] for at in range(start, start + batch_size)]
             found.append(Question(family, tuple(tuple(row) for row in rows)))

@@ -151,6 +151,7 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
     """Loads the same weights in transformers' own class, anew at each call."""
 
     def load() -> Any:
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would write into tables
         is_llama = checkpoint.model.config.model_type == "llama"
         kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
         model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)

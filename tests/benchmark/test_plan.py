@@ -38,8 +38,11 @@ def test_batches_mix_families_and_keep_natural_text_apart(batch_size: int):
     assert {one.family for one in found} == {plan.MIXED, "natural"}
     assert all(len(one.prompts) == batch_size for one in found)
     mixed = [one for one in found if one.family == plan.MIXED]
-    assert len(mixed) == max(plan.FEWEST_BATCHES, 12 // batch_size)
+    assert len(mixed) == plan.FEWEST_BATCHES
+    assert len(found) == len(mixed) + 1
     assert {prompt[0] for one in mixed for prompt in one.prompts} == {1, 2}
+    many = plan.questions(PROMPTS, batch_size, 18, seed=0)
+    assert len([one for one in many if one.family == plan.MIXED]) == 6
     assert {prompt[0] for one in found if one not in mixed for prompt in one.prompts} == {3}
     assert found == plan.questions(PROMPTS, batch_size, 6, seed=0)
 
