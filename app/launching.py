@@ -61,7 +61,7 @@ def start_race(
 
 def dtype_name(served: Served) -> str:
     """The arithmetic of the weights, such as float32."""
-    return str(served.checkpoint.model.dtype).removeprefix("torch.")
+    return served.checkpoint.model.arithmetic
 
 
 def footer(served: Served) -> str:

@@ -53,7 +53,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--temperature", type=number, default=_USUAL.temperature, help="0 is greedy (%(default)s)")
     add("--seed", type=number, default=_USUAL.seed, help="of the draws (%(default)s)")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
-    add("--dtype", default="auto", help="auto, fp32 or bf16 (%(default)s)")
+    add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, a JSON object a line")
 
 

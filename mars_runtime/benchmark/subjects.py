@@ -20,7 +20,7 @@ from mars_runtime.decoders.factory import decode
 from mars_runtime.evaluation.measure import Decode
 from mars_runtime.evaluation.prompts import load_prompts
 from mars_runtime.evaluation.provenance import fingerprint
-from mars_runtime.evaluation.subject import STEPS_PER_READ, dtype_name, subject_of
+from mars_runtime.evaluation.subject import STEPS_PER_READ, subject_of
 from mars_runtime.events import Event
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
@@ -152,4 +152,4 @@ def _batch(checkpoint: Checkpoint, method: BatchMethod, cache_block: int = 32) -
 
 
 def _place(model: Any) -> dict[str, str]:
-    return {"dtype": dtype_name(model.dtype), "device": str(model.device)}
+    return {"dtype": model.arithmetic, "device": str(model.device)}

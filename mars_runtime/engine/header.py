@@ -38,7 +38,7 @@ def make_header(
         prompt_ids=tuple(request.prompt_ids),
         settings=request.settings,
         hardware=device_name(model.device),
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=model.arithmetic,
         versions={name: versions()[name] for name in VERSIONED},
         threads=num_threads(checkpoint),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -46,13 +46,8 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
     return Subject(
         name=checkpoint.name,
         fingerprint=fingerprint(Path(checkpoint.path)),
-        dtype=dtype_name(checkpoint.model.dtype),
+        dtype=checkpoint.model.arithmetic,
         encode_prompt=tokenizer.encode_prompt,
         decode=decode_batch,
         to_text=to_text,
     )
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """``float32``, ``bfloat16``."""
-    return str(dtype).removeprefix("torch.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,9 @@ from torch import Tensor
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
+
+Matrix = Tensor | Int8Matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +30,20 @@ class Layer:
     """Weights of one layer. Matrices are [in, out]: x @ W."""
 
     attention_norm: Tensor
-    projection: Tensor
+    projection: Matrix
     projection_bias: Tensor | None
-    output: Tensor
+    output: Matrix
     feed_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Matrix
+    down: Matrix
 
 
 class Qwen2:
     """A causal language model on one device.
 
-    ``weights`` are named and shaped as in a transformers checkpoint; they are copied. Raises
-    CheckpointError when one is missing or of another shape than the configuration says.
+    ``weights`` are named and shaped as in a transformers checkpoint; they are copied. ``is_int8``
+    keeps the matrices in 8 bits, all else in ``dtype``: fp32 on a CPU only. Raises CheckpointError
+    when a weight is missing or of another shape than the configuration says.
     """
 
     def __init__(
@@ -49,8 +53,13 @@ class Qwen2:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        is_int8: bool = False,
     ) -> None:
         self.config = config
+        self._is_int8 = is_int8
+        # What is kept in 8 bits is multiplied otherwise; chosen once, because forwards are short.
+        self._multiply: Any = multiply if is_int8 else torch.mm
+        self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
         self.dtype = dtype
         self._weights = weights
@@ -64,6 +73,11 @@ class Qwen2:
         self.kept: dict[str, Any] = {}
         self._positions = Positions(config, dtype, self.device)
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
+
+    @property
+    def arithmetic(self) -> str:
+        """What the matrices are kept and multiplied in: float32, bfloat16 or int8."""
+        return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
@@ -109,13 +123,11 @@ class Qwen2:
         x = F.embedding(tokens.reshape(-1), self._embedding)
         for index, layer in enumerate(self._layers):
             normed = self._norm(x, layer.attention_norm)
-            if layer.projection_bias is None:
-                projected = torch.mm(normed, layer.projection)
-            else:
-                projected = torch.addmm(layer.projection_bias, normed, layer.projection)
-            x.addmm_(attend(projected, index, window, self.config), layer.output)
-            gate, up = torch.mm(self._norm(x, layer.feed_norm), layer.gate_up).chunk(2, dim=-1)
-            x.addmm_(F.silu(gate).mul_(up), layer.down)
+            projected = self._project(normed, layer)
+            self._add_product(x, attend(projected, index, window, self.config), layer.output)
+            both = self._multiply(self._norm(x, layer.feed_norm), layer.gate_up)
+            gate, up = both.chunk(2, dim=-1)
+            self._add_product(x, F.silu(gate).mul_(up), layer.down)
         if head is None:
             return None
         x = x.view(rows, queries, -1)
@@ -124,15 +136,27 @@ class Qwen2:
         else:
             x = x.gather(1, head.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
         chosen = x.shape[1]
-        logits = torch.mm(self._norm(x.reshape(rows * chosen, -1), self._final_norm), self._head)
-        return logits.view(rows, chosen, -1)
+        logits = self._multiply(
+            self._norm(x.reshape(rows * chosen, -1), self._final_norm), self._head
+        )
+        return cast(Tensor, logits.view(rows, chosen, -1))
+
+    def _project(self, x: Tensor, layer: Layer) -> Tensor:
+        """Queries, keys and values."""
+        if layer.projection_bias is None or self._is_int8:
+            projected: Tensor = self._multiply(x, layer.projection)
+            return projected if layer.projection_bias is None else projected + layer.projection_bias
+        return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
 
     def weights(self) -> Iterator[Tensor]:
         """Every weight as it is kept, to measure or to check."""
-        yield from (self._embedding, self._final_norm, self._head)
+        yield from (self._embedding, self._final_norm)
+        matrices: list[Matrix | None] = [self._head]
         for layer in self._layers:
-            parts = (getattr(layer, name) for name in Layer.__slots__)
-            yield from (part for part in parts if part is not None)
+            matrices += [getattr(layer, name) for name in Layer.__slots__]
+        for part in matrices:
+            if part is not None:
+                yield part.weight if isinstance(part, Int8Matrix) else part
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Root-mean-square norm. On a CPU ``F.rms_norm`` is seven small operations; x / |x| is the
@@ -193,11 +217,13 @@ class Qwen2:
         scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
         return weight * scale
 
-    def _matrix(self, weight: Tensor) -> Tensor:
+    def _matrix(self, weight: Tensor) -> Matrix:
         """[out, in] to [in, out]. On a CPU the memory is turned too: there a product of few rows
         with a row-major matrix costs nearly the same for 1 and 5 rows, the other way up to twice.
         """
         turned = weight.t()
+        if self._is_int8:
+            return quantize(turned)
         return turned.contiguous() if self.device.type == "cpu" else turned
 
 
