@@ -1,9 +1,11 @@
 """Matrices of whole numbers for a CPU: weights in 8 bits, and what they multiply in 8 bits too.
 
 A quarter of the bytes to read, which is what a small forward waits for. Each weight column and each
-token has a scale of its own, so the result for a token is the same to the last bit in whatever
-forward it is computed, and lossless decoding stays exact beside AR of the same arithmetic. It is
-not the arithmetic of fp32: answers may differ. Knows tensors alone.
+token has a scale of its own, so a product is the same to the last bit in whatever forward a token
+is met. It is not the arithmetic of fp32: answers may differ. Nor is lossless decoding exact in it:
+attention differs in the last digits between forwards of one and of several tokens, and where that
+moves an entry across a rounding here, it is no longer a last digit. Almost every answer equals that
+of AR in 8 bits; say how many when you report one. Knows tensors alone.
 
 Built on the fbgemm kernels of PyTorch, which exist on x86 only.
 """
