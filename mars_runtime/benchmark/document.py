@@ -57,7 +57,8 @@ class Findings:
     def place(self) -> str:
         """On what and with what, in a line."""
         hardware = self.origin["hardware"]
-        machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["gpus"]]
+        cores = "1 core" if hardware["cores"] == 1 else f"{hardware['cores']} cores"
+        machine = [hardware["processor"], cores, *hardware["gpus"]]
         subject = self.subject
         what = [str(subject["name"]), str(subject["device"]), str(subject["dtype"])]
         return "; ".join([", ".join(what), ", ".join(machine)])

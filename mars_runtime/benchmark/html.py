@@ -21,6 +21,7 @@ from mars_runtime.evaluation.statistics import Estimate
 from mars_runtime.evaluation.tables import Table
 
 COLOURS = ("#215f9a", "#94400f", "#217654", "#8a5a00", "#6b3fa0", "#a02c4a", "#3a6d7c", "#555555")
+SYMBOLS = ("circle", "diamond", "square")
 FIGURE_HEIGHT = 380
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
@@ -80,7 +81,7 @@ def table_html(table: Table) -> str:
 def ratio_figure(compared: Sequence[Compared]) -> Any:
     """How many times the tokens/s, by text: a mark with its interval for each comparison."""
     figure = go.Figure()
-    for one, colour in zip(compared, _colours(len(compared)), strict=True):
+    for at, (one, colour) in enumerate(zip(compared, _colours(len(compared)), strict=True)):
         points: list[tuple[str, Estimate | None]] = [("all families", one.overall)]
         points += one.by_family.items()
         known = [(text.replace("_", " "), found) for text, found in points if found is not None]
@@ -94,9 +95,10 @@ def ratio_figure(compared: Sequence[Compared]) -> Any:
                 "arrayminus": [found.value - found.low for _, found in known],
             },
             mode="markers",
-            marker={"color": colour, "size": 9},
+            marker={"color": colour, "size": 9, "symbol": SYMBOLS[at // len(COLOURS) % 3]},
             name=_text(one.name),
         )
+    figure.update_layout(scattermode="group")  # side by side: intervals must not hide each other
     figure.add_hline(y=1, line_dash="dot", line_color="#49566a")
     return _dressed(figure, "How many times the tokens/s, with 95 % intervals", "times")
 

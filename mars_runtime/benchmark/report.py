@@ -43,7 +43,8 @@ def _sentence(one: Compared, *, is_best: bool) -> str:
     baseline = f"{one.baseline} (transformers' fastest)" if is_best else one.baseline
     parts = []
     if one.overall is not None:
-        parts.append(f"{number(one.overall)} on the families' average")
+        where = "mixed batches" if plan.MIXED in one.by_family else "the families' average"
+        parts.append(f"{number(one.overall)} on {where}")
     if one.least is not None and len(one.by_family) > 2:
         parts.append(f"least {number(one.least[1])} on {one.least[0].replace('_', ' ')}")
     if one.natural is not None:
@@ -151,7 +152,7 @@ def survival_table(series: Measured) -> Table:
         (peer, *(f"{value:.0%}" for value in values), *[NONE] * (widest - len(values)))
         for peer, values in found.items()
     ]
-    title = f"{heading(series.batch_size)}: acceptance by position"
+    title = f"{heading(series.batch_size)}: acceptance by position (lossless: of drafts verified)"
     return Table(title, ("peer", *map(str, range(1, widest + 1))), tuple(lines))
 
 
