@@ -7,34 +7,65 @@ Knows no clock and no queue.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
-from mars_runtime.events import Event
+from mars_runtime.events import Event, Step
 from mars_runtime.settings import METHODS, DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.base import SettingsSource
+    from mars_runtime.engine.memory import Room
     from mars_runtime.model.load import Checkpoint
 
 SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = 12
+READ_ALONE, READ_BESIDE = 512, 64
+"""Prompt tokens that are read at once; the second where others wait to decode."""
+
+
+class Batch(Protocol):
+    """Rows that share forwards, by numbers of the caller's; ``decoders.CursorBatch`` is one."""
+
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
+        """Take a place for a prompt; ``settings`` are read at every step."""
+
+    def read(self, number: int, at_most: int) -> int:
+        """Feed the next part of a prompt; returns how many tokens are left to read."""
+
+    def seat(self, numbers: Sequence[int]) -> None:
+        """Prepare a step of these rows: what should not be counted as its time."""
+
+    def step(self, numbers: Sequence[int]) -> Step:
+        """One forward of these rows, the others sitting out. Rows that end are dropped. One that
+        raises leaves all as it was, and names those it is about as ``rows`` of the error."""
+
+    def drop(self, number: int) -> None:
+        """Let a row go; its place is free at once."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """A model that decodes. All but ``check`` is called by the engine's worker thread alone."""
+    """A model that decodes. The engine's worker thread alone calls it, but for ``reserve`` and
+    ``check``."""
+
+    def reserve(self, num_rows: int) -> int:
+        """Plan memory for runs that share forwards; returns how many fit. Called once, first."""
 
     def prepare(self) -> None:
-        """Get ready: threads, warm-up. Called once."""
+        """Get ready: threads, memory, warm-up. Called once."""
 
     def check(self, asked: Asked) -> None:
         """Raise RequestError, one sentence, for what cannot be served. Called by any thread."""
 
-    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        """Prefill, then a Step a forward. A Request has one row and stops at ``eos`` or ``limit``;
-        a Solo has as many as it likes and goes on until it is exhausted."""
+    def batch(self) -> Batch:
+        """Where runs share forwards: always the same."""
+
+    def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
+        """Alone: Prefill, then a Step a forward. A Request has one row and stops at ``eos`` or
+        ``limit``; a Solo has as many as it likes and goes on until it is exhausted."""
 
     def synchronize(self) -> None:
         """Return once the device has done all its work."""
@@ -46,33 +77,63 @@ def as_backend(source: Checkpoint | Backend) -> Backend:
 
 
 class CheckpointBackend:
-    """A loaded checkpoint behind the engine."""
+    """A loaded checkpoint behind the engine. ``num_bytes``: memory for keys and values of runs that
+    share forwards, by default what the device can spare."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, num_bytes: int | None = None) -> None:
         self.costs: ForwardCosts | None = None
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
+        self._num_bytes = num_bytes
+        self._room = self._room_for(1)
+        self._batch: Batch | None = None
+
+    def reserve(self, num_rows: int) -> int:
+        """As many rows as fit with room for a conversation each."""
+        self._room = self._room_for(num_rows)
+        return self._room.num_rows
+
+    def _room_for(self, num_rows: int) -> Room:
+        from mars_runtime.engine.memory import free_bytes, room_for
+
+        model, given = self._checkpoint.model, self._num_bytes
+        return room_for(model, num_rows, free_bytes(model) if given is None else given)
 
     def prepare(self) -> None:
         """Set the threads, run every kind of forward once so that no visitor has to, and time
         them."""
         import torch
 
-        from mars_runtime.engine.costs import measure_costs
-
         torch.inference_mode().__enter__()  # for the life of the worker thread
         torch.set_num_threads(num_threads(self._checkpoint))
-        prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
-        for method in METHODS:
-            first = DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS)
-            for _ in self.decode(Request(prompt, first), lambda now=first: now):  # type: ignore[misc]
-                pass
+        try:
+            self._warm_up()
+        except Exception:
+            self._batch = None  # with whatever rows are left in it
+            raise
         self.synchronize()
-        self.costs = measure_costs(self._checkpoint)
         # What exists now stays: without this, each full garbage collection walks every module's
         # objects, tens of milliseconds in the middle of some forward.
         gc.collect()
         gc.freeze()
+
+    def _warm_up(self) -> None:
+        from mars_runtime.engine.costs import measure_costs
+
+        prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
+        kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
+        for kind in kinds:
+            for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
+                pass
+        self.costs = measure_costs(self._checkpoint, sorted({1, self._room.num_rows}))
+        batch = self.batch()
+        live = list(range(min(len(kinds), self._room.num_rows)))
+        for number in live:
+            batch.join(number, prompt, lambda now=kinds[number]: now)  # type: ignore[misc]
+            batch.read(number, READ_ALONE)
+        while live:
+            ended = [row.row for row in batch.step(live).rows if row.stop in ("eos", "limit")]
+            live = [number for number in live if number not in ended]
 
     def check(self, asked: Asked) -> None:
         """Refuse tokens that the model does not have and answers that do not fit into it.
@@ -84,13 +145,30 @@ class CheckpointBackend:
 
         if isinstance(asked, Solo):
             return
-        limit = asked.settings.max_new_tokens
+        length, limit = len(asked.prompt_ids), asked.settings.max_new_tokens
         try:
             check_prompt(self._checkpoint.model, asked.prompt_ids, limit)
         except DecodeError as error:
             raise RequestError(str(error)) from None
+        room = self._room.capacity
+        if length + limit > room:
+            advice = f"ask for at most {room - length}" if length < room else "shorten the prompt"
+            raise RequestError(
+                f"The prompt has {length} tokens and {limit} are asked for; there is memory for "
+                f"{room} together: {advice}."
+            )
 
-    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+    def batch(self) -> Batch:
+        """The rows that share forwards, on a cache whose memory is taken at the first call."""
+        if self._batch is None:
+            from mars_runtime.decoders import CursorBatch
+
+            model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
+            room = self._room
+            self._batch = CursorBatch(model, tokenizer, room.num_rows, room.capacity, self.costs)
+        return self._batch
+
+    def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
         """The events of what is asked."""
         from mars_runtime.decoders import decode
 

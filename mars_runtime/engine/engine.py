@@ -1,9 +1,9 @@
-"""Serves many runs on one model: one worker thread, one forward at a time, each timed alone.
+"""Serves many runs on one model: what callers see, and the one worker thread that decodes.
 
-The worker alone touches the device and takes the time, around ``next(decoder)`` and nothing else.
-Rests of slow motion, waiting and readers are outside every clock. A fault of a decoder ends its own
-run with a sentence; the next request works. Knows no tensors: what runs on the device is behind
-``Backend``.
+The worker alone touches the device and takes the time. Plain runs share forwards; races and solo
+runs have theirs to themselves (``schedule.py`` says who is next, ``device.py`` does it). Rests of
+slow motion, waiting and readers are outside every clock. A fault ends the runs it concerns with a
+sentence; the next request works. Knows no tensors.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import logging
 import math
 import threading
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.backend import Backend, as_backend, sentence
+from mars_runtime.engine.backend import Backend, as_backend
+from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
-from mars_runtime.engine.schedule import FullError, Job, Schedule
-from mars_runtime.events import End, Event, Step
+from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
+from mars_runtime.events import End
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
 
 
 class Engine:
-    """Runs on one model. ``max_runs`` jobs (runs or races) take turns, ``max_waiting`` wait behind.
+    """Runs on one model. ``max_runs`` jobs (runs, races, solo runs) are served at once, fewer where
+    memory is short; ``max_waiting`` wait behind.
 
     ``checkpoint`` is a loaded checkpoint, or any Backend. Close it, or use it in a ``with``.
     """
@@ -54,21 +54,22 @@ class Engine:
     ) -> None:
         self._backend = as_backend(checkpoint)
         self._bell = Bell()
-        self._schedule: Schedule[Run] = Schedule(max_runs, max_waiting)
+        self._schedule: Schedule[Run] = Schedule(self._backend.reserve(max_runs), max_waiting)
         self._next_deadline = math.inf
         self._is_closed = False
         self._is_ready = threading.Event()
-        self._decoders: dict[Run, Iterator[Event]] = {}  # the worker's own
+        self._device = Device(self._backend)  # the worker's own
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
         atexit.register(self.close)
 
     def submit(self, request: Request, pace: float = 0.0) -> Run:
-        """Serve a request; ``pace`` N rests N times each forward, outside every clock.
+        """Serve a request, sharing forwards with whoever else is there; ``pace`` N rests N times
+        each forward, outside every clock.
 
         Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
         """
-        return self.race([request], pace)[0]
+        return self._serve([request], pace, is_shared=True)[0]
 
     def solo(
         self,
@@ -84,20 +85,25 @@ class Engine:
         run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
         Raises what ``submit`` raises.
         """
-        return self.race([Solo(decode, settings, deadline)], pace)[0]
+        return self._serve([Solo(decode, settings, deadline)], pace)[0]
 
     def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
         """Serve several, side by side on a fair clock: the one whose clock is behind goes on.
 
+        No forward of a race is shared, so a request by itself is served as by ``submit``.
         Raises what ``submit`` raises.
         """
         if not 1 <= len(asked) <= MAX_LANES:
             raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
+        is_alone = len(asked) == 1 and isinstance(asked[0], Request)
+        return self._serve(asked, pace, is_shared=is_alone)
+
+    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
         for each in asked:
             self._backend.check(each)
         now = time.monotonic()
         runs = [Run(each, now, self._bell, self._schedule) for each in asked]
-        job = Job(runs, check_pace(pace))
+        job = Job(runs, check_pace(pace), is_shared)
         for run in runs:
             run.join_job(job)
         with self._bell:
@@ -149,7 +155,10 @@ class Engine:
                 _log.exception("Warming up failed; runs are served all the same")
             self._is_ready.set()
             while (turn := self._next_turn()) is not None:
-                self._advance(*turn)
+                if ends := self._device.carry_out(turn):
+                    with self._bell:
+                        for run, end in ends.items():
+                            self._finish(run, end)
             end = End("cancelled", "The engine was closed.")
         finally:
             self._is_ready.set()
@@ -158,7 +167,7 @@ class Engine:
                 for run in list(self._schedule.lanes()):
                     self._finish(run, end)
 
-    def _next_turn(self) -> tuple[Job[Run], Run] | None:
+    def _next_turn(self) -> Turn[Run] | None:
         """Sleep until some run may go on; None once the engine is closed."""
         with self._bell:
             while not self._is_closed:
@@ -183,59 +192,9 @@ class Engine:
                 self._finish(run, End("deadline", f"The time limit of {seconds:g} s is over."))
         self._next_deadline = self._schedule.next_deadline()
 
-    def _advance(self, job: Job[Run], run: Run) -> None:
-        """One forward of ``run``, timed alone."""
-        end: End | None = None
-        try:
-            decoder = self._decoders.get(run)
-            if decoder is None:
-                decoder = self._backend.decode(run.asked, lambda: run.settings)
-                self._decoders[run] = decoder
-            started = time.perf_counter_ns()
-            event = next(decoder, None)
-            self._backend.synchronize()
-            seconds = (time.perf_counter_ns() - started) / 1e9
-            end = self._record(job, run, event, seconds)
-        except Exception as error:
-            # As text: a handler that keeps records must not keep the tensors of a traceback.
-            _log.error("A run ended with an error\n%s", traceback.format_exc())
-            end = End("error", sentence(error))
-        if end is not None:
-            with self._bell:
-                self._finish(run, end)
-
-    def _record(self, job: Job[Run], run: Run, event: Event | None, seconds: float) -> End | None:
-        """Keep an event with its time; the run's end if there is none, or it was the last."""
-        if event is None:
-            return _end_of(run)
-        assert not isinstance(event, End), "ends are the engine's"
-        run.add(replace(event, seconds=seconds))
-        job.spend(run, seconds, time.monotonic(), has_rest=isinstance(event, Step))
-        if isinstance(run.asked, Solo) or not isinstance(event, Step):
-            return None
-        return _end_of(run) if event.rows[0].stop in _FINAL else None
-
     def _finish(self, run: Run, end: End) -> None:
         """The run is over: free what it held, tell its readers, make room. The bell is held."""
-        decoder = self._decoders.pop(run, None)
-        try:
-            close = getattr(decoder, "close", None)
-            if close is not None:
-                close()
-        except Exception:
-            _log.exception("Closing a decoder failed")
+        self._device.release(run)
         run.add(end)
         self._schedule.finish(run.job, run)
         run.announce_end()
-
-
-_FINAL = frozenset({"eos", "limit"})
-
-
-def _end_of(run: Run) -> End:
-    """The end of a run whose decoder is done: by EOS if every row ended so."""
-    steps = [event for event in run.events_since(0) if isinstance(event, Step)]
-    stops = {row.row: row.stop for step in steps for row in step.rows}
-    if not stops or not _FINAL.issuperset(stops.values()):
-        return End("error", "The decoder stopped in the middle of the answer.")
-    return End("eos" if set(stops.values()) == {"eos"} else "limit")

@@ -34,7 +34,8 @@ class Bell(threading.Condition):
 
 
 class Run(Lane):
-    """A request being served. ``clock`` is its device time so far in seconds, without any wait.
+    """A request being served. ``clock`` is its device time so far in seconds, without any wait;
+    ``num_sharing``, with how many other runs it shared its latest forward.
 
     Iterating blocks until the end and wakes the reader for every event; a reader that draws should
     poll ``events_since`` a few times a second instead, which costs the decoding thread nothing.
@@ -50,6 +51,7 @@ class Run(Lane):
         """For the engine: ``bell`` wakes its worker and guards ``schedule``."""
         super().__init__(deadline=submitted + asked.deadline)
         self.asked = asked
+        self.num_sharing = 0
         self.is_cancelled = False
         self._settings = asked.settings
         self._bell = bell
@@ -96,9 +98,15 @@ class Run(Lane):
 
     @property
     def place(self) -> int:
-        """Jobs that must end before the first forward; 0 once the run is served or over."""
+        """Jobs that must end before this one is served; 0 once it is served or over."""
         with self._bell:
             return self._schedule.place(self.job)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it is served but stands by, because another job has the device alone."""
+        with self._bell:
+            return self._schedule.is_held_up(self.job)
 
     @property
     def job(self) -> Job[Run]:

@@ -1,8 +1,17 @@
 """Whose turn it is: pure bookkeeping, tested alone. Knows no thread, model, tensor or time of day.
 
-A job is what is served as one: a single run, or the lanes of a race. Jobs take turns, one forward
-each; inside a race the lane whose own clock is behind is next, so the clocks advance together.
-After a forward of s seconds a job of pace N rests N * s seconds, in which others use the device.
+A job is what is served as one. A shared job is a single run: all that are ready take part in the
+same forward, and in between one prompt is read a part at a time. Any other job (the lanes of a
+race, a solo run) has every forward to itself; inside a race the lane whose own clock is behind is
+next, so the clocks advance together. Rules that leave nobody behind:
+
+- Jobs are served in order of arrival, ``max_active`` at a time; those ready take turns, whoever was
+  served longest ago first.
+- After a forward of s seconds a job of pace N rests N * s seconds, in which others use the device.
+- A job alone at full speed never rests, so it has the device to its end, but for the forwards of
+  jobs in slow motion. It begins when the shared jobs at full speed that came before it are over,
+  and whoever came later at full speed waits for it: a stream of one kind never starves the other.
+
 Times are seconds on one monotonic clock that the caller reads.
 """
 
@@ -11,7 +20,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Kind = Literal["alone", "read", "step"]
+"""What to do in a turn: the next event of a lane alone on the device, read a part of a prompt, one
+forward of several lanes."""
 
 
 class FullError(Exception):
@@ -19,11 +33,13 @@ class FullError(Exception):
 
 
 class Lane:
-    """One run of a job. ``clock``: its own device seconds, without any wait."""
+    """One run of a job. ``clock``: its own device seconds, without any wait; ``is_read``: its
+    prompt is (shared jobs only)."""
 
     def __init__(self, deadline: float = math.inf) -> None:
         self.clock = 0.0
         self.deadline = deadline
+        self.is_read = False
         self.is_finished = False
 
 
@@ -31,12 +47,15 @@ L = TypeVar("L", bound=Lane)
 
 
 class Job(Generic[L]):
-    """Lanes that are served as one, at one pace."""
+    """Lanes that are served as one, at one pace; a shared one has a single lane."""
 
-    def __init__(self, lanes: Sequence[L], pace: float = 0.0) -> None:
+    def __init__(self, lanes: Sequence[L], pace: float = 0.0, is_shared: bool = False) -> None:
         assert lanes, "a job has a lane"
+        assert len(lanes) == 1 or not is_shared, "lanes of a race share no forward"
         self.lanes = tuple(lanes)
         self.pace = pace
+        self.is_shared = is_shared
+        self.last_turn = 0
         self._rests_since = -math.inf
         self._last_seconds = 0.0
 
@@ -63,6 +82,15 @@ class Job(Generic[L]):
         self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Turn(Generic[L]):
+    """What the device does next, for whom. is_waited_for: others are ready to decode meanwhile."""
+
+    kind: Kind
+    lanes: tuple[L, ...]
+    is_waited_for: bool = False
+
+
 class Schedule(Generic[L]):
     """Jobs being served, ``max_active`` at a time, and a line of ``max_waiting`` behind them."""
 
@@ -71,8 +99,10 @@ class Schedule(Generic[L]):
         assert max_waiting >= 0, "a line has no negative length"
         self._max_active = max_active
         self._max_waiting = max_waiting
-        self._active: deque[Job[L]] = deque()
+        self._active: list[Job[L]] = []  # in order of arrival
         self._waiting: deque[Job[L]] = deque()
+        self._num_turns = 0
+        self._has_read = False
 
     def __len__(self) -> int:
         return len(self._active) + len(self._waiting)
@@ -85,7 +115,7 @@ class Schedule(Generic[L]):
     def add(self, job: Job[L]) -> None:
         """Serve the job, or let it wait. Raises FullError."""
         if len(self._active) < self._max_active:
-            self._active.append(job)
+            self._serve(job)
         elif len(self._waiting) < self._max_waiting:
             self._waiting.append(job)
         else:
@@ -93,22 +123,58 @@ class Schedule(Generic[L]):
 
     def place(self, job: Job[L]) -> int:
         """Jobs that must end before this one gets its first turn; 0 once it is served or over."""
-        return 1 + self._waiting.index(job) if job in self._waiting else 0
+        if job in self._waiting:
+            return 1 + self._waiting.index(job)
+        return len(self._before(job)) if job is self._lone() else 0
 
-    def next_turn(self, now: float) -> tuple[Job[L], L] | None:
-        """The job that waited longest for a turn and is not resting, at the end of the line now."""
-        for job in self._active:
-            if job.ready_at <= now:
-                self._active.remove(job)
-                self._active.append(job)
-                return job, job.next_lane()
-        return None
+    def is_held_up(self, job: Job[L]) -> bool:
+        """Whether the job is served and has to stand by: another has the device alone."""
+        return job in self._active and job is not self._lone() and job not in self._eligible()
+
+    def next_turn(self, now: float) -> Turn[L] | None:
+        """What to do next, None while everybody rests: the job that was served longest ago and is
+        ready, and with a shared one all the other shared ones."""
+        ready = [job for job in self._eligible() if job.ready_at <= now]
+        if not ready:
+            return None
+        self._num_turns += 1
+        first = min(ready, key=lambda job: job.last_turn)
+        if first.is_shared:
+            return self._shared_turn([job for job in ready if job.is_shared])
+        first.last_turn = self._num_turns
+        return Turn("alone", (first.next_lane(),))
+
+    def _shared_turn(self, jobs: list[Job[L]]) -> Turn[L]:
+        """Parts of prompts and forwards take turns, so that neither waits for the other."""
+        for job in jobs:
+            job.last_turn = self._num_turns
+        decoding = tuple(job.lanes[0] for job in jobs if job.lanes[0].is_read)
+        reading = [job.lanes[0] for job in jobs if not job.lanes[0].is_read]
+        self._has_read = bool(reading) and not (decoding and self._has_read)
+        if self._has_read:
+            return Turn("read", (reading[0],), is_waited_for=bool(decoding))
+        return Turn("step", decoding, is_waited_for=bool(reading))
+
+    def _lone(self) -> Job[L] | None:
+        """The first job that asks for the device alone at full speed."""
+        return next((job for job in self._active if not job.is_shared and not job.pace), None)
+
+    def _before(self, lone: Job[L] | None) -> list[Job[L]]:
+        """The shared jobs at full speed that ``lone`` waits for."""
+        older = self._active[: self._active.index(lone)] if lone else []
+        return [job for job in older if job.is_shared and not job.pace]
+
+    def _eligible(self) -> list[Job[L]]:
+        """The jobs that may use the device, resting or not."""
+        lone = self._lone()
+        if lone is None:
+            return self._active
+        return (self._before(lone) or [lone]) + [job for job in self._active if job.pace]
 
     def next_wake(self) -> float:
         """When a rest or a deadline is over next; infinity if nothing is to come."""
-        rests = (job.ready_at for job in self._active)
-        deadlines = (lane.deadline for lane in self.lanes())
-        return min((*rests, *deadlines), default=math.inf)
+        rests = (job.ready_at for job in self._eligible())
+        return min((*rests, self.next_deadline()))
 
     def next_deadline(self) -> float:
         """The earliest deadline of an unfinished lane, served or waiting."""
@@ -124,8 +190,13 @@ class Schedule(Generic[L]):
         lane.is_finished = True
         if not job.is_finished:
             return
-        for line in (self._active, self._waiting):
-            if job in line:
-                line.remove(job)
+        if job in self._active:
+            self._active.remove(job)
+        elif job in self._waiting:
+            self._waiting.remove(job)
         while self._waiting and len(self._active) < self._max_active:
-            self._active.append(self._waiting.popleft())
+            self._serve(self._waiting.popleft())
+
+    def _serve(self, job: Job[L]) -> None:
+        job.last_turn = self._num_turns  # or newcomers would always be next
+        self._active.append(job)

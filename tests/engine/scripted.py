@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mars_runtime.engine import Request, Run, Solo
@@ -35,6 +35,10 @@ def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     return condition()
 
 
+def prefilled(run: Run) -> bool:
+    return len(run.events_since(0)) > 0
+
+
 def scripted_step(start: int, token: int, settings: DecodeSettings, stop: Stop) -> Step:
     """A step that emits one token."""
     proposals = (Proposal(token, 1.0, ()),)
@@ -42,54 +46,122 @@ def scripted_step(start: int, token: int, settings: DecodeSettings, stop: Stop) 
 
 
 @dataclass
+class ScriptedRow:
+    """A row that emits its token."""
+
+    number: int
+    token: int
+    settings: Settings
+    num_unread: int = 0
+    num_emitted: int = 0
+
+    def step(self) -> RowStep:
+        now = self.settings()
+        stop: Stop = "limit" if self.num_emitted + 1 >= now.max_new_tokens else "block"
+        (row,) = scripted_step(self.num_emitted, self.token, now, stop).rows
+        self.num_emitted += 1
+        return replace(row, row=self.number)
+
+
+@dataclass
 class Script:
     """The backend: prompt (token,) emits that token once a forward, until the limit.
 
-    seconds: token -> how long a forward takes; fails_at: token -> the step that raises ``error``.
-    gate: where given, every forward waits for it.
+    seconds: token -> how long a forward takes, of several the longest; fails_at: token -> the step
+    that raises ``error``. start, gate: where given, the worker waits for them before the first
+    forward, before every forward; not for ever, so that a failing test ends. forwards: the tokens
+    that took part in each forward, those of runs alone too. parts: how much of a prompt was read.
     """
 
     seconds: dict[int, float] = field(default_factory=dict)
     fails_at: dict[int, int] = field(default_factory=dict)
-    error: Exception | type[Exception] = field(
+    error: BaseException | type[BaseException] = field(
         default_factory=lambda: RuntimeError("secret words of the prompt")
     )
+    start: threading.Event | None = None
     gate: threading.Event | None = None
+    num_parts: int = 1  # in which every prompt is read
+    max_rows: int = 64
     num_open: int = 0
     num_started: int = 0
     threads: set[int] = field(default_factory=set)
+    forwards: list[tuple[int, ...]] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    rows: dict[int, ScriptedRow] = field(default_factory=dict)
+
+    def reserve(self, num_rows: int) -> int:
+        return min(num_rows, self.max_rows)
 
     def prepare(self) -> None:
+        if self.start is not None:
+            self.start.wait(20)
         self.threads.add(threading.get_ident())
 
     def check(self, asked: Request | Solo) -> None:
         pass
 
+    def batch(self) -> Script:
+        return self
+
     def synchronize(self) -> None:
         self.threads.add(threading.get_ident())
+
+    def join(self, number: int, prompt: Sequence[int], settings: Settings) -> None:
+        assert number not in self.rows
+        assert len(self.rows) < self.max_rows
+        (token,) = prompt
+        self.rows[number] = ScriptedRow(number, token, settings, self.num_parts)
+        self.num_open += 1
+        self.num_started += 1
+
+    def read(self, number: int, at_most: int) -> int:
+        self.parts.append(at_most)
+        self.rows[number].num_unread -= 1
+        return self.rows[number].num_unread
+
+    def seat(self, numbers: Sequence[int]) -> None:
+        assert all(not self.rows[number].num_unread for number in numbers)
+
+    def step(self, numbers: Sequence[int]) -> Step:
+        step = self._forward([self.rows[number] for number in numbers])
+        for row in step.rows:
+            if row.stop == "limit":
+                self.drop(row.row)
+        return step
+
+    def drop(self, number: int) -> None:
+        del self.rows[number]
+        self.num_open -= 1
 
     def decode(self, asked: Request | Solo, settings: Settings) -> Iterator[Event]:
         if isinstance(asked, Solo):
             nothing: Any = None
             return asked.decode(nothing, nothing, settings)
         (token,) = asked.prompt_ids
-        return self._events(token, settings)
+        return self._events(ScriptedRow(0, token, settings))
 
-    def _events(self, token: int, settings: Settings) -> Iterator[Event]:
+    def _events(self, row: ScriptedRow) -> Iterator[Event]:
         self.num_open += 1
         self.num_started += 1
-        self.threads.add(threading.get_ident())
         try:
             yield Prefill(1)
-            for start in range(settings().max_new_tokens):
-                if self.gate is not None:
-                    self.gate.wait()
-                if self.seconds.get(token):
-                    time.sleep(self.seconds[token])
-                if self.fails_at.get(token) == start:
-                    raise self.error
-                now = settings()
-                is_last = start + 1 == now.max_new_tokens
-                yield scripted_step(start, token, now, "limit" if is_last else "block")
+            while True:
+                yield (step := self._forward([row]))
+                if step.rows[0].stop == "limit":
+                    return
         finally:
             self.num_open -= 1
+
+    def _forward(self, rows: list[ScriptedRow]) -> Step:
+        """One token of each row; one that raises changes nothing."""
+        self.threads.add(threading.get_ident())
+        if self.gate is not None:
+            self.gate.wait(20)
+        seconds = max(self.seconds.get(row.token, 0.0) for row in rows)
+        if seconds:
+            time.sleep(seconds)
+        for row in rows:
+            if self.fails_at.get(row.token) == row.num_emitted:
+                raise self.error
+        self.forwards.append(tuple(row.token for row in rows))
+        return Step(tuple(row.step() for row in rows))

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from mars_runtime import folds
+from mars_runtime.cache import SCRATCH, BlockKVCache
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
 from mars_runtime.engine.costs import _rising
 from mars_runtime.engine.header import make_header
+from mars_runtime.engine.memory import Room, room_for
 from mars_runtime.events import End, Event
 from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -43,7 +45,15 @@ def without_seconds(events: tuple[Event, ...] | list[Event]) -> list[Event]:
     return [replace(event, seconds=0.0) for event in kept]
 
 
-def test_runs_by_turns_equal_runs_alone(checkpoint: Checkpoint) -> None:
+def outlines(events: tuple[Event, ...] | list[Event]) -> list[tuple[object, ...]]:
+    """What each step decided, apart from how it was fed: company may ask for more masks."""
+    return [
+        (step.start, [slot.token for slot in step.proposals], step.accepted, step.stop)
+        for step, _ in folds.row_steps(events)
+    ]
+
+
+def test_a_run_in_company_equals_the_run_alone(checkpoint: Checkpoint) -> None:
     asked = [(prompt(checkpoint, text), s) for text in ("Hello", "345 <") for s in (AR, MARS)]
     with Engine(checkpoint, max_runs=4) as engine:
         runs = [engine.submit(Request(ids, settings)) for ids, settings in asked]
@@ -52,8 +62,18 @@ def test_runs_by_turns_equal_runs_alone(checkpoint: Checkpoint) -> None:
         alone = list(
             decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
         )
-        assert without_seconds(run.events_since(0)) == without_seconds(alone)
+        assert run.events_since(0)[0] == replace(alone[0], seconds=run.events_since(0)[0].seconds)
+        assert outlines(run.events_since(0)) == outlines(alone)
         assert folds.decode_seconds(run.events_since(0)) > 0
+
+
+def test_one_run_by_itself_is_the_decoder_to_the_last_bit(checkpoint: Checkpoint) -> None:
+    ids = prompt(checkpoint)
+    with Engine(checkpoint) as engine:
+        for settings in (AR, MARS, LOSSLESS):
+            found = list(engine.submit(Request(ids, settings)))
+            alone = decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
+            assert without_seconds(found) == without_seconds(list(alone))
 
 
 def test_a_race_of_lossless_and_ar_ends_in_the_same_tokens(checkpoint: Checkpoint) -> None:
@@ -83,10 +103,10 @@ def test_settings_and_method_may_change_in_mid_run(checkpoint: Checkpoint) -> No
         assert run.wait(120)
         assert alone.wait(120)
     steps = [step for step, _ in folds.row_steps(run.events_since(0))]
-    before = [step for step in steps if step.settings == MARS]
-    twin = [step for step, _ in folds.row_steps(alone.events_since(0))]
-    assert before
-    assert before == twin[: len(before)] == steps[: len(before)]
+    count = sum(step.settings == MARS for step in steps)
+    assert count
+    assert {step.settings for step in steps[:count]} == {MARS}
+    assert outlines(run.events_since(0))[:count] == outlines(alone.events_since(0))[:count]
     assert folds.end(run.events_since(0)) in (End("limit"), End("eos"))
 
 
@@ -97,6 +117,26 @@ def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
         with pytest.raises(RequestError, match=r"\.$"):
             backend.check(Request(ids, AR))
     backend.check(Request([1] * (room - 40), AR))
+
+
+def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
+    checkpoint: Checkpoint,
+) -> None:
+    model = checkpoint.model
+    a_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
+    whole = model.config.max_positions
+    assert room_for(model, 8, 2**40) == Room(8, whole)
+    assert room_for(model, 8, 3 * (whole + SCRATCH) * a_token) == Room(3, whole)
+    assert room_for(model, 8, (100 + SCRATCH) * a_token) == Room(1, 100)
+    assert room_for(model, 8, 0) == Room(1, 1)
+    with Engine(CheckpointBackend(checkpoint, (100 + SCRATCH) * a_token), max_runs=8) as engine:
+        with pytest.raises(RequestError, match="memory for 100 together: ask for at most 30"):
+            engine.submit(Request([1] * 70, AR))
+        with pytest.raises(RequestError, match="memory for 100 together: shorten the prompt"):
+            engine.submit(Request([1] * 100, AR))
+        runs = [engine.submit(Request([1] * 60, AR)) for _ in range(2)]
+        assert runs[1].place == 1
+        assert all(folds.end(list(run)) in (End("limit"), End("eos")) for run in runs)
 
 
 def test_prepare_sets_one_thread_for_a_small_model(checkpoint: Checkpoint) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from mars_runtime import folds
-from mars_runtime.engine import Engine, EngineBusy, Request, Run
+from mars_runtime.engine import Engine, EngineBusy, Run
+from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE
 from mars_runtime.events import End, Event, Prefill, Step, Stop
 from mars_runtime.settings import SettingsError
 from tests.engine.scripted import (
@@ -20,6 +20,7 @@ from tests.engine.scripted import (
     Settings,
     eventually,
     last,
+    prefilled,
     request,
     scripted_step,
     steps,
@@ -53,23 +54,83 @@ def test_two_runs_interleave_and_never_see_each_others_events() -> None:
         assert folds.accepted_tokens(run.events_since(0)) == [token] * 300
 
 
-def test_runs_share_the_device_by_turns() -> None:
-    script = Script(gate=threading.Event())
-    order: list[int] = []
-    decode = script.decode
-
-    def watched(asked: Request, settings: Settings) -> Iterator[Event]:
-        for event in decode(asked, settings):
-            order.append(asked.prompt_ids[0])
-            yield event
-
-    script.decode = watched  # type: ignore[method-assign]
-    with Engine(script, max_runs=2) as engine:
+def test_plain_runs_share_every_forward_and_races_none() -> None:
+    start = threading.Event()
+    script = Script(start=start)
+    with Engine(script, max_runs=4) as engine:
         runs = [engine.submit(request(token, 50)) for token in (1, 2)]
-        script.gate.set()
+        runs += engine.race([request(3, 40)])  # nobody to race against
+        lanes = engine.race([request(4, 20), request(5, 20)])
+        assert [lane.place for lane in lanes] == [3, 3]
+        assert not any(run.is_held_up for run in (*runs, *lanes))
+        start.set()
+        assert all(run.wait(120) for run in (*runs, *lanes))
+    joining = [(1,), (1, 2)]  # one prompt is read between two forwards
+    assert script.forwards[:2] == joining
+    assert script.forwards.count((1, 2, 3)) == 40
+    assert sorted(script.forwards[-40:]) == [(4,)] * 20 + [(5,)] * 20  # those before come first
+    assert runs[2].num_sharing == 2
+    assert [lane.num_sharing for lane in lanes] == [0, 0]
+    for run in runs[:2]:
+        assert [event.rows[0].row for event in steps(run)] == [0] * 50
+
+
+def test_a_shared_forward_counts_whole_for_each_of_its_runs() -> None:
+    start = threading.Event()
+    script = Script(seconds={1: 0.001, 2: 0.02}, start=start)
+    with Engine(script) as engine:
+        runs = [engine.submit(request(token, 5)) for token in (1, 2)]
+        start.set()
         assert all(run.wait(120) for run in runs)
-    later = order[10:-10]
-    assert all(a != b for a, b in itertools.pairwise(later))
+    seconds = [[step.seconds for step in steps(run)] for run in runs]
+    assert seconds[0][1:] == seconds[1][:-1]
+    assert min(seconds[1]) >= 0.02
+
+
+def test_a_long_prompt_is_read_in_parts_between_the_others_forwards() -> None:
+    script = Script(seconds={1: 0.001}, num_parts=1)
+    with Engine(script) as engine:
+        first = engine.submit(request(1, FOREVER))
+        assert eventually(lambda: len(steps(first)) > 0)
+        script.num_parts = 20
+        before = len(steps(first))
+        second = engine.submit(request(2, 3))
+        assert second.wait(120)
+        assert len(steps(first)) >= before + 20
+    assert script.parts == [READ_ALONE] + [READ_BESIDE] * 20
+    (prefill,) = (event for event in second.events_since(0) if isinstance(event, Prefill))
+    assert prefill.seconds == pytest.approx(
+        second.clock - folds.decode_seconds(second.events_since(0))
+    )
+
+
+def test_a_race_at_full_speed_has_the_device_alone_and_others_are_told() -> None:
+    script = Script(seconds={1: 0.002})
+    with Engine(script) as engine:
+        lanes = engine.race([request(1, FOREVER), request(2, FOREVER)])
+        assert eventually(lambda: len(steps(lanes[0])) > 0)
+        runs = [engine.submit(request(3, 3)), *engine.race([request(4, 3), request(5, 3)])]
+        assert [run.is_held_up for run in runs] == [True] * 3
+        seen = len(steps(lanes[0]))
+        assert eventually(lambda: len(steps(lanes[0])) > seen + 5)
+        assert not any(prefilled(run) for run in runs)
+        lanes[0].pace = 50.0  # in slow motion it makes room
+        assert all(run.wait(120) for run in runs)
+        assert not any(run.is_held_up for run in runs)
+        assert not lanes[0].is_finished
+
+
+def test_slow_motion_shares_forwards_when_it_does_not_rest() -> None:
+    script = Script(seconds={1: 0.001, 2: 0.001})
+    with Engine(script) as engine:
+        slow = engine.submit(request(1, 5), pace=20.0)
+        fast = engine.submit(request(2, FOREVER))
+        assert slow.wait(120)
+        fast.cancel()
+        assert fast.wait(120)
+    together = script.forwards.count((1, 2)) + script.forwards.count((2, 1))
+    assert together >= 4
+    assert script.forwards.count((2,)) > 10 * together
 
 
 def test_a_race_keeps_the_clocks_together() -> None:
@@ -90,7 +151,7 @@ def test_a_race_keeps_the_clocks_together() -> None:
     assert len(gaps) > 40
     longest = max(step.seconds for run in runs for step in steps(run))
     assert max(gaps) <= longest + 1e-9
-    assert len(steps(runs[0])) > 2 * len(steps(runs[1]))
+    assert len(steps(runs[0])) > len(steps(runs[1]))
 
 
 def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:

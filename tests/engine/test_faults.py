@@ -6,32 +6,70 @@ import gc
 import threading
 import tracemalloc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from mars_runtime import folds
 from mars_runtime.engine import Engine, EngineError, Request, RequestError
-from mars_runtime.events import End, Event, Prefill
+from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
 
 
-def test_a_fault_ends_its_own_run_with_a_sentence() -> None:
-    script = Script(fails_at={2: 10})
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_fault_ends_the_runs_of_its_forward_or_those_that_it_names(is_named: bool) -> None:
+    """A forward raises at its tenth step; whoever it is not about and the next request go on."""
+
+    class Named(Script):
+        def step(self, numbers: Sequence[int]) -> Step:
+            try:
+                return super().step(numbers)
+            except RuntimeError as error:
+                tokens = {number: self.rows[number].token for number in numbers}
+                error.rows = [n for n in numbers if tokens[n] == 2]  # type: ignore[attr-defined]
+                raise
+
+    start = threading.Event()
+    script = (Named if is_named else Script)(fails_at={2: 10}, start=start)
     with Engine(script) as engine:
-        good, bad = engine.submit(request(1, 50)), engine.submit(request(2, 50))
-        assert bad.wait(120)
-        assert good.wait(120)
+        bad, beside = engine.submit(request(2, 50)), engine.submit(request(1, 50))
+        lanes = engine.race([request(3, 50), request(4, 50)])
+        start.set()
+        assert all(run.wait(120) for run in (bad, beside, *lanes))
         end = last(bad)
         assert isinstance(end, End)
         assert end.reason == "error"
         assert "RuntimeError" in end.message
         assert "secret" not in end.message
         assert len(steps(bad)) == 10
+        assert last(beside) == (End("limit") if is_named else end)
+        assert len(steps(beside)) == (50 if is_named else 9)
+        assert [last(run) for run in lanes] == [End("limit")] * 2
+        assert list(engine.submit(request(1)))[-1] == End("limit")
+        assert script.num_open == 0
+
+
+def test_a_fault_while_reading_a_prompt_ends_that_run_alone() -> None:
+    start = threading.Event()
+    script = Script(start=start)
+    read = script.read
+
+    def failing(number: int, at_most: int) -> int:
+        if script.rows[number].token == 2:
+            raise MemoryError
+        return read(number, at_most)
+
+    script.read = failing  # type: ignore[method-assign]
+    with Engine(script) as engine:
+        good, bad = engine.submit(request(1, 9)), engine.submit(request(2, 9))
+        start.set()
+        assert good.wait(120)
+        assert bad.wait(120)
         assert last(good) == End("limit")
-        assert engine.submit(request(1)).wait(120)
+        assert bad.events_since(0)[-1].reason == "error"  # type: ignore[union-attr]
+        assert len(bad.events_since(0)) == 1
         assert script.num_open == 0
 
 
@@ -49,7 +87,7 @@ def test_a_decoder_that_stops_too_early_is_an_error() -> None:
     script = Script()
     script.decode = lambda asked, settings: iter([Prefill(1)])  # type: ignore[method-assign]
     with Engine(script) as engine:
-        end = list(engine.submit(request()))[-1]
+        end = list(engine.race([request(), request()])[0])[-1]
         assert isinstance(end, End)
         assert end.reason == "error"
 
@@ -120,12 +158,16 @@ def test_many_readers_see_the_same_events() -> None:
     assert [tuple(events) for events in seen] == [run.events_since(0)] * 3
 
 
-def test_200_cycles_of_submit_and_cancel_leave_nothing_behind() -> None:
+@pytest.mark.parametrize(
+    "num_cycles", [100, pytest.param(1000, marks=pytest.mark.slow)], ids="{} cycles".format
+)
+def test_submit_and_cancel_leave_nothing_behind(num_cycles: int) -> None:
     script = Script(seconds={1: 0.0005})
     with Engine(script, max_runs=2, max_waiting=4) as engine:
 
         def cycle() -> None:
             runs = [engine.submit(request(1, FOREVER), pace=float(n)) for n in range(3)]
+            runs += engine.race([request(2, FOREVER), request(3, FOREVER)], pace=1.0)
             for run in runs:
                 run.cancel()
             assert all(run.wait(120) for run in runs)
@@ -137,13 +179,13 @@ def test_200_cycles_of_submit_and_cancel_leave_nothing_behind() -> None:
         tracemalloc.start()
         cycle()
         base = tracemalloc.get_traced_memory()[0]
-        for _ in range(200):
+        for _ in range(num_cycles):
             cycle()
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - base
         tracemalloc.stop()
         assert threading.active_count() == threads
-        assert script.num_open == 0
+        assert script.num_open == len(script.rows) == 0
         assert grown < 100_000
         assert engine.submit(request(2)).wait(120)
 
@@ -166,10 +208,11 @@ def test_a_handle_holds_nothing_of_the_decoder_after_the_end() -> None:
             return holding()
 
     with Engine(Holding(fails_at={2: 3}, error=RuntimeError)) as engine:
-        runs = [engine.submit(request(token, 5)) for token in (1, 2)]
-        runs.append(engine.submit(request(1, FOREVER), pace=1000.0))
-        assert eventually(lambda: len(caches) == 3)
-        runs[2].cancel()
+        runs = engine.race([request(token, 5) for token in (1, 2)])
+        runs += engine.race([request(1, FOREVER), request(3, FOREVER)], pace=1000.0)
+        assert eventually(lambda: len(caches) == 4)
+        for run in runs[2:]:
+            run.cancel()
         assert all(run.wait(120) for run in runs)
         assert eventually(lambda: all(cache() is None for cache in caches))
-        assert len(caches) == 3
+        assert len(caches) == 4

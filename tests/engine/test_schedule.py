@@ -9,128 +9,249 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mars_runtime.engine.schedule import FullError, Job, Lane, Schedule
+from mars_runtime.engine.schedule import FullError, Job, Lane, Schedule, Turn
 
 
-def single(pace: float = 0.0, deadline: float = math.inf) -> Job[Lane]:
-    return Job([Lane(deadline)], pace)
+def alone(pace: float = 0.0, deadline: float = math.inf, num_lanes: int = 1) -> Job[Lane]:
+    return Job([Lane(deadline) for _ in range(num_lanes)], pace)
 
 
-def test_jobs_take_turns() -> None:
-    schedule: Schedule[Lane] = Schedule(3, 0)
-    jobs = [single() for _ in range(3)]
+def shared(pace: float = 0.0, is_read: bool = True) -> Job[Lane]:
+    job = Job([Lane()], pace, is_shared=True)
+    job.lanes[0].is_read = is_read
+    return job
+
+
+def schedule_of(*jobs: Job[Lane], max_active: int = 9, max_waiting: int = 9) -> Schedule[Lane]:
+    schedule: Schedule[Lane] = Schedule(max_active, max_waiting)
     for job in jobs:
         schedule.add(job)
+    return schedule
+
+
+def turns(schedule: Schedule[Lane], count: int, now: float = 0.0) -> list[tuple[str, int]]:
+    """Kind and number of lanes of the next turns."""
+    found = [schedule.next_turn(now) for _ in range(count)]
+    return [(turn.kind, len(turn.lanes)) for turn in found if turn is not None]
+
+
+def test_jobs_that_are_ready_share_a_forward_and_one_that_rests_sits_out() -> None:
+    jobs = [shared(), shared(pace=2.0), shared()]
+    schedule = schedule_of(*jobs)
+    assert schedule.next_turn(0.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+    for job in jobs:
+        job.spend(job.lanes[0], 3.0, 3.0)
+    assert schedule.next_turn(3.0) == Turn("step", (jobs[0].lanes[0], jobs[2].lanes[0]))
+    assert schedule.next_turn(9.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+
+
+def test_prompts_are_read_in_between_and_in_order() -> None:
+    decoding, first, second = shared(), shared(is_read=False), shared(is_read=False)
+    schedule = schedule_of(decoding, first, second)
+    steps = Turn("step", decoding.lanes, is_waited_for=True)
+    read = Turn("read", first.lanes, is_waited_for=True)
+    assert [schedule.next_turn(0.0) for _ in range(5)] == [read, steps, read, steps, read]
+    first.lanes[0].is_read = True
+    both = Turn("step", (*decoding.lanes, *first.lanes), is_waited_for=True)
+    assert schedule.next_turn(0.0) == both
+    assert schedule.next_turn(0.0) == Turn("read", second.lanes, is_waited_for=True)
+    for job in (decoding, first):
+        schedule.finish(job, job.lanes[0])
+    assert [schedule.next_turn(0.0) for _ in range(2)] == [Turn("read", second.lanes)] * 2
+
+
+def test_jobs_in_slow_motion_and_shared_ones_take_turns() -> None:
+    slow = [alone(pace=1.0), alone(pace=1.0)]
+    schedule = schedule_of(slow[0], shared(), slow[1], shared())
+    assert turns(schedule, 6) == [("alone", 1), ("step", 2), ("alone", 1)] * 2
+
+
+def test_a_job_alone_at_full_speed_has_the_device_to_its_end() -> None:
+    before, lone, after, slow = shared(), alone(), shared(), alone(pace=1.0)
+    schedule = schedule_of(before, lone, after, slow)
+    slow.spend(slow.lanes[0], 5.0, 0.0)
+    assert schedule.place(lone) == 1
+    assert [schedule.is_held_up(job) for job in (before, lone, after)] == [False, False, True]
+    assert [schedule.next_turn(1.0) for _ in range(3)] == [Turn("step", before.lanes)] * 3
+    schedule.finish(before, before.lanes[0])
+    assert schedule.place(lone) == 0
+    assert [schedule.next_turn(1.0) for _ in range(3)] == [Turn("alone", lone.lanes)] * 3
+    assert schedule.is_held_up(after)
+    assert schedule.next_wake() == -math.inf
+    assert {schedule.next_turn(6.0) for _ in range(2)} == {  # slow motion goes on beside it
+        Turn("alone", lone.lanes),
+        Turn("alone", slow.lanes),
+    }
+    assert not schedule.is_held_up(slow)
+    lone.pace = 2.0
+    lone.spend(lone.lanes[0], 4.0, 8.0)
+    assert schedule.next_turn(9.0) == Turn("step", after.lanes)
+    lone.pace = 0.0
+    assert Turn("step", after.lanes) not in [schedule.next_turn(9.0) for _ in range(4)]
+    schedule.finish(lone, lone.lanes[0])
+    assert Turn("step", after.lanes) in [schedule.next_turn(9.0) for _ in range(2)]
+    assert not schedule.is_held_up(after)
+
+
+def test_jobs_alone_and_shared_jobs_are_served_in_order_of_arrival() -> None:
+    """A stream of either kind cannot keep the other waiting for ever."""
+    jobs = [shared(), shared(), alone(), shared(), alone(), alone(), shared()]
+    schedule = schedule_of(*jobs)
     order = []
-    for now in range(6):
-        turn = schedule.next_turn(now)
-        assert turn is not None
-        order.append(jobs.index(turn[0]))
-    assert order == [0, 1, 2, 0, 1, 2]
+    while (turn := schedule.next_turn(0.0)) is not None:
+        order.append([jobs.index(job) for job in jobs if job.lanes[0] in turn.lanes])
+        for index in order[-1]:
+            schedule.finish(jobs[index], jobs[index].lanes[0])
+    assert order == [[0, 1], [2], [3], [4], [5], [6]]
 
 
 def test_a_race_steps_the_lane_that_is_behind() -> None:
-    fast, slow = Lane(), Lane()
-    schedule: Schedule[Lane] = Schedule(1, 0)
-    job = Job([fast, slow])
-    schedule.add(job)
+    job = alone(num_lanes=2)
+    fast, slow = job.lanes
+    schedule = schedule_of(job)
     for _ in range(100):
         turn = schedule.next_turn(0.0)
         assert turn is not None
-        lane = turn[1]
+        (lane,) = turn.lanes
         assert lane.clock == min(fast.clock, slow.clock)
         job.spend(lane, 1.0 if lane is fast else 3.0, 0.0)
         assert abs(fast.clock - slow.clock) <= 3.0
     schedule.finish(job, slow)
-    assert schedule.next_turn(0.0) == (job, fast)
+    assert schedule.next_turn(0.0) == Turn("alone", (fast,))
 
 
 def test_a_resting_job_lets_others_work_and_follows_its_pace_at_once() -> None:
-    schedule: Schedule[Lane] = Schedule(2, 0)
-    slow, other = single(pace=10.0), single()
-    schedule.add(slow)
-    schedule.add(other)
-    assert schedule.next_turn(5.0) == (slow, slow.lanes[0])
+    slow, other = alone(pace=10.0), alone(pace=1.0)
+    schedule = schedule_of(slow, other)
+    assert schedule.next_turn(5.0) == Turn("alone", slow.lanes)
     slow.spend(slow.lanes[0], 2.0, 7.0)
-    assert [schedule.next_turn(8.0) for _ in range(2)] == [(other, other.lanes[0])] * 2
+    assert [schedule.next_turn(8.0) for _ in range(2)] == [Turn("alone", other.lanes)] * 2
     schedule.finish(other, other.lanes[0])
     assert schedule.next_turn(8.0) is None
     assert schedule.next_wake() == 27.0
     slow.pace = 0.5
     assert schedule.next_wake() == 8.0
-    assert schedule.next_turn(8.0) == (slow, slow.lanes[0])
+    assert schedule.next_turn(8.0) == Turn("alone", slow.lanes)
 
 
 def test_no_rest_after_a_prefill() -> None:
-    schedule: Schedule[Lane] = Schedule(1, 0)
-    slow = single(pace=10.0)
-    schedule.add(slow)
+    slow = alone(pace=10.0)
+    schedule = schedule_of(slow)
     slow.spend(slow.lanes[0], 2.0, 7.0, has_rest=False)
     assert slow.lanes[0].clock == 2.0
-    assert schedule.next_turn(7.0) == (slow, slow.lanes[0])
+    assert schedule.next_turn(7.0) == Turn("alone", slow.lanes)
 
 
 def test_deadlines_wake_too() -> None:
-    schedule: Schedule[Lane] = Schedule(1, 1)
-    schedule.add(single(pace=1.0, deadline=50.0))
-    waiting = single(deadline=9.0)
-    schedule.add(waiting)
+    waiting = alone(deadline=9.0)
+    schedule = schedule_of(alone(pace=1.0, deadline=50.0), waiting, max_active=1)
     assert schedule.next_deadline() == 9.0
     schedule.finish(waiting, waiting.lanes[0])
     assert schedule.next_deadline() == 50.0
 
 
 class Machine(RuleBasedStateMachine):
-    """Jobs come, work, rest, finish and are cancelled in random order."""
+    """Jobs of every kind come, are read, work, rest, change pace, finish, fail and are cancelled
+    in random order."""
+
+    MAX_ACTIVE, MAX_WAITING = 3, 3
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule: Schedule[Lane] = Schedule(2, 3)
-        self.jobs: list[Job[Lane]] = []
-        self.turns: dict[Job[Lane], int] = {}
+        self.schedule: Schedule[Lane] = Schedule(self.MAX_ACTIVE, self.MAX_WAITING)
+        self.jobs: list[Job[Lane]] = []  # in order of arrival
+        self.patience: dict[Job[Lane], int] = {}
         self.now = 0.0
 
-    @rule(num_lanes=st.integers(1, 3), pace=st.sampled_from([0.0, 1.0, 9.0]))
-    def add(self, num_lanes: int, pace: float) -> None:
-        job = Job([Lane() for _ in range(num_lanes)], pace)
-        if len(self.schedule) == 5:
+    @property
+    def active(self) -> list[Job[Lane]]:
+        return self.jobs[: self.MAX_ACTIVE]
+
+    @rule(num_lanes=st.integers(0, 3), pace=st.sampled_from([0.0, 0.0, 1.0, 9.0]))
+    def submit(self, num_lanes: int, pace: float) -> None:
+        job = alone(pace, num_lanes=num_lanes) if num_lanes else shared(pace, is_read=False)
+        if len(self.schedule) == self.MAX_ACTIVE + self.MAX_WAITING:
             with pytest.raises(FullError):
                 self.schedule.add(job)
             return
         self.schedule.add(job)
         self.jobs.append(job)
 
-    @rule(seconds=st.floats(0, 5), passing=st.floats(0, 9))
-    def step(self, seconds: float, passing: float) -> None:
+    @rule(seconds=st.floats(0, 5), passing=st.floats(0, 9), fails=st.booleans())
+    def step(self, seconds: float, passing: float, fails: bool) -> None:
         self.now += passing
         turn = self.schedule.next_turn(self.now)
         if turn is None:
-            ready = [job.ready_at for job in self.jobs[:2]]
-            assert all(at > self.now for at in ready)
-            assert self.schedule.next_wake() == min(ready, default=math.inf)
+            assert all(job.pace and job.ready_at > self.now for job in self.active)
+            wake = min((job.ready_at for job in self.active), default=math.inf)
+            assert self.schedule.next_wake() == wake
             return
-        job, lane = turn
-        assert job.ready_at <= self.now
-        assert not lane.is_finished
-        job.spend(lane, seconds, self.now)
+        taking = [job for job in self.active if set(job.lanes) & set(turn.lanes)]
+        assert sum(len(set(job.lanes) & set(turn.lanes)) for job in taking) == len(turn.lanes) > 0
+        assert all(job.ready_at <= self.now for job in taking)
+        assert not any(lane.is_finished for lane in turn.lanes)
+        self.check_kind(turn, taking)
+        self.check_patience(turn, taking)
+        for job in taking:
+            (lane,) = set(job.lanes) & set(turn.lanes)
+            job.spend(lane, seconds, self.now, has_rest=turn.kind != "read")
+            if turn.kind == "read":
+                lane.is_read = seconds > 2
+            if fails:
+                self.finish(job, lane)
+
+    def check_kind(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+        if turn.kind == "alone":
+            assert not taking[0].is_shared
+            assert len(turn.lanes) == 1
+        else:
+            assert all(job.is_shared for job in taking)
+            assert {lane.is_read for lane in turn.lanes} == {turn.kind == "step"}
+        lone = next((job for job in self.active if not job.is_shared and not job.pace), None)
+        at_full_speed = [job for job in taking if not job.pace]
+        if lone is not None:  # nobody who came later at full speed, and nobody beside it
+            assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_full_speed)
+
+    def check_patience(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+        """In slow motion one waits for the others' turns and no longer; shared ones are one."""
+        for job in self.active:
+            is_served = job in taking or (job.is_shared and turn.kind != "alone")
+            is_patient = not is_served and job.pace and job.ready_at <= self.now
+            self.patience[job] = self.patience.get(job, 0) + 1 if is_patient else 0
+            assert self.patience[job] <= self.MAX_ACTIVE
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), pace=st.sampled_from([0.0, 2.0, 100.0]))
+    def change_pace(self, data: st.DataObject, pace: float) -> None:
+        data.draw(st.sampled_from(self.jobs)).pace = pace
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
+    def cancel(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(self.jobs))
-        lane = data.draw(st.sampled_from([a for a in job.lanes if not a.is_finished]))
+        self.finish(job, data.draw(st.sampled_from([a for a in job.lanes if not a.is_finished])))
+
+    def finish(self, job: Job[Lane], lane: Lane) -> None:
         self.schedule.finish(job, lane)
         if job.is_finished:
             self.jobs.remove(job)
             assert self.schedule.place(job) == 0
+            assert not self.schedule.is_held_up(job)
 
     @invariant()
     def nobody_is_lost_and_the_line_keeps_its_order(self) -> None:
         assert len(self.schedule) == len(self.jobs)
-        assert self.schedule.num_active == min(2, len(self.jobs))
-        assert [self.schedule.place(job) for job in self.jobs] == [0, 0, 1, 2, 3][: len(self.jobs)]
+        assert self.schedule.num_active == len(self.active)
+        waiting = self.jobs[self.MAX_ACTIVE :]
+        assert [self.schedule.place(job) for job in waiting] == list(range(1, len(waiting) + 1))
         unfinished = {lane for job in self.jobs for lane in job.lanes if not lane.is_finished}
         assert set(self.schedule.lanes()) == unfinished
+
+    @invariant()
+    def somebody_can_always_go_on(self) -> None:
+        held = [job for job in self.active if self.schedule.is_held_up(job)]
+        assert not any(job.pace for job in held)
+        assert not held or any(job not in held and not job.pace for job in self.active)
 
 
 TestMachine = Machine.TestCase

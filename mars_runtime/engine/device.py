@@ -1,0 +1,142 @@
+"""Carries out turns on the device, each timed alone: the part of the engine that the worker owns.
+
+Every event goes to its run with its time, and the job is told what it spent. A forward that several
+runs share is each one's own Step, and its seconds are those of the whole forward: that is how long
+each waited for it. What a Prefill says is the sum over the parts in which the prompt was read.
+Moving rows that sit out, and new ones' memory, is outside every clock. Knows no thread, no waiting
+and no tensors: what runs on the device is behind ``Backend``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, Batch, sentence
+from mars_runtime.engine.request import Request, Solo
+from mars_runtime.engine.run import Run
+from mars_runtime.engine.schedule import Turn
+from mars_runtime.events import End, Event, Prefill, Step
+
+_FINAL = frozenset({"eos", "limit"})
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Device:
+    """What runs hold on the device: rows of one batch, or decoders of their own."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._batch: Batch | None = None
+        self._decoders: dict[Run, Iterator[Event]] = {}
+        self._numbers: dict[Run, int] = {}
+        self._runs: dict[int, Run] = {}
+        self._num_joined = 0
+
+    def carry_out(self, turn: Turn[Run]) -> dict[Run, End]:
+        """Do what the turn says; returns the ends of the runs that it was the last for."""
+        try:
+            if turn.kind == "step":
+                return self._step(turn.lanes)
+            (run,) = turn.lanes
+            return self._alone(run) if turn.kind == "alone" else self._read(run, turn.is_waited_for)
+        except Exception as error:
+            # As text: a handler that keeps records must not keep the tensors of a traceback.
+            _log.error("A forward ended with an error\n%s", traceback.format_exc())
+            return {run: End("error", sentence(error)) for run in self._affected(turn, error)}
+
+    def release(self, run: Run) -> None:
+        """Free what the run held, if it held anything."""
+        decoder = self._decoders.pop(run, None)
+        number = self._numbers.pop(run, None)
+        try:
+            if number is not None and self._batch is not None:
+                del self._runs[number]
+                self._batch.drop(number)
+            close = getattr(decoder, "close", None)
+            if close is not None:
+                close()
+        except Exception:
+            _log.exception("Freeing what a run held failed")
+
+    def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
+        started = time.perf_counter_ns()
+        result = work()
+        self._backend.synchronize()
+        return result, (time.perf_counter_ns() - started) / 1e9
+
+    def _alone(self, run: Run) -> dict[Run, End]:
+        """The next event of a run that shares no forward."""
+        if run not in self._decoders:
+            self._decoders[run] = self._backend.decode(run.asked, lambda: run.settings)
+        decoder = self._decoders[run]
+        event, seconds = self._timed(lambda: next(decoder, None))
+        if event is None:
+            return {run: _end_of(run)}
+        assert not isinstance(event, End), "ends are the engine's"
+        _keep(run, replace(event, seconds=seconds), seconds)
+        if isinstance(run.asked, Solo) or not isinstance(event, Step):
+            return {}
+        return {run: _end_of(run)} if event.rows[0].stop in _FINAL else {}
+
+    def _read(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
+        """The next part of a prompt, a short one where others wait to decode."""
+        batch, asked = self._open_batch(), run.asked
+        assert isinstance(asked, Request), "a shared run has a prompt"
+        if run not in self._numbers:
+            self._num_joined += 1
+            batch.join(self._num_joined, asked.prompt_ids, lambda: run.settings)
+            self._numbers[run] = self._num_joined
+            self._runs[self._num_joined] = run
+        number, at_most = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
+        num_left, seconds = self._timed(lambda: batch.read(number, at_most))
+        run.job.spend(run, seconds, time.monotonic(), has_rest=False)
+        if not num_left:
+            run.is_read = True
+            run.add(Prefill(len(asked.prompt_ids) - 1, run.clock))
+        return {}
+
+    def _step(self, runs: tuple[Run, ...]) -> dict[Run, End]:
+        """One forward that these runs share."""
+        batch = self._open_batch()
+        numbers = [self._numbers[run] for run in runs]
+        batch.seat(numbers)
+        step, seconds = self._timed(lambda: batch.step(numbers))
+        ends = {}
+        for row in step.rows:
+            run = self._runs[row.row]
+            run.num_sharing = len(runs) - 1
+            _keep(run, Step((replace(row, row=0),), seconds), seconds)
+            if row.stop in _FINAL:  # the batch has dropped it already
+                del self._runs[self._numbers.pop(run)]
+                ends[run] = _end_of(run)
+        return ends
+
+    def _open_batch(self) -> Batch:
+        if self._batch is None:
+            self._batch = self._backend.batch()
+        return self._batch
+
+    def _affected(self, turn: Turn[Run], error: Exception) -> list[Run]:
+        """Those that an error of a shared forward names by their numbers; all if it names none."""
+        named = getattr(error, "rows", ()) if turn.kind == "step" else ()
+        return [self._runs[number] for number in named if number in self._runs] or list(turn.lanes)
+
+
+def _keep(run: Run, event: Event, seconds: float) -> None:
+    run.add(event)
+    run.job.spend(run, seconds, time.monotonic(), has_rest=isinstance(event, Step))
+
+
+def _end_of(run: Run) -> End:
+    """The end of a run whose decoder is done: by EOS if every row ended so."""
+    steps = [event for event in run.events_since(0) if isinstance(event, Step)]
+    stops = {row.row: row.stop for step in steps for row in step.rows}
+    if not stops or not _FINAL.issuperset(stops.values()):
+        return End("error", "The decoder stopped in the middle of the answer.")
+    return End("eos" if set(stops.values()) == {"eos"} else "limit")

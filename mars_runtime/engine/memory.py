@@ -1,0 +1,48 @@
+"""How many rows of how many tokens the keys and values of an engine may take: fixed up front.
+
+Knows sizes and the memory of the device; makes no tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mars_runtime.cache import SCRATCH, BlockKVCache
+
+if TYPE_CHECKING:
+    from mars_runtime.model.qwen2 import Qwen2
+
+CPU_BYTES = 2**30
+CUDA_SHARE = 0.5
+"""Memory for keys and values: so much on a CPU, this share of what is free on a GPU once the
+weights are there; the rest is for races and solo runs, which bring their own."""
+WORTHWHILE_TOKENS = 1024
+"""Rows shorter than this (and than what the model holds) are made fewer rather than shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """``num_rows`` rows of ``capacity`` tokens each, prompt and answer together."""
+
+    num_rows: int
+    capacity: int
+
+
+def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
+    """As many rows as asked, each as long as the model holds, as far as ``num_bytes`` go."""
+    bytes_per_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
+    num_tokens = num_bytes // bytes_per_token
+    whole = model.config.max_positions
+    least = min(whole, WORTHWHILE_TOKENS) + SCRATCH
+    num_rows = max(1, min(max_rows, num_tokens // least))
+    return Room(num_rows, max(1, min(whole, num_tokens // num_rows - SCRATCH)))
+
+
+def free_bytes(model: Qwen2) -> int:
+    """What may be given to keys and values on the model's device."""
+    if model.device.type != "cuda":
+        return CPU_BYTES
+    import torch
+
+    return int(torch.cuda.mem_get_info(model.device)[0] * CUDA_SHARE)
