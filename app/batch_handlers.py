@@ -21,9 +21,8 @@ from app.handlers import (
     POLL_SECONDS,
     Handlers,
     sentence_of,
-    waiting_sentence,
 )
-from app.runs import LiveRuns
+from app.runs import LiveRuns, situation
 from mars_runtime import tasks
 from mars_runtime.batch_folds import totals
 from mars_runtime.engine.header import make_header
@@ -155,9 +154,9 @@ class BatchHandlers:
         """Yield the feed until the running side has ended or another batch was begun."""
         side, shown = batch.sides[-1], 0.0
         while self.live.of(session) is batch:
-            place = side.run.place
-            if place:
-                batch.feed.say(waiting_sentence(place), "waiting")
+            waiting = situation([side.run])
+            if waiting:
+                batch.feed.say(waiting, "waiting")
             elif side.events:
                 batch.feed.say(_running_sentence(batch), "running")
             batch.collect()

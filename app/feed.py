@@ -32,11 +32,12 @@ class RunFeed:
             self._value.add(tag, data)
             self._has_news = True
 
-    def say(self, text: str) -> None:
-        """Append a status sentence, shown until the next forward; a repeated one is left out."""
+    def say(self, text: str, kind: str = "waiting") -> None:
+        """Append a status sentence, shown until the next forward or, of the kind ``note``, until
+        another follows; a repeated one is left out."""
         if text != self._status:
             self._status = text
-            self.add("status", {"text": text})
+            self.add("status", {"text": text, "kind": kind})
 
     def refuse(self, text: str) -> None:
         """End every lane with a sentence that says why nothing can be run."""

@@ -114,12 +114,11 @@ class Handlers:
         """Yield the feed until every lane has ended or the visitor has begun another race."""
         shown = -HEARTBEAT_SECONDS
         while self.live.of(session) is race:
-            place = race.place
+            situation = race.situation()
             race.collect()
             if race.is_finished:
                 return
-            if place:
-                race.feed.say(waiting_sentence(place))
+            race.feed.say(situation, "note" if race.is_begun else "waiting")
             if race.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
                 shown = time.monotonic()
                 yield race.feed.text()
@@ -214,8 +213,3 @@ def sentence_of(error: Exception) -> str:
         return str(error)
     log.error("a run failed", exc_info=error)
     return "The run failed inside the app; run it again."
-
-
-def waiting_sentence(place: int) -> str:
-    """What a visitor reads who waits behind ``place`` runs."""
-    return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."

@@ -7,7 +7,7 @@ trace format; knows no gradio, no drawing and no model.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -49,6 +49,18 @@ class Lane:
         return lines
 
 
+def situation(runs: Iterable[Run]) -> str:
+    """What a visitor reads whose runs wait or share; empty where they do neither."""
+    runs = tuple(runs)
+    place = max((run.place for run in runs), default=0)
+    if place:
+        return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
+    if any(run.is_held_up for run in runs):
+        return "Waiting: another run has the device alone."
+    others = max((run.num_sharing for run in runs), default=0)
+    return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
+
+
 class LiveRace:
     """What one visitor is running: its lanes, and the feed that tells of them."""
 
@@ -62,10 +74,14 @@ class LiveRace:
         """Whether every lane has written its end."""
         return all(lane.end is not None for lane in self.lanes)
 
+    def situation(self) -> str:
+        """One sentence on the company it has on the device, empty while it has none."""
+        return situation(lane.run for lane in self.lanes if lane.end is None)
+
     @property
-    def place(self) -> int:
-        """Runs ahead of this one in the engine's queue; 0 once it is being served."""
-        return max((lane.run.place for lane in self.lanes), default=0)
+    def is_begun(self) -> bool:
+        """Whether anything has been decoded."""
+        return any(lane.tokens for lane in self.lanes)
 
     def collect(self) -> None:
         """Move new events into the feed."""

@@ -89,7 +89,7 @@ export function statusOf(run) {
   if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
   if (!lanes.some((lane) => lane.steps.length)) {
     const isWaiting = note.kind === "loading" || note.kind === "waiting";
-    return [note.kind === "loading" ? "loading" : "waiting", isWaiting ? note.text : "Waiting for the first forward."];
+    return [note.kind === "loading" ? "loading" : "waiting", (isWaiting && note.text) || "Waiting for the first forward."];
   }
   if (run.pace > 0) {
     return ["slow", `Slow motion ×${paceText(run.pace)}: the engine rests between forwards while the clocks stand still.`];

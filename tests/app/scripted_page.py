@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,8 +60,16 @@ class ScriptedBackend:
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
 
+    def reserve(self, num_rows: int) -> int:
+        """Every row fits."""
+        return num_rows
+
     def prepare(self) -> None:
         """Nothing to warm up."""
+
+    def batch(self) -> ScriptedBatch:
+        """Rows that write side by side."""
+        return ScriptedBatch(self)
 
     def check(self, request: Request) -> None:
         """Everything fits."""
@@ -91,6 +100,37 @@ class ScriptedBackend:
             if is_last:
                 return
             start += taken
+
+
+class ScriptedBatch:
+    """Rows that share forwards: each the text of its own, a step of all at a time."""
+
+    def __init__(self, backend: ScriptedBackend) -> None:
+        self._backend = backend
+        self._rows: dict[int, Iterator[Event]] = {}
+
+    def join(
+        self, number: int, prompt: Sequence[int], settings: Callable[[], DecodeSettings]
+    ) -> None:
+        self._rows[number] = self._backend.decode(Request(prompt, settings()), settings)
+
+    def read(self, number: int, at_most: int) -> int:
+        next(self._rows[number])
+        return 0
+
+    def seat(self, numbers: Sequence[int]) -> None:
+        """Any row may write."""
+
+    def step(self, numbers: Sequence[int]) -> Step:
+        steps = {number: next(self._rows[number]) for number in numbers}
+        rows = tuple(replace(step.rows[0], row=number) for number, step in steps.items())
+        for row in rows:
+            if row.stop in ("eos", "limit"):
+                self.drop(row.row)
+        return Step(rows)
+
+    def drop(self, number: int) -> None:
+        del self._rows[number]
 
 
 class ReadyEngines(Engines):

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,30 @@ def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
     assert "All places are taken" in refused
     for stream in streams:
         stream.close()
+
+
+def test_visitors_are_told_of_the_company_they_have(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.02
+    backend.text = "x" * 5000
+    race = handlers.run("racer", controls(view="race", max_new_tokens=512))
+    begun(race)
+    held = handlers.run("held", controls(view="ar", max_new_tokens=512))
+    assert "Waiting: another run has the device alone." in next(held)
+    handlers.stop("racer")
+    last(race)
+    other = handlers.run("other", controls(view="mars", max_new_tokens=512))
+    begun(other)
+    assert any("Shared with 1 other." in text for text in islice(held, 40))
+    handlers.stop("other")
+    last(other)
+    handlers.stop("held")
+    _, lines = lines_of(last(held))
+    said = [data for tag, data in lines if tag == "status"]
+    alone = {"text": "Waiting: another run has the device alone.", "kind": "waiting"}
+    assert said[0] == alone
+    assert {"text": "Shared with 1 other.", "kind": "note"} in said
 
 
 BAD = [
