@@ -56,7 +56,7 @@ class Positions:
         # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for what is stored.
         self._turns = torch.empty(0, 1, config.head_dim // 2, dtype=torch.complex64, device=device)
         self._stored_turns = self._turns
-        self._biases: dict[tuple[int, int], Tensor] = {}
+        self._biases: dict[int, Tensor] = {}
 
     def open(self, cache: BlockKVCache, num_rows: int, num_queries: int) -> Window:
         """The window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
@@ -83,7 +83,7 @@ class Positions:
             keys=keys,
             values=values,
             targets=cache.store[:, :num_rows, start:end].unbind(0),
-            bias=self._causal(num_queries, cache.capacity)[:, -end:] if num_queries > 1 else None,
+            bias=self._causal(num_queries, end) if num_queries > 1 else None,
         )
 
     def open_at(
@@ -119,21 +119,20 @@ class Positions:
         bias = torch.zeros(is_hidden.shape, dtype=self._dtype, device=self._device)
         return bias.masked_fill_(is_hidden, -math.inf)
 
-    def _causal(self, num_queries: int, capacity: int) -> Tensor:
-        """[Q * group, capacity]: zeros, with a causal triangle in the last Q columns. The last T
-        columns are the bias of a forward over T slots, so one table serves every cursor."""
-        key = (num_queries, capacity)
-        bias = self._biases.get(key)
-        if bias is None:
+    def _causal(self, num_queries: int, end: int) -> Tensor:
+        """[Q * group, end]: zeros, with a causal triangle in the last Q columns. The last columns
+        of a longer table are the same, so one serves every cursor; short forwards keep theirs."""
+        is_kept = num_queries <= SHORT
+        bias = self._biases.get(num_queries)
+        if bias is None or bias.shape[1] < end:
+            length = max(SHORT, 2 * end) if is_kept else end
             size = (num_queries, num_queries)
             hidden = torch.full(size, -math.inf, dtype=self._dtype, device=self._device).triu(1)
-            bias = F.pad(hidden, (capacity - num_queries, 0))
+            bias = F.pad(hidden, (length - num_queries, 0))
             bias = bias.repeat_interleave(self._config.group, dim=0)
-            if num_queries <= SHORT:
-                if len(self._biases) >= SHORT:
-                    self._biases.clear()
-                self._biases[key] = bias
-        return bias
+            if is_kept:
+                self._biases[num_queries] = bias
+        return bias[:, -end:]
 
     def _extend_turns(self, length: int) -> None:
         if length > len(self._turns):

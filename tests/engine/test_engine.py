@@ -130,7 +130,7 @@ def test_slow_motion_shares_forwards_when_it_does_not_rest() -> None:
         assert fast.wait(120)
     together = script.forwards.count((1, 2)) + script.forwards.count((2, 1))
     assert together >= 4
-    assert script.forwards.count((2,)) > 10 * together
+    assert script.forwards.count((2,)) > together
 
 
 def test_a_race_keeps_the_clocks_together() -> None:
