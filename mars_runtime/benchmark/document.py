@@ -50,6 +50,8 @@ class Findings:
                 f"The machine was too busy to be believed: {'; '.join(doubts)}. "
                 "Take these figures for a hint and measure again when it is quiet."
             )
+        if self.subject["dtype"] == "int8":
+            found.append("transformers' ways run in float32: they have no such int8 matrices.")
         found += [f"Left out: {reason}." for one in self.series for reason in one.left_out]
         return list(dict.fromkeys(found))
 
