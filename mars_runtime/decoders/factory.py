@@ -6,6 +6,7 @@ few batches are kept with the model for the next run that fits. Knows no forward
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
@@ -121,8 +122,10 @@ def _borrowed(
         rows = row_bucket(num_rows, 2 * num_rows)
         room = -(-capacity // CAPACITY_STEP) * CAPACITY_STEP
         vocabulary, steps_per_read, forced = kind
+        # What a model keeps must not keep the model: whoever lets it go gets its memory at once.
+        lent = cast(StaticModel, weakref.proxy(model))
         batch = StaticBatch(
-            model, vocabulary, rows, room, steps_per_read=steps_per_read, forced=forced
+            lent, vocabulary, rows, room, steps_per_read=steps_per_read, forced=forced
         )
     try:
         yield batch

@@ -161,11 +161,11 @@ class CheckpointBackend:
     def batch(self) -> Batch:
         """The rows that share forwards, on a cache whose memory is taken at the first call."""
         if self._batch is None:
-            from mars_runtime.decoders import CursorBatch
+            from mars_runtime.decoders import new_batch
 
             model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
             room = self._room
-            self._batch = CursorBatch(model, tokenizer, room.num_rows, room.capacity, self.costs)
+            self._batch = new_batch(model, tokenizer, room.num_rows, room.capacity, self.costs)
         return self._batch
 
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:

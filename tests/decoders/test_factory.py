@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import pytest
 from helpers import Ids, foresight_script, peaked, tokens_of
@@ -70,6 +72,18 @@ def test_an_aborted_run_gives_its_batch_back_empty() -> None:
     assert tokens_of(forced_run(model, 2, steps_per_read=4), 2) == tokens_of(
         forced_run(StaticScriptedModel(foresight_script(0)), 2), 2
     )
+
+
+def test_a_model_that_nobody_holds_is_gone_with_what_it_kept() -> None:
+    model = StaticScriptedModel(foresight_script(0))
+    forced_run(model, 1)
+    alive = weakref.ref(model)
+    gc.disable()
+    try:
+        del model
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_a_batch_that_failed_is_not_kept() -> None:
