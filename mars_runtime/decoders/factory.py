@@ -57,7 +57,7 @@ def new_batch(
     On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
-    if model.device.type != "cuda" and forced is None:
+    if not _is_static(model, forced):
         return CursorBatch(model, vocabulary, num_rows, capacity, costs)
     static = cast(StaticModel, model)
     return StaticBatch(
@@ -83,11 +83,15 @@ def decode(
     where nobody does. forced: for timing models without real weights.
     Raises DecodeError at once when a prompt cannot fit.
     """
-    if model.device.type != "cuda" and forced is None:
+    if not _is_static(model, forced):
         return cursor.decode(model, vocabulary, prompts, settings, costs)
     check_prompts(model, prompts, settings().max_new_tokens)
     kind = (vocabulary, steps_per_read, forced)
     return _decode_kept(cast(StaticModel, model), kind, prompts, settings, costs)
+
+
+def _is_static(model: CausalModel, forced: ForcedAcceptance | None) -> bool:
+    return model.device.type == "cuda" or forced is not None
 
 
 Kind = tuple[Vocabulary, int, ForcedAcceptance | None]
@@ -148,8 +152,7 @@ def decode_on(
     Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
     """
     try:
-        num_fed = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
-        yield Prefill(num_fed, cache_bytes=batch.cache.num_bytes)
+        yield Prefill(sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts)))
         while batch.rows:
             yield batch.step()
     finally:
