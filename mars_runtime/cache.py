@@ -10,10 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mars_runtime.settings import MAX_BLOCK_SIZE
-
-SCRATCH = 2 * MAX_BLOCK_SIZE
-"""Slots behind a cursor that a forward may have written to: no step feeds more."""
+from mars_runtime.settings import MAX_FED
 
 
 class BlockKVCache:
@@ -72,22 +69,24 @@ class BlockKVCache:
         alone.store = self.store[:, row : row + 1]
         return alone
 
-    def clear(self, row: int) -> None:
-        """Make the row new. What an earlier tenant left, NaN perhaps, must not reach the next."""
+    def clear(self, row: int, num_slots: int | None = None) -> None:
+        """Make the row new. What an earlier tenant left, NaN perhaps, must not reach the next;
+        ``num_slots``: it wrote no further than that."""
         self.cursors[row] = 0
-        self.store[:, row].zero_()
+        self.store[:, row, :num_slots].zero_()
 
-    def move(self, source: int, target: int) -> None:
-        """Put row ``source`` in the place of row ``target``, which left."""
+    def move(self, source: int, target: int, num_slots: int | None = None) -> None:
+        """Put row ``source`` in the place of row ``target``, which left and wrote no further than
+        ``num_slots``."""
         cursor = self.cursors[source]
-        self.clear(target)
+        self.clear(target, num_slots)
         self.store[:, target, :cursor] = self.store[:, source, :cursor]
         self.cursors[target] = cursor
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places, with all that they ever wrote."""
         cursors = self.cursors
-        used = min(max(cursors[one], cursors[other]) + SCRATCH, self.capacity)
+        used = min(max(cursors[one], cursors[other]) + MAX_FED, self.capacity)
         kept = self.store[:, one, :used].clone()
         self.store[:, one, :used] = self.store[:, other, :used]
         self.store[:, other, :used] = kept

@@ -13,6 +13,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
+MAX_FED = 2 * MAX_BLOCK_SIZE  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
 
 

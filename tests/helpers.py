@@ -48,11 +48,11 @@ class ScriptedCache:
         alone.cursors, alone.slots = [self.cursors[row]], [self.slots[row]]
         return alone
 
-    def clear(self, row: int) -> None:
+    def clear(self, row: int, num_slots: int | None = None) -> None:
         self.cursors[row] = 0
         self.slots[row][:] = [None] * self.capacity
 
-    def move(self, source: int, target: int) -> None:
+    def move(self, source: int, target: int, num_slots: int | None = None) -> None:
         self.slots[target][:] = self.slots[source]
         self.cursors[target] = self.cursors[source]
 

@@ -38,6 +38,8 @@ def test_what_an_earlier_tenant_left_is_cleared() -> None:
     cache = BlockKVCache(SHAPE)
     cache.store[:, 1] = float("nan")
     cache.cursors[1] = 6
+    cache.clear(1, 6)
+    assert cache.store[:, 1, 6:].isnan().all()
     cache.clear(1)
     assert not cache.store.any()
     assert cache.cursors == [0, 0, 0]

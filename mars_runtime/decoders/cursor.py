@@ -24,7 +24,6 @@ from mars_runtime.acceptance import (
     num_proposals,
     read,
 )
-from mars_runtime.cache import SCRATCH
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.base import (
     CausalModel,
@@ -36,7 +35,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 
 PREFILL_CHUNK = 512
 
@@ -90,7 +89,7 @@ class CursorBatch:
         self._vocabulary = vocabulary
         self._capacity = capacity
         # Rows share one Q; a row with fewer pending tokens writes more masks behind its own end.
-        slack = SCRATCH if num_rows > 1 else 0
+        slack = MAX_FED if num_rows > 1 else 0
         self.cache = model.new_cache(num_rows, capacity + slack)
         self._forbidden = torch.tensor(
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
@@ -113,6 +112,7 @@ class CursorBatch:
             pass
         return len(prompt) - 1
 
+    @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
         """Take a free place for a prompt that is to be ``read``.
 
@@ -145,12 +145,14 @@ class CursorBatch:
             del row.unread[:at_most]
         return len(row.unread)
 
+    @torch.inference_mode()
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
         self._rows.drop(number)
         if self._pilot is not None:
             self._pilot.forget(number)
 
+    @torch.inference_mode()
     def seat(self, numbers: Sequence[int]) -> None:
         """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
         self._rows.seat(numbers)

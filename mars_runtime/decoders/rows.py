@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 
 
 class Places(Protocol):
@@ -21,8 +21,8 @@ class Places(Protocol):
     rows: int
     cursors: list[int]
 
-    def clear(self, row: int) -> None: ...
-    def move(self, source: int, target: int) -> None: ...
+    def clear(self, row: int, num_slots: int) -> None: ...
+    def move(self, source: int, target: int, num_slots: int) -> None: ...
     def swap(self, one: int, other: int) -> None: ...
 
 
@@ -56,6 +56,7 @@ class Rows:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._rows: list[Row] = []
+        self._left = [0] * places.rows  # by the last tenant of a free place: slots it may have used
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -86,17 +87,24 @@ class Rows:
         that every emitted token comes out of a step."""
         assert not self.is_full, "there is a free place"
         assert number not in self.numbers, "a number is used once at a time"
-        self._places.clear(len(self._rows))
+        place = len(self._rows)
+        self._places.clear(place, self._left[place])
+        self._left[place] = 0
         self._rows.append(Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]]))
 
     def drop(self, number: int) -> None:
         """Free the row's place at once; the last row moves into it. Raises KeyError."""
         place, last = self.find(number)[0], len(self._rows) - 1
+        used, self._left[last] = self._used(place), self._used(last)
         if place != last:
-            self._places.move(last, place)
+            self._places.move(last, place, used)
             self._rows[place] = self._rows[last]
         self._rows.pop()
         self._places.cursors[last] = 0
+
+    def _used(self, place: int) -> int:
+        """How many slots of a place may have been written, also by a forward that failed."""
+        return self._places.cursors[place] + len(self._rows[place].unread) + MAX_FED
 
     def seat(self, numbers: Sequence[int]) -> list[Row]:
         """Bring these rows to the first places, moving as few as possible; returns them in the

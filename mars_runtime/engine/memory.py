@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mars_runtime.cache import SCRATCH, BlockKVCache
+from mars_runtime.cache import BlockKVCache
+from mars_runtime.settings import MAX_FED
 
 if TYPE_CHECKING:
     from mars_runtime.model.qwen2 import Qwen2
@@ -34,9 +35,9 @@ def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
     bytes_per_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
     num_tokens = num_bytes // bytes_per_token
     whole = model.config.max_positions
-    least = min(whole, WORTHWHILE_TOKENS) + SCRATCH
+    least = min(whole, WORTHWHILE_TOKENS) + MAX_FED
     num_rows = max(1, min(max_rows, num_tokens // least))
-    return Room(num_rows, max(1, min(whole, num_tokens // num_rows - SCRATCH)))
+    return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
 
 
 def free_bytes(model: Qwen2) -> int:

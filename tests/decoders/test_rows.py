@@ -28,10 +28,12 @@ class Paper:
     def write(self, place: int, tokens: list[int]) -> None:
         self.written[place][self.cursors[place] :] = tokens
 
-    def clear(self, row: int) -> None:
+    def clear(self, row: int, num_slots: int) -> None:
+        assert len(self.written[row]) <= num_slots, "something of an earlier tenant stays"
         self.cursors[row], self.written[row] = 0, []
 
-    def move(self, source: int, target: int) -> None:
+    def move(self, source: int, target: int, num_slots: int) -> None:
+        self.clear(target, num_slots)
         self.cursors[target] = self.cursors[source]
         self.written[target] = self.written[source][: self.cursors[source]]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mars_runtime import folds
-from mars_runtime.cache import SCRATCH, BlockKVCache
+from mars_runtime.cache import BlockKVCache
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
@@ -21,7 +21,7 @@ from mars_runtime.engine.memory import Room, room_for
 from mars_runtime.events import End, Event
 from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 from tests.tiny_checkpoint import write_checkpoint
 
 AR = DecodeSettings(method="ar", max_new_tokens=40)
@@ -126,10 +126,10 @@ def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
     a_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
     whole = model.config.max_positions
     assert room_for(model, 8, 2**40) == Room(8, whole)
-    assert room_for(model, 8, 3 * (whole + SCRATCH) * a_token) == Room(3, whole)
-    assert room_for(model, 8, (100 + SCRATCH) * a_token) == Room(1, 100)
+    assert room_for(model, 8, 3 * (whole + MAX_FED) * a_token) == Room(3, whole)
+    assert room_for(model, 8, (100 + MAX_FED) * a_token) == Room(1, 100)
     assert room_for(model, 8, 0) == Room(1, 1)
-    with Engine(CheckpointBackend(checkpoint, (100 + SCRATCH) * a_token), max_runs=8) as engine:
+    with Engine(CheckpointBackend(checkpoint, (100 + MAX_FED) * a_token), max_runs=8) as engine:
         with pytest.raises(RequestError, match="memory for 100 together: ask for at most 30"):
             engine.submit(Request([1] * 70, AR))
         with pytest.raises(RequestError, match="memory for 100 together: shorten the prompt"):

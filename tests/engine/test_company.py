@@ -1,11 +1,11 @@
 """Law 2 of the engine: whatever company a run has, it says what it says alone.
 
 64 requests of different lengths and settings arrive, are changed, slowed down and cancelled at
-random forwards; freed memory is filled with NaN. Each is held against the decoder alone, told the
-same settings at the same steps. On a scripted model the two are equal. On real weights in fp32 a
-matrix product of several rows may round the last bit otherwise than one of a single row, so a
-choice that hangs on such a bit may fall the other way: one run in 64 may differ, and only from a
-step on in which the two readings were as good as tied.
+random forwards; whatever one leaves in memory is turned into NaN. Each is held against the decoder
+alone, told the same settings at the same steps. On a scripted model the two are equal. On real
+weights in fp32 a matrix product of several rows may round the last bit otherwise than one of a
+single row, so a choice that hangs on such a bit may fall the other way: one run in 64 may differ,
+and only from a step on in which the two readings were as good as tied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mars_runtime.events import End, Event, RowStep, Step
 from mars_runtime.folds import row_steps
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY
-from mars_runtime.settings import METRICS, DecodeSettings
+from mars_runtime.settings import MAX_FED, METRICS, DecodeSettings
 
 NUM_REQUESTS, NUM_ROWS = 64, 8
 TIED = 1e-3  # of confidences that decide: far above rounding, far below what would hide a leak
@@ -61,22 +61,17 @@ class ModelBackend:
 
 
 def poisoned(batch: CursorBatch) -> CursorBatch:
-    """The batch; whatever is free of its memory is no number, and what a tenant leaves gets so."""
-    drop = batch.drop
+    """The batch; whatever a tenant may have written is no number when it leaves."""
+    drop, cache = batch.drop, batch.cache
 
-    def poison() -> None:
-        for place in range(len(batch.rows), batch.cache.rows):
-            if hasattr(batch.cache, "store"):
-                batch.cache.store[:, place] = math.nan
-            else:
-                batch.cache.slots[place][:] = [None] * batch.cache.capacity
-
-    def drop_and_poison(number: int) -> None:
+    def poison_and_drop(number: int) -> None:
+        place = batch.rows.index(number)
+        used = cache.cursors[place] + MAX_FED
+        if hasattr(cache, "store"):
+            cache.store[:, place, :used] = math.nan
         drop(number)
-        poison()
 
-    batch.drop = drop_and_poison  # type: ignore[method-assign]
-    poison()
+    batch.drop = poison_and_drop  # type: ignore[method-assign]
     return batch
 
 
