@@ -105,6 +105,27 @@ def test_jobs_alone_and_shared_jobs_are_served_in_order_of_arrival() -> None:
     assert order == [[0, 1], [2], [3], [4], [5], [6]]
 
 
+def test_a_job_alone_at_full_speed_does_not_wait_for_slow_motion() -> None:
+    slow, lone = shared(pace=50.0), alone()
+    schedule = schedule_of(slow, lone)
+    slow.spend(slow.lanes[0], 1.0, 0.0)
+    assert schedule.place(lone) == 0
+    assert schedule.next_turn(1.0) == Turn("alone", lone.lanes)
+
+
+def test_newcomers_do_not_overtake_whoever_waits_for_a_turn() -> None:
+    slow, busy = alone(pace=1.0), alone(pace=1.0)
+    schedule = schedule_of(busy, slow)
+    assert turns(schedule, 4) == [("alone", 1)] * 4
+    busy.spend(busy.lanes[0], 1.0, 0.0)  # slow is next
+    for _ in range(3):
+        newcomer = alone(pace=1.0)
+        schedule.add(newcomer)
+        schedule.finish(newcomer, newcomer.lanes[0])
+    schedule.add(alone(pace=1.0))
+    assert schedule.next_turn(0.0) == Turn("alone", slow.lanes)
+
+
 def test_a_race_steps_the_lane_that_is_behind() -> None:
     job = alone(num_lanes=2)
     fast, slow = job.lanes
