@@ -236,8 +236,9 @@ def test_a_closed_tab_ends_the_workers_run(visit, handlers) -> None:
 
 def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
     first, second = visit(), visit()
-    set_knob(first, "tau", 1)
-    set_knob(second, "tau", 1)
+    for page in (first, second):
+        set_knob(page, "tau", 1)
+        set_knob(page, "pace", 1)  # at full speed the first race would have the device alone
     start(first, "first marker")
     start(second, "second marker")
     set_knob(first, "tau", 0.5)
