@@ -20,7 +20,7 @@ export function blockText(settings, chosen) {
 
 export function settingsText(settings, chosen) {
   if (!settings) return "";
-  if (settings.method === "ar") return "one token a forward";
+  if (settings.method === "ar") return "one a forward";
   const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
