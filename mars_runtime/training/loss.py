@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -65,7 +66,8 @@ class TwoStreams:
     """Both streams of a batch in one sequence: [clean T | noisy N].
 
     ids, positions: [R, T + N]; mask: [R, 1, T + N, T + N]; targets: [R, T + N], -100 where a slot
-    has nothing to predict; num_clean: T.
+    has nothing to predict; num_clean: T. The noisy stream holds the masks of the blocks that were
+    drawn: blocks do not see each other's masks, so leaving one out moves no logit of the others.
     """
 
     ids: Tensor
@@ -82,16 +84,17 @@ class TwoStreams:
         mask_id: int,
         eos_id: int,
         rng: random.Random,
+        masked_share: float = 1.0,
     ) -> TwoStreams:
-        """Draw each row's first block, pad its response with EOS to a whole block, double it."""
+        """Draw each row's first block, pad its response with EOS to a whole block, and mask
+        ``masked_share`` of its blocks (at least one) beside the clean stream."""
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
         padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
         batch = Batch.of(padded, eos_id)
-        num_noisy = int((batch.length - batch.response_start).max())
-        num_noisy = -(-num_noisy // WIDTH_STEP) * WIDTH_STEP
         width = batch.ids.shape[1]
-        noisy_at = batch.response_start[:, None] + torch.arange(num_noisy)
+        noisy_at = _masked_positions(batch, first, block_size, masked_share, rng)
+        num_noisy = noisy_at.shape[1]
         block = block_ids(width + num_noisy, batch.response_start, torch.tensor(first), block_size)
         mask = two_stream_mask(block[:, :width], block.gather(1, noisy_at), noisy_at)
         following = torch.cat([batch.ids[:, 1:], torch.full((len(padded), num_noisy + 1), -100)], 1)
@@ -150,6 +153,24 @@ def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int
         return example
     missing = (first_block - (len(example.ids) - example.response_start)) % block_size
     return Example(example.ids + (eos_id,) * missing, example.response_start)
+
+
+def _masked_positions(
+    batch: Batch, first: Sequence[int], block_size: int, share: float, rng: random.Random
+) -> Tensor:
+    """Positions of each row's masks, [R, N]: those of the drawn blocks in order, and then the
+    row's length, where nothing is to be predicted."""
+    rows: list[list[int]] = []
+    spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
+    for start, length, first_block in spans:
+        bounds = [start, *range(start + first_block, length, block_size), length]
+        blocks = [range(begin, end) for begin, end in pairwise(bounds)]
+        drawn = sorted(rng.sample(range(len(blocks)), max(1, round(share * len(blocks)))))
+        rows.append([position for block in drawn for position in blocks[block]])
+    num_noisy = -(-max(map(len, rows)) // WIDTH_STEP) * WIDTH_STEP
+    lengths = batch.length.tolist()
+    padded = [row + [end] * (num_noisy - len(row)) for row, end in zip(rows, lengths, strict=True)]
+    return torch.tensor(padded)
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:

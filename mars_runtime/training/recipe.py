@@ -47,7 +47,8 @@ class Stage:
 class Recipe:
     """A whole checkpoint pair. mixture: share of examples by source (``data.py``);
     block_size: trained depth B; clean_weight: weight of the clean loss in stage ``mars`` (paper
-    section 3.2, "SFT loss")."""
+    section 3.2, "SFT loss"); masked_share: share of a response's blocks that the noisy stream of
+    stage ``mars`` holds, 1 in the paper: fewer leave more of the budget for other texts."""
 
     name: str
     shape: Shape
@@ -56,6 +57,7 @@ class Recipe:
     mixture: tuple[tuple[str, float], ...]
     block_size: int = 8
     clean_weight: float = 1.0
+    masked_share: float = 1.0
     max_length: int = 512
     shard_examples: int = 4096
     seed: int = 20260407
@@ -82,9 +84,11 @@ CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
     ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
-    mars=Stage(13_000_000, 2048, 8e-4, 200_000),
+    mars=Stage(36_000_000, 1536, 8e-4, 200_000),
     mixture=MIXTURE,
-    clean_weight=2.0,  # twice the paper's: a stage this short must not cost AR accuracy
+    # Both favour the clean stream: a stage this short must not cost AR accuracy.
+    clean_weight=4.0,
+    masked_share=1 / 3,
 )
 
 GPU = Recipe(

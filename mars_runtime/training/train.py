@@ -123,7 +123,12 @@ class Trainer:
             return ar_loss(self.model, batch, self.stage.prompt_weight), batch.ids.numel()
         rng = random.Random(f"{self.recipe.seed}/{self.progressed.step}/blocks")
         streams = TwoStreams.of(
-            examples, self.recipe.block_size, self.tokenizer.mask_id, self.tokenizer.im_end_id, rng
+            examples,
+            self.recipe.block_size,
+            self.tokenizer.mask_id,
+            self.tokenizer.im_end_id,
+            rng,
+            self.recipe.masked_share,
         ).to(device)
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
@@ -145,8 +150,9 @@ class Trainer:
         """Batches from where the run stands; keeps ``progressed`` pointing at the next one."""
         where = self.progressed
         while where.tokens < self.stage.tokens:
-            # Both streams share the budget: a two-stream row is up to twice as long.
-            budget = self.stage.batch_tokens // (1 if self.name == "ar" else 2)
+            # Both streams share the budget of a step.
+            streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
+            budget = int(self.stage.batch_tokens / streams)
             shard = batches(self.corpus, self.tokenizer, self.recipe, budget, where.shard)
             while where.batch < len(shard) and where.tokens < self.stage.tokens:
                 where.batch += 1
