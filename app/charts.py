@@ -19,7 +19,7 @@ from mars_runtime.trace import Trace
 
 Theme = Literal["light", "dark"]
 Figure = dict[str, Any]
-TOKENS = Path(__file__).resolve().parents[1] / "assets" / "race_view" / "tokens.css"
+TOKENS = Path(__file__).resolve().parents[1] / "assets" / "common" / "tokens.css"
 RAMP_STEPS = 5
 
 

@@ -1,4 +1,4 @@
-"""The look of the controls: the colours and sizes of ``assets/race_view/tokens.css`` as a theme.
+"""The look of the controls: the colours and sizes of ``assets/common/tokens.css`` as a theme.
 
 System fonts only, so nothing is fetched from elsewhere. Knows no component.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import gradio as gr
+
+from app.components import bundle
 
 ASSETS = Path(__file__).parents[2] / "assets"
 LIGHT = {
@@ -115,9 +117,9 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The page's own style and script, for the document's head.
+    """Styles and scripts of the components and of the page, for the document's head.
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
     css, js = ((ASSETS / name).read_text(encoding="utf-8") for name in ("app.css", "app.js"))
-    return f"<style>{css}</style>\n<script>{js}</script>"
+    return f"{bundle.head()}\n<style>{css}</style>\n<script>{js}</script>"

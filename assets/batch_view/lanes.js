@@ -1,8 +1,8 @@
 // One method's lanes: for each row a strip of forwards, the state of its cache, its text.
 // One tab stop a side: the arrow keys move between forwards and rows.
 
-import { whole } from "./bytes.js";
-import { make, put } from "./dom.js";
+import { whole } from "../common/bytes.js";
+import { make, put } from "../common/dom.js";
 import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";

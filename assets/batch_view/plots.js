@@ -1,7 +1,7 @@
 // The two figures, made by the server (app/batch_charts.py): here they get their colours and a node.
 
-import { loadPlotly } from "./plotly.js";
-import { make } from "./dom.js";
+import { loadPlotly } from "../common/plotly.js";
+import { make } from "../common/dom.js";
 
 const CHARTS = [["time", "Tokens of all rows against time of decoding"],
   ["forwards", "What each forward gave: tokens upwards, rows that idled downwards"]];

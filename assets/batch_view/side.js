@@ -1,7 +1,7 @@
 // The fold of a batch's trace lines into rows: what each forward did for each row, its cache, its text.
 // No DOM, no time of its own.
 
-import { bytesOf, shown } from "./bytes.js";
+import { bytesOf, shown } from "../common/bytes.js";
 
 export class Row {
   constructor(number, prompt) {

@@ -1,8 +1,8 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { figure, whole } from "./bytes.js";
-import { make, put } from "./dom.js";
+import { figure, whole } from "../common/bytes.js";
+import { make, put } from "../common/dom.js";
 
 const BIG = [["speed", "tokens/s, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
   ["tpf", "effective TPF", ""], ["idle", "row-forwards idle", "%"]];

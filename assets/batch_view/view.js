@@ -1,56 +1,29 @@
 // The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
 
-import { Feed } from "./feed.js";
-import { make, put } from "./dom.js";
+import { put } from "../common/dom.js";
+import { LineView, mountView } from "../common/line_view.js";
 import { Lanes } from "./lanes.js";
 import { Plots } from "./plots.js";
 import { Side } from "./side.js";
 import { Totals, buildLegend } from "./totals.js";
 
-const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
 const EMPTY = "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
 
-export class BatchView {
+export class BatchView extends LineView {
   constructor(root) {
-    this.root = root;
+    super(root);
     this.status = root.querySelector(".bv-status");
     this.holder = root.querySelector(".bv-sides");
     this.live = root.querySelector(".rv-live");
     this.totals = new Totals(root);
     this.plots = new Plots(root);
-    this.feed = new Feed(this);
     buildLegend(root.querySelector(".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
     this.watchTheme();
     this.clear();
   }
 
-  read(value) {
-    try {
-      this.feed.read(value);
-    } catch {
-      this.fail();
-    }
-    this.schedule();
-  }
-
-  schedule() {
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      let isMore = false;
-      try {
-        isMore = this.feed.work(FRAME_BUDGET);
-      } catch {
-        this.fail();
-      }
-      this.draw();
-      if (isMore) this.schedule();
-    });
-  }
-
   fail() {
-    this.feed.lines = [];
     this.say({ text: "This batch cannot be drawn: a line of it is broken.", kind: "error" });
   }
 
@@ -118,21 +91,9 @@ export class BatchView {
     this.schedule();
   }
 
-  watchTheme() {
-    const observer = new MutationObserver(() => {
-      if (this.root.isConnected) this.plots.draw();
-      else observer.disconnect();
-    });
-    for (const node of [document.body, document.documentElement]) observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+  recolour() {
+    this.plots.draw();
   }
 }
 
-// Called by the component's js_on_load: one view on one element.
-export function mountBatchView(element, props, watch) {
-  const root = element.querySelector(".mars-batch");
-  const view = new BatchView(root);
-  root.batchView = view;
-  watch("value", () => view.read(props.value));
-  view.read(props.value);
-  return view;
-}
+export const mountBatchView = (...given) => mountView(BatchView, ...given);

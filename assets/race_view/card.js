@@ -1,13 +1,7 @@
 // The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
 
-import { milliseconds, probability, short } from "./bytes.js";
-
-export const make = (tag, className, text) => {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-};
+import { milliseconds, probability, short } from "../common/bytes.js";
+import { make } from "../common/dom.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;

@@ -1,9 +1,9 @@
 // Plotly on three nodes that live as long as the component: one newPlot each, then react on the same node.
 // Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
 
-import { make } from "./card.js";
+import { make } from "../common/dom.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
-import { loadPlotly } from "./plotly.js";
+import { loadPlotly } from "../common/plotly.js";
 
 const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time"],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];

@@ -1,13 +1,9 @@
 // The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
 // Text only; every number is a fold of the lanes.
 
-import { figure, milliseconds, whole } from "./bytes.js";
-import { make } from "./card.js";
-import { folds } from "./trace.js";
-
-export const put = (node, text) => {
-  if (node.textContent !== text) node.textContent = text;
-};
+import { figure, milliseconds, whole } from "../common/bytes.js";
+import { make, put } from "../common/dom.js";
+import { folds } from "../common/trace.js";
 
 export class Figures {
   constructor(root) {

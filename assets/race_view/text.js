@@ -1,7 +1,7 @@
 // The token view of one lane: appends spans, never rebuilds; one tab stop, arrows inside.
 // Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
 
-import { short, shown } from "./bytes.js";
+import { short, shown } from "../common/bytes.js";
 
 const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;

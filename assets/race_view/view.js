@@ -1,18 +1,17 @@
 // The race view: binds the feed to lanes, panes, figures, charts and cards; draws once a frame.
 
-import { whole } from "./bytes.js";
-import { Card, make, settingsText } from "./card.js";
+import { whole } from "../common/bytes.js";
+import { make, put } from "../common/dom.js";
+import { Card, settingsText } from "./card.js";
 import { Charts, mainLane } from "./charts.js";
-import { Feed } from "./feed.js";
-import { Figures, buildLegend, put, statusOf } from "./figures.js";
+import { LineView, mountView } from "../common/line_view.js";
+import { Figures, buildLegend, statusOf } from "./figures.js";
 import { TokenView } from "./text.js";
-import { Lane, divergence } from "./trace.js";
+import { Lane, divergence } from "../common/trace.js";
 
-const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
-
-export class View {
+export class RaceView extends LineView {
   constructor(root) {
-    this.root = root;
+    super(root);
     this.run = null;
     this.card = new Card(root.querySelector(".rv-card"), root);
     this.figures = new Figures(root);
@@ -21,39 +20,13 @@ export class View {
     this.note = root.querySelector(".rv-note");
     this.live = root.querySelector(".rv-live");
     this.charts = new Charts(root, { step: (...a) => this.pointedStep(...a), leave: () => this.left() });
-    this.feed = new Feed(this);
     buildLegend(root.querySelector(".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
     this.watchTheme();
     this.clear();
   }
 
-  read(value) {
-    try {
-      this.feed.read(value);
-    } catch {
-      this.fail();
-    }
-    this.schedule();
-  }
-
-  schedule() {
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      let isMore = false;
-      try {
-        isMore = this.feed.work(FRAME_BUDGET);
-      } catch {
-        this.fail();
-      }
-      this.draw();
-      if (isMore) this.schedule();
-    });
-  }
-
   fail() {
-    this.feed.lines = [];
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
     this.run.fault = "This trace cannot be read: a line of it is broken.";
   }
@@ -195,23 +168,9 @@ export class View {
     if (this.lit) this.lit.highlight(-1);
   }
 
-  watchTheme() {
-    const observer = new MutationObserver(() => {
-      if (this.root.isConnected) this.charts.refresh();
-      else observer.disconnect();
-    });
-    for (const node of [document.body, document.documentElement]) {
-      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
-    }
+  recolour() {
+    this.charts.refresh();
   }
 }
 
-// Called by the component's js_on_load, or by a page of its own: one view on one element.
-export function mountRaceView(element, props, watch) {
-  const root = element.querySelector(".mars-race");
-  const view = new View(root);
-  root.raceView = view;
-  watch("value", () => view.read(props.value));
-  view.read(props.value);
-  return view;
-}
+export const mountRaceView = (...given) => mountView(RaceView, ...given);

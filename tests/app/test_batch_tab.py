@@ -7,25 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
+from browser import chromium, is_foreign, needs_browser, playwright
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
 
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +36,8 @@ def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -67,7 +54,7 @@ def visit(
         context.set_default_timeout(90_000)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: _is_foreign(r.url, address) and troubles.append(r.url))
+        page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
         page.goto(address + query)
         page.get_by_role("tab", name="Batch").click()
         page.wait_for_selector("#batch .mars-batch[data-phase=empty]")
@@ -78,10 +65,6 @@ def visit(
     for context in contexts:
         context.close()
     assert troubles == []
-
-
-def _is_foreign(url: str, address: str) -> bool:
-    return not url.startswith((address, "data:", "blob:"))
 
 
 def wait_phase(page: playwright.Page, phase: str) -> None:

@@ -7,31 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from browser import chromium, is_foreign, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
 from app.runs import LiveRace
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 HEAD_SAYS_HALF = (
     "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('.5')"
 )
 
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = needs_browser
 
 
 @pytest.fixture
@@ -51,10 +39,8 @@ def _slowly(backend: ScriptedBackend) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -67,7 +53,7 @@ def visit(browser: playwright.Browser, address: str) -> Iterator[object]:
         contexts.append(context)
         context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         page = context.new_page()
-        page.on("request", lambda r: _is_foreign(r.url, address) and strangers.append(r.url))
+        page.on("request", lambda r: is_foreign(r.url, address) and strangers.append(r.url))
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         page.goto(address + query)
         page.wait_for_selector("#race .mars-race[data-state=empty]")
@@ -79,10 +65,6 @@ def visit(browser: playwright.Browser, address: str) -> Iterator[object]:
         context.close()
     assert strangers == []
     assert dialogs == []
-
-
-def _is_foreign(url: str, address: str) -> bool:
-    return not url.startswith((address, "data:", "blob:"))
 
 
 def running(handlers: Handlers) -> LiveRace:

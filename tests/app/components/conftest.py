@@ -6,9 +6,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from race_browser import ARGS, CHROMIUM, ROOT, Show, play, playwright
+from browser import chromium, is_foreign, playwright
+from race_browser import ROOT, Show, play
 from race_page import page as make_page
 from race_scenes import SCENES
+
+from app.components import bundle
 
 
 def free_port() -> int:
@@ -23,7 +26,7 @@ def address() -> Iterator[str]:
     blocks = make_page(SCENES)
     port = free_port()
     _, url, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port, head=bundle.head()
     )
     yield url
     blocks.close()
@@ -32,10 +35,8 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.BrowserContext]:
     """One context, so that pages share what the browser has fetched."""
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGS)
+    with chromium() as launched:
         yield launched.new_context()
-        launched.close()
 
 
 @pytest.fixture
@@ -65,5 +66,5 @@ def show(browser: playwright.BrowserContext, address: str) -> Iterator[Show]:
 
 
 def _note_stranger(troubles: list[str], url: str, address: str) -> None:
-    if not url.startswith((address.rstrip("/"), "data:", "blob:")):
+    if is_foreign(url, address):
         troubles.append(url)

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
+from browser import playwright
 
-try:
-    from playwright import sync_api as playwright
-except ImportError:
-    playwright = None
-
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 ROOT = "#race .mars-race"
 MARS = '.rv-pane[data-lane="mars"]'
 AR = '.rv-pane[data-lane="ar"]'
 
-needs_browser = pytest.mark.skipif(
-    playwright is None or not CHROMIUM.exists(), reason="chromium or playwright is not installed"
-)
 Show = Callable[..., Any]
 
 

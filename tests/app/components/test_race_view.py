@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import race_scenes
 import sample_traces as samples
-from race_browser import AR, MARS, ROOT, Show, needs_browser, play, shown_text, wait_for_charts
+from browser import needs_browser
+from race_browser import AR, MARS, ROOT, Show, play, shown_text, wait_for_charts
 
-from app.components.race_view import SCRIPTS, bare_module, plotly_url, script, template
+from app.components.line_view import plotly_url
+from app.components.race_view import RaceView
 from mars_runtime import folds
 
 
-def test_the_modules_stand_alone_and_together() -> None:
-    body = script()
-    assert not re.search(r"^(?:import|export) ", body, flags=re.MULTILINE)
-    assert len(SCRIPTS) == len(set(SCRIPTS))
-    assert bare_module('import { a } from "./a.js";\nexport const b = a;\n') == "const b = a;\n"
-
-
 def test_the_template_holds_no_place_for_text() -> None:
-    html = template('/x"y')
+    html = RaceView.template('/x"y')
     assert "{{" not in html
     assert "${" not in html
     assert "&quot;" in html

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import race_scenes
 import sample_traces as samples
+from browser import needs_browser, playwright
 from race_browser import (
     MARS,
     ROOT,
     Show,
-    needs_browser,
     play,
-    playwright,
     shown_text,
     wait_for_charts,
 )

@@ -1,0 +1,96 @@
+"""Puts the scripts and styles of ``assets/`` into one piece each, for a document's head.
+
+The scripts are ES modules that name what they import. Here each becomes a function of its own scope
+that returns what it exports, in an order in which imports come first, so that one inline script is
+all of them and nothing has to be fetched. Knows no gradio and no component.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+ENTRIES = ("race_view/view.js", "batch_view/view.js")
+"""Modules whose exports called ``mount...`` are what components call: ``mars.mountRaceView``."""
+STYLES = (
+    "common/tokens.css",
+    "race_view/layout.css",
+    "race_view/text.css",
+    "batch_view/batch.css",
+)
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
+OTHER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+
+
+class BundleError(ValueError):
+    """A module uses a form of import or export that is not put together here."""
+
+
+@lru_cache(maxsize=4)
+def bundle(entries: Sequence[str] = ENTRIES) -> str:
+    """A script that sets ``window.mars`` to the ``mount...`` exports of ``entries``.
+
+    Raises BundleError for an import that names nothing, and for other forms than ``import { a }
+    from "./b.js";`` and ``export`` before a declaration.
+    """
+    order: dict[str, tuple[str, list[str]]] = {}
+    for entry in entries:
+        _add(entry, order)
+    parts = [code for code, _ in order.values()]
+    mounts = [
+        f"{name}: {_name(entry)}.{name}"
+        for entry in entries
+        for name in order[entry][1]
+        if name.startswith("mount")
+    ]
+    parts.append(f"window.mars = {{ {', '.join(mounts)} }};")
+    return "(() => {\n" + "\n".join(parts) + "\n})();"
+
+
+def styles() -> str:
+    """All style sheets as one."""
+    return "\n".join((ASSETS / name).read_text("utf-8") for name in STYLES)
+
+
+def head() -> str:
+    """Both, as elements of a document's head."""
+    return f"<style>{styles()}</style>\n<script>{bundle()}</script>"
+
+
+def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, ...] = ()) -> None:
+    """Append a module after what it imports."""
+    if name in order:
+        return
+    if name in above:
+        raise BundleError(f"{name} imports itself by way of {above[-1]}.")
+    source = (ASSETS / name).read_text("utf-8")
+    if "</script" in source:
+        raise BundleError(f"{name} holds the end of a script element.")
+    for names, path in IMPORT.findall(source):
+        target = _resolved(name, path)
+        _add(target, order, (*above, name))
+        missing = {each.strip() for each in names.split(",") if each.strip()} - {*order[target][1]}
+        if missing:
+            raise BundleError(f"{name}: {target} does not export {', '.join(sorted(missing))}.")
+    exports = EXPORT.findall(source)
+    body = IMPORT.sub(lambda found: _constants(name, found), EXPORT.sub("", source))
+    if found := OTHER.search(body):
+        raise BundleError(f"{name}: {found.group()!r} cannot be put together.")
+    code = f"const {_name(name)} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();"
+    order[name] = (code, exports)
+
+
+def _constants(name: str, found: re.Match[str]) -> str:
+    return f"const {{{found.group(1)}}} = {_name(_resolved(name, found.group(2)))};"
+
+
+def _resolved(name: str, path: str) -> str:
+    return (ASSETS / name).parent.joinpath(path).resolve().relative_to(ASSETS).as_posix()
+
+
+def _name(module: str) -> str:
+    return "$" + re.sub(r"\W", "_", module.removesuffix(".js"))

@@ -1,0 +1,67 @@
+"""What the views share: a ``gr.HTML`` fed with a string of lines, whose template is static.
+
+Text reaches the page through ``textContent`` alone, never through a template. Scripts and styles
+stand in the document's head (``bundle.py``). Knows no runs, engines or events.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import gradio as gr
+
+from app.components.bundle import ASSETS
+
+
+class LineView(gr.HTML):
+    """A ``gr.HTML`` whose value is a string of lines; "" is the empty state.
+
+    Send values with ``show_progress="hidden"``, at most 15 a second. ``place``: the arguments of
+    ``gr.HTML`` that say where it stands (``elem_id``, ...). A view sets: ``page``, its HTML under
+    ``assets/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.
+    """
+
+    page: ClassVar[str]
+    mount: ClassVar[str]
+    lines: ClassVar[str]
+
+    def __init__(self, value: str = "", **place: Any) -> None:
+        super().__init__(
+            value,
+            html_template=self.template(plotly_url()),
+            css_template="",
+            js_on_load=f"window.mars.{self.mount}(element, props, watch);",
+            apply_default_css=False,
+            container=False,
+            padding=False,
+            **place,
+        )
+
+    @classmethod
+    def template(cls, plotly: str) -> str:
+        """The static HTML, with the address of plotly.js filled in."""
+        return (ASSETS / cls.page).read_text("utf-8").replace("@plotly", html.escape(plotly))
+
+    def postprocess(self, value: str | None) -> str:
+        """The lines as they are: they hold data, not HTML."""
+        return value or ""
+
+    def api_info(self) -> dict[str, Any]:
+        """What the API says of the value: a string of lines."""
+        return {"type": "string", "description": self.lines}
+
+
+def plotly_url() -> str:
+    """Where this server serves the plotly.js of the installed wheel; empty when there is none."""
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    if not path.is_file():
+        return ""
+    gr.set_static_paths([path])
+    return "/gradio_api/file=" + quote(path.resolve().as_posix(), safe="/:")

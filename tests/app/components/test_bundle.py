@@ -1,0 +1,64 @@
+"""One script of many modules: each in its own scope, in order, or a sentence that says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.components import bundle
+from app.components.batch_view import BatchView
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of ``assets/``."""
+    monkeypatch.setattr(bundle, "ASSETS", tmp_path)
+    bundle.bundle.cache_clear()
+    yield tmp_path
+    bundle.bundle.cache_clear()
+
+
+def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
+    made = bundle.bundle()
+    assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
+    assert made.count("const $common_bytes = ") == 1
+    assert made.index("const $common_bytes = ") < made.index("const $race_view_view = ")
+    for mount in ("mountRaceView: $race_view_view.", "mountBatchView: $batch_view_view."):
+        assert mount in made
+
+
+def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> None:
+    (modules / "in").mkdir()
+    (modules / "in" / "a.js").write_text("const b = 1;\nexport const a = b + 1;\n")
+    (modules / "b.js").write_text(
+        'import { a } from "./in/a.js";\nexport function mountB() { return a; }\n'
+    )
+    made = bundle.bundle(("b.js",))
+    assert made.index("$in_a = ") < made.index("$b = ")
+    assert "const { a } = $in_a;" in made
+    assert "window.mars = { mountB: $b.mountB };" in made
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('import { nothing } from "./a.js";\n', "a.js does not export nothing"),
+        ('import a from "./a.js";\n', "cannot be put together"),
+        ("export default 1;\n", "cannot be put together"),
+        ('import { b } from "./b.js";\n', "imports itself"),
+        ('const x = "</script>";\n', "end of a script"),
+    ],
+)
+def test_other_forms_are_refused(modules: Path, source: str, said: str) -> None:
+    (modules / "a.js").write_text("export const a = 1;\n")
+    (modules / "b.js").write_text(source)
+    with pytest.raises(bundle.BundleError, match=said):
+        bundle.bundle(("b.js",))
+
+
+def test_the_template_holds_nothing_that_gradio_would_fill_in() -> None:
+    page = BatchView.template("/plotly.js")
+    assert "{{" not in page
+    assert "${" not in page
