@@ -139,3 +139,25 @@ def test_loss_is_noisy_plus_weighted_clean(clean_weight):
     torch.testing.assert_close(terms["loss"].detach(), expected)
     assert terms["noisy"] > 0
     assert terms["clean"] > 0
+
+
+def test_the_noisy_stream_may_hold_a_share_of_the_blocks_each_as_in_the_whole():
+    """Left-out blocks move no other's slots, and over draws every block is asked."""
+    model, start, block_size = tiny_model(), 4, 3
+    ids = [10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, EOS]
+    asked = set()
+    for seed in range(12):
+        whole = streams_of(ids, start, block_size, seed)
+        rng = random.Random(seed)
+        part = TwoStreams.of([Example(tuple(ids), start)], block_size, MASK, EOS, rng, 1 / 3)
+        expected, hidden = noisy_hidden(model, whole), noisy_hidden(model, part)
+        is_real = part.targets[0, part.num_clean :] >= 0
+        num_asked = int(is_real.sum())
+        assert 0 < num_asked < int((whole.targets[0, whole.num_clean :] >= 0).sum())
+        places = part.positions[0, part.num_clean :][is_real] - start
+        torch.testing.assert_close(hidden[is_real], expected[places], atol=1e-5, rtol=1e-4)
+        noisy_targets = whole.targets[0, whole.num_clean :]
+        assert part.targets[0, part.num_clean :][is_real].tolist() == noisy_targets[places].tolist()
+        assert torch.equal(part.targets[0, : part.num_clean], whole.targets[0, : whole.num_clean])
+        asked |= set(places.tolist())
+    assert asked >= set(range(len(ids) - 1 - start))
