@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.charts import Figure
+from app.charts import Figure, plain_layout
 from mars_runtime.batch_folds import num_accepted, steps, timeline
 from mars_runtime.events import Event, Step
 
@@ -44,7 +44,7 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
         place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
         label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
         labels.append({**place, **label, "xanchor": "right", "yanchor": "bottom"})
-    layout = _layout(colours, "time of decoding (s)", "tokens of all rows")
+    layout = plain_layout(colours, "time of decoding (s)", "tokens of all rows")
     layout["yaxis"]["range"] = [0, 1.15 * max((trace["y"][-1] for trace in data), default=1) or 1]
     layout["xaxis"]["range"] = [0, 1.02 * max((trace["x"][-1] for trace in data), default=1) or 1]
     return {"data": data, "layout": layout | {"annotations": labels}}
@@ -55,7 +55,7 @@ def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COL
 
     One strip a method on a shared axis of forwards; commits are a darker bar.
     """
-    layout = _layout(colours, "forward", "")
+    layout = plain_layout(colours, "forward", "")
     del layout["yaxis"]
     data: list[dict[str, Any]] = []
     titles, gap = [], 0.14 if len(sides) > 1 else 0.0
@@ -139,23 +139,4 @@ def _count_axis(
         "zeroline": True,
         "zerolinecolor": colours["muted"],
         "title": {"text": "idle | tokens" if low else "tokens", "font": {"size": 11}},
-    }
-
-
-def _layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
-    axis = {
-        "color": colours["muted"],
-        "gridcolor": colours["grid"],
-        "linecolor": colours["line"],
-        "zeroline": False,
-        "nticks": 7,
-    }
-    return {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": colours["sans"], "size": 12, "color": colours["muted"]},
-        "margin": {"l": 52, "r": 16, "t": 8, "b": 40},
-        "showlegend": False,
-        "xaxis": {**axis, "title": {"text": x_title}},
-        "yaxis": {**axis, "title": {"text": y_title}},
     }

@@ -158,8 +158,8 @@ def move_text(move: SettingsMove) -> str:
     return " ".join(parts)
 
 
-def _layout(theme: Theme, x_title: str, y_title: str) -> dict[str, Any]:
-    colours = palette(theme)
+def plain_layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
+    """What every figure here has: no ground, few grid lines, units on the axes, no legend."""
     axis = {
         "color": colours["muted"],
         "gridcolor": colours["grid"],
@@ -172,12 +172,18 @@ def _layout(theme: Theme, x_title: str, y_title: str) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": colours["sans"], "size": 12, "color": colours["muted"]},
-        "margin": {"l": 52, "r": 38, "t": 8, "b": 40},
+        "margin": {"l": 52, "r": 16, "t": 8, "b": 40},
         "showlegend": False,
-        "uirevision": "keep",
         "xaxis": {**axis, "title": {"text": x_title}},
-        "yaxis": {**axis, "title": {"text": y_title}, "rangemode": "tozero"},
+        "yaxis": {**axis, "title": {"text": y_title}},
     }
+
+
+def _layout(theme: Theme, x_title: str, y_title: str) -> Figure:
+    layout = plain_layout(palette(theme), x_title, y_title)
+    layout["margin"]["r"] = 38
+    layout["yaxis"]["rangemode"] = "tozero"
+    return layout | {"uirevision": "keep"}
 
 
 def _variables(css: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 import plotly.io
 
-from mars_runtime.benchmark import plan, report
+from mars_runtime.benchmark import report
 from mars_runtime.benchmark.compare import Compared
 from mars_runtime.benchmark.document import Findings
 from mars_runtime.benchmark.figures import figures_of
@@ -122,13 +122,7 @@ def rate_figure(series: Measured) -> Any:
 
 def survival_figure(series: Measured) -> Any:
     """Acceptance by position; None where nobody proposed more than one token."""
-    lines = {
-        peer: found.survival
-        for peer in series.peers
-        if plan.is_ours(peer)
-        and (found := figures_of(series.samples, peer)) is not None
-        and len(found.survival) > 1
-    }
+    lines = report.survivals(series)
     if not lines:
         return None
     figure = go.Figure()

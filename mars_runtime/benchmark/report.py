@@ -138,15 +138,19 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
     return Table(title, columns, tuple(lines))
 
 
+def survivals(series: Measured) -> dict[str, tuple[float, ...]]:
+    """Peer -> acceptance by position, of those here that proposed more than one token."""
+    found = {peer: figures_of(series.samples, peer) for peer in filter(plan.is_ours, series.peers)}
+    return {
+        peer: one.survival
+        for peer, one in found.items()
+        if one is not None and len(one.survival) > 1
+    }
+
+
 def survival_table(series: Measured) -> Table:
     """Acceptance by position: of the forwards that proposed so far, the share that gave a token."""
-    found = {
-        peer: figures.survival
-        for peer in series.peers
-        if plan.is_ours(peer)
-        and (figures := figures_of(series.samples, peer)) is not None
-        and len(figures.survival) > 1
-    }
+    found = survivals(series)
     widest = max(map(len, found.values()), default=0)
     lines = [
         (peer, *(f"{value:.0%}" for value in values), *[NONE] * (widest - len(values)))
