@@ -1,0 +1,54 @@
+"""``python -m app.record --out DIR``: records the runs that pages show when nothing can be decoded.
+
+Do it on a quiet machine: what is recorded is shown as measured, for a long time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from app.replay.plans import PLANS
+from app.replay.recordings import FOLDER
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.registry import find
+
+
+def main() -> int:
+    """Record everything; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write (%(default)s)")
+    parser.add_argument("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
+    args = parser.parse_args()
+    try:
+        record(args.out, args.checkpoint)
+    except CheckpointError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def record(folder: Path, name: str) -> None:
+    """Record every plan on a checkpoint into ``folder``. Raises CheckpointError."""
+    from app.replay.record import Recorder
+    from mars_runtime.benchmark.busy import Others, Quiet
+    from mars_runtime.engine.engine import Engine
+    from mars_runtime.machine import num_cores
+    from mars_runtime.model.load import load_checkpoint
+
+    load = os.getloadavg()[0]
+    entry, _ = find(name)
+    checkpoint = load_checkpoint(name)
+    others = Others()
+    with Engine(checkpoint) as engine:
+        recorder = Recorder(checkpoint, engine, entry.system if entry else None)
+        for done in recorder.write(folder, PLANS):
+            print(folder / f"{done}.txt", flush=True)
+    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
+        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Which runs are recorded, and why each is worth seeing. Knows no engine and no page.
+
+Prompts are held-out examples, so no recording shows what the model was trained on. The reasons say
+what to look at and no figure: those are measured anew with every recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.controls import TITLES, lane_settings
+from mars_runtime.settings import DecodeSettings
+
+CACHE_BLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Once a lane has emitted ``num_tokens``, this tau is in force."""
+
+    num_tokens: int
+    tau: float
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    """One lane: what it is called and how it decodes; ``cache_block`` 0 means the cursor."""
+
+    name: str
+    title: str
+    settings: DecodeSettings
+    cache_block: int = 0
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run to record: the prompt is the example ``number`` of ``family``."""
+
+    name: str
+    title: str
+    why: str
+    family: str
+    number: int
+    lanes: tuple[LanePlan, ...]
+
+
+def race(settings: DecodeSettings, *moves: Move) -> tuple[LanePlan, ...]:
+    """MARS with these settings, and moves of them, against plain AR."""
+    return (
+        LanePlan("mars", TITLES["mars"], lane_settings(settings, "mars"), moves=moves),
+        LanePlan("ar", TITLES["ar"], lane_settings(settings, "ar")),
+    )
+
+
+def caches(settings: DecodeSettings) -> tuple[LanePlan, ...]:
+    """The cursor against the paper's block cache, both with these settings."""
+    return (
+        LanePlan("mars", "MARS, cursor", settings),
+        LanePlan("block", f"MARS, block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
+    )
+
+
+USUAL = DecodeSettings(tau=0.95, block_size=8)
+TALE = replace(USUAL, max_new_tokens=72)
+EXACT = DecodeSettings(tau=0.0, block_size=8, lossless=True)
+
+PLANS = (
+    Plan(
+        "python",
+        "A Python function",
+        "Code says much that is foreseen: whole lines come from single forwards.",
+        "python_functions",
+        4,
+        race(USUAL),
+    ),
+    Plan(
+        "word-problem",
+        "A word problem",
+        "Where a number is worked out forwards are short; the words around it come in chunks.",
+        "word_problems",
+        1,
+        race(USUAL),
+    ),
+    Plan(
+        "lossless",
+        "Lossless: the text of plain AR, token for token",
+        "Every draft is checked against AR by the next forward; both texts are the same.",
+        "symbolic",
+        2,
+        race(EXACT),
+    ),
+    Plan(
+        "tau-moved",
+        "τ moved while it runs",
+        "τ goes from .95 to .5 and back: the very next forward takes more, and then less again.",
+        "symbolic",
+        0,
+        race(USUAL, Move(12, 0.5), Move(34, 0.95)),
+    ),
+    Plan(
+        "repetition",
+        "The same line five times",
+        "Look how the chunks grow once the pattern is there.",
+        "formats",
+        2,
+        race(USUAL),
+    ),
+    Plan(
+        "sorting",
+        "Sorting, step by step",
+        "Each step repeats what is left of the list, so most of it is foreseen.",
+        "symbolic",
+        2,
+        race(USUAL),
+    ),
+    Plan(
+        "choice",
+        "A question with options",
+        "The options are copied in large chunks; the decision is one careful token.",
+        "multiple_choice",
+        2,
+        race(USUAL),
+    ),
+    Plan(
+        "reading",
+        "A question about a story",
+        "Quoting is easy to foresee once the first words of the sentence are chosen.",
+        "reading",
+        3,
+        race(USUAL),
+    ),
+    Plan(
+        "tale",
+        "A tale, where nothing helps",
+        "A small model cannot foresee free prose: hardly a second token is taken, and the masks "
+        "cost time. Not every text gets faster.",
+        "natural",
+        3,
+        race(TALE),
+    ),
+    Plan(
+        "block-cache",
+        "The cursor against the block cache",
+        "The same method with the paper's cache: it waits at the end of each block and spends a "
+        "forward on committing it.",
+        "symbolic",
+        2,
+        caches(USUAL),
+    ),
+)
+"""In the order in which they are listed; the first is what the page shows before any run."""

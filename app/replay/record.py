@@ -1,0 +1,176 @@
+"""Records runs: decodes the plans on an engine and writes what the race view would have been sent.
+
+Each is decoded three times at full speed after a warm-up, and the one whose time is in the middle
+is kept, so that a hiccup of the machine is not recorded for good. Knows no gradio and no drawing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.components.race_value import RaceValue
+from app.examples import ExampleBook
+from app.replay.plans import LanePlan, Move, Plan
+from app.replay.recordings import INDEX, recorded_note
+from mars_runtime import tasks
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request, Solo
+from mars_runtime.events import End, Event, Step
+from mars_runtime.folds import visible_tokens
+from mars_runtime.trace import Header, TraceWriter
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.engine.run import Run
+    from mars_runtime.model.load import Checkpoint
+    from mars_runtime.settings import DecodeSettings
+    from mars_runtime.tasks import Task
+
+ROUNDS = 3
+
+
+class RecordingError(RuntimeError):
+    """A run that ended otherwise than by itself, so it is not worth keeping."""
+
+
+class Recorder:
+    """Decodes plans on one checkpoint; ``system`` is the prompt that it was trained with."""
+
+    def __init__(self, checkpoint: Checkpoint, engine: Engine, system: str | None = None) -> None:
+        self._checkpoint = checkpoint
+        self._engine = engine
+        self._system = system
+        self._book = ExampleBook()
+
+    def write(self, folder: Path, plans: Sequence[Plan]) -> Iterator[str]:
+        """Record the plans into ``folder``, the index last; yields a name as each is done.
+
+        Raises RecordingError.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        for plan in plans:
+            (folder / f"{plan.name}.txt").write_text(self.value(plan), encoding="utf-8")
+            yield plan.name
+        entries = [self._entry(plan) for plan in plans]
+        text = json.dumps(entries, ensure_ascii=False, indent=2)
+        (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+
+    def value(self, plan: Plan) -> str:
+        """The race view's value for a run of the plan. Raises RecordingError."""
+        task = self._task(plan)
+        asked = [self._asked(lane, task.prompt) for lane in plan.lanes]
+        headers = [self._header(lane, task) for lane in plan.lanes]
+        self._run(plan, asked)  # warm-up
+        rounds = [self._run(plan, asked) for _ in range(ROUNDS)]
+        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
+        kept = rounds[len(rounds) // 2]
+        lanes = [{"lane": lane.name, "title": lane.title} for lane in plan.lanes]
+        note = recorded_note(headers[0])
+        made = RaceValue({"run": f"recorded-{plan.name}", "lanes": lanes, "recorded": note})
+        for lane, header, run in zip(plan.lanes, headers, kept, strict=True):
+            writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
+            made.add(lane.name, writer.header_line())
+            for event in run.events_since(0):
+                made.add(lane.name, writer.line(event))
+        for lane, run in zip(plan.lanes, kept, strict=True):
+            if tasks.is_checkable(task):
+                text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
+                made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})
+        return made.whole()
+
+    def _task(self, plan: Plan) -> Task:
+        task = self._book.task(self._book.prompt(plan.family, plan.number))
+        assert task is not None, "the book remembers what it hands out"
+        return task
+
+    def _asked(self, lane: LanePlan, prompt: str) -> Request | Solo:
+        request = Request(self._ids(prompt), lane.settings)
+        if not lane.cache_block and not lane.moves:
+            return request
+        return Solo(partial(_decode, lane, request.prompt_ids), lane.settings)
+
+    def _header(self, lane: LanePlan, task: Task) -> Header:
+        request = Request(self._ids(task.prompt), lane.settings)
+        costs = self._engine.costs()
+        return make_header(
+            self._checkpoint,
+            task.prompt,
+            request,
+            costs=costs,
+            task=asdict(task),
+            name=lane.title,
+        )
+
+    def _ids(self, prompt: str) -> list[int]:
+        return self._checkpoint.tokenizer.encode_prompt(prompt, self._system)
+
+    def _run(self, plan: Plan, asked: Sequence[Request | Solo]) -> list[Run]:
+        """All lanes to their ends. Raises RecordingError."""
+        runs = self._engine.race(asked)
+        for run in runs:
+            run.wait()
+            end = run.events_since(0)[-1]
+            assert isinstance(end, End), "a run that is over has an end"
+            if end.reason not in ("eos", "limit"):
+                raise RecordingError(f"{plan.name} ended early: {end.message or end.reason}")
+        return runs
+
+    def _entry(self, plan: Plan) -> dict[str, object]:
+        """What the index says of a plan."""
+        settings = {lane.name: asdict(lane.settings) for lane in plan.lanes}
+        return {
+            "name": plan.name,
+            "title": plan.title,
+            "why": plan.why,
+            "prompt": self._task(plan).prompt,
+            "settings": settings,
+        }
+
+
+class _Moved:
+    """A source of settings whose tau moves with the tokens that were emitted."""
+
+    def __init__(self, settings: SettingsSource, moves: Sequence[Move]) -> None:
+        self._settings = settings
+        self._moves = moves
+        self.num_tokens = 0
+
+    def __call__(self) -> DecodeSettings:
+        now = self._settings()
+        for move in self._moves:
+            if self.num_tokens >= move.num_tokens:
+                now = replace(now, tau=move.tau)
+        return now
+
+
+def _decode(
+    lane: LanePlan,
+    prompt_ids: Sequence[int],
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """A lane with moves or a block cache, for the engine to step; torch is loaded by then."""
+    from mars_runtime.decoders import block, decode
+
+    source = _Moved(settings, lane.moves)
+    if lane.cache_block:
+        events = block.decode(model, vocabulary, [prompt_ids], source, lane.cache_block)
+    else:
+        events = decode(model, vocabulary, [prompt_ids], source)
+    for event in events:
+        if isinstance(event, Step):
+            source.num_tokens += sum(len(row.accepted) for row in event.rows)
+        yield event
+
+
+def _visible(events: Sequence[Event]) -> list[int]:
+    """The tokens of the text."""
+    rows = [row for event in events if isinstance(event, Step) for row in event.rows]
+    return [token for row in rows for token in visible_tokens(row)]

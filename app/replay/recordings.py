@@ -1,0 +1,98 @@
+"""Reads recordings: values of the race view in a folder, with an index of what they show.
+
+What they measured is folded from their traces, never stored beside them. Knows no gradio, engine
+or page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mars_runtime import folds
+from mars_runtime.trace import Header, Trace, TraceError, read_trace
+
+FOLDER = Path(__file__).resolve().parents[2] / "assets" / "recordings"
+INDEX = "index.json"
+
+
+class RecordingsError(ValueError):
+    """A folder that holds no recordings; one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run to show: ``value`` is the race view's, ``settings`` those of each lane at its start."""
+
+    name: str
+    title: str
+    why: str
+    prompt: str
+    settings: Mapping[str, Mapping[str, Any]]
+    value: str
+
+    def traces(self) -> dict[str, Trace]:
+        """Lane -> trace. Raises RecordingsError."""
+        return read_value(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a recording measured, first lane before second; ``speedup`` 0 where there is one."""
+
+    header: Header
+    num_tokens: int
+    tpf: float
+    tokens_per_second: float
+    speedup: float
+
+
+def load(folder: Path = FOLDER) -> list[Recording]:
+    """The recordings of a folder, in the order of its index. Raises RecordingsError."""
+    try:
+        entries = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        return [
+            Recording(**entry, value=(folder / f"{entry['name']}.txt").read_text(encoding="utf-8"))
+            for entry in entries
+        ]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RecordingsError(
+            f"{folder} holds no recordings: make some with python -m app.record --out {folder}."
+        ) from error
+
+
+def read_value(value: str) -> dict[str, Trace]:
+    """The traces in a value of the race view, by lane. Raises RecordingsError."""
+    try:
+        first, *rest = value.splitlines()
+        lines: dict[str, list[str]] = {lane["lane"]: [] for lane in json.loads(first)["lanes"]}
+        for line in rest:
+            tag, _, data = line.partition("\t")
+            if tag in lines:
+                lines[tag].append(data)
+        return {lane: read_trace(each) for lane, each in lines.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error) if isinstance(error, TraceError) else "its first line is damaged."
+        raise RecordingsError(f"This recording cannot be read: {reason}") from error
+
+
+def measured(recording: Recording) -> Measured:
+    """Folds over the traces of a recording. Raises RecordingsError."""
+    first, *others = recording.traces().values()
+    speed = folds.tokens_per_second(first.events)
+    base = folds.tokens_per_second(others[0].events) if others else 0.0
+    return Measured(
+        header=first.header,
+        num_tokens=folds.num_tokens(first.events),
+        tpf=folds.tpf(first.events),
+        tokens_per_second=speed,
+        speedup=speed / base if base else 0.0,
+    )
+
+
+def recorded_note(header: Header) -> str:
+    """When and on what a run was recorded, as its mark on the page says."""
+    return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
