@@ -49,6 +49,11 @@ class RowStep:
     stop: why no more were taken.
     block_size: B that was chosen for this forward, where the settings leave it to be chosen; 0
         where they name a number.
+    checks: what AR would have chosen at the places ``start - len(checks)`` to ``start - 1``, as
+        (token id, probability): this forward fed their tokens again, now as real ones. At a
+        temperature above 0 it is what AR would have drawn there with the same noise. Only in runs
+        that ask for it; there is nothing to check of AR's own and of verified tokens, and no
+        forward comes after the last one.
     """
 
     row: int
@@ -62,6 +67,7 @@ class RowStep:
     settings: DecodeSettings
     stop: Stop
     block_size: int = 0
+    checks: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,13 +157,20 @@ def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int =
 
 
 def text(trace: Trace, row: int = 0) -> str:
-    """The emitted text, without the token that ended the turn."""
-    return "".join(text_pieces(trace, row))
+    """The output: what was given of it and what was emitted, without the token that ended the
+    turn."""
+    return given_text(trace) + "".join(text_pieces(trace, row))
+
+
+def given_text(trace: Trace) -> str:
+    """The text that was readable before the first forward."""
+    return Detokenizer(trace.vocabulary.__getitem__).push(trace.header.given)
 
 
 def text_pieces(trace: Trace, row: int = 0) -> list[str]:
     """The text that became readable with each forward, and a last piece for what was left."""
     detokenizer = Detokenizer(trace.vocabulary.__getitem__)
+    detokenizer.push(trace.header.given)
     steps = (step for step, _ in row_steps(trace.events, row))
     return [*(detokenizer.push(visible_tokens(step)) for step in steps), detokenizer.flush()]
 

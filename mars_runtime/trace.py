@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,8 @@ class Header:
 
     settings: in force at the start; date: ISO 8601 with its zone; threads: of the arithmetic;
     versions: program or library -> version; task: JSON values that let a task judge the text; rho:
-    number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1, on this device.
+    number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1, on this device;
+    num_given: the last so many of ``prompt_ids`` are the beginning of the output, given beforehand.
     """
 
     checkpoint: str
@@ -49,6 +50,12 @@ class Header:
     task: dict[str, Any] | None = None
     name: str = ""
     rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    num_given: int = 0
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The tokens of the output that were given."""
+        return self.prompt_ids[len(self.prompt_ids) - self.num_given :]
 
 
 @dataclass(slots=True)
@@ -67,7 +74,7 @@ class Trace:
         kept = list(events)
         steps = [step for step in kept if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
-        return cls(header, kept, {token: token_bytes(token) for token in ids})
+        return cls(header, kept, {token: token_bytes(token) for token in ids.union(header.given)})
 
     def lines(self) -> Iterator[str]:
         """The trace as JSON Lines, without line ends, header first."""
@@ -77,8 +84,10 @@ class Trace:
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Every token id that a row's step mentions: accepted, proposed and runners-up."""
+    """Every token id that a row's step mentions: accepted, proposed, runners-up, checks."""
     yield from row.accepted
+    for token, _ in row.checks:
+        yield token
     for proposal in row.proposals:
         yield proposal.token
         for token, _ in proposal.runners_up:
@@ -89,8 +98,8 @@ class TraceWriter:
     """Events of one trace to lines, in the order in which they happened.
 
     A row's settings are written with its first step and when they differ from its previous ones, a
-    token's bytes when the token is first mentioned. ``line`` takes some 20 to 50 microseconds for a
-    step, so that a page can follow a fast run.
+    token's bytes when the token is first mentioned (given ones in the header's line). ``line``
+    takes some 20 to 50 microseconds for a step, so that a page can follow a fast run.
     """
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
@@ -103,7 +112,9 @@ class TraceWriter:
         """The first line."""
         fields = {f.name: getattr(self._header, f.name) for f in dataclasses.fields(Header)}
         fields["settings"] = dataclasses.asdict(self._header.settings)
-        return _encode({"type": "header", "version": VERSION, **fields})
+        new = self._new_tokens(self._header.given)
+        line = {"type": "header", "version": VERSION, **fields}
+        return _encode(line | ({"vocabulary": new} if new else {}))
 
     def line(self, event: Event) -> str:
         """The line of one event. Raises ValueError if a number in it is not finite."""
@@ -121,7 +132,7 @@ class TraceWriter:
             line["idle"] = [dataclasses.astuple(idle) for idle in step.idle]
         if step.is_commit:
             line["commit"] = True
-        new = self._new_tokens(step.rows)
+        new = self._new_tokens(token for row in step.rows for token in token_ids(row))
         if new:
             line["vocabulary"] = new
         return _encode(line)
@@ -140,6 +151,8 @@ class TraceWriter:
         }
         if row.block_size:
             fields["block_size"] = row.block_size
+        if row.checks:
+            fields["checks"] = row.checks
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings
@@ -147,8 +160,8 @@ class TraceWriter:
                 fields["settings"] = dataclasses.asdict(row.settings)
         return fields
 
-    def _new_tokens(self, rows: Sequence[RowStep]) -> dict[int, str]:
-        new = {token for row in rows for token in token_ids(row)} - self._seen
+    def _new_tokens(self, tokens: Iterable[int]) -> dict[int, str]:
+        new = set(tokens) - self._seen
         self._seen |= new
         return {token: self._token_bytes(token).decode("latin-1") for token in sorted(new)}
 

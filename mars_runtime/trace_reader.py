@@ -8,7 +8,6 @@ versions may add some.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast, get_args
 
@@ -24,6 +23,16 @@ from mars_runtime.events import (
     Stop,
     Wait,
 )
+from mars_runtime.json_values import (
+    MAX_INT,
+    as_items,
+    as_mapping,
+    as_real,
+    as_seconds,
+    as_text,
+    as_whole,
+    one_of,
+)
 from mars_runtime.settings import DecodeSettings, SettingsError
 from mars_runtime.trace import VERSION, Header, Trace, TraceError, token_ids
 
@@ -34,7 +43,6 @@ MAX_ROWS = 256
 MAX_PROPOSALS = 64
 MAX_RUNNERS_UP = 64
 MAX_TOKEN_BYTES = 4096
-MAX_INT = 2**31 - 1
 MAX_DIGITS = 8
 MAX_BYTES = 2**50
 _STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
@@ -62,7 +70,7 @@ class TraceReader:
             if not line.strip():
                 return
             value = json.loads(line, parse_constant=_refuse_constant)
-            self._take(_mapping(value))
+            self._take(as_mapping(value))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise TraceError(
                 f"Line {self._num_lines} cannot be read as part of a trace: {_reason(error)}."
@@ -79,7 +87,10 @@ class TraceReader:
         if self._header is None:
             if kind != "header" or line.get("version") != VERSION:
                 raise ValueError(f"the first line of a trace is its header of version {VERSION}")
+            self._learn(line)
             self._header = _header(line)
+            if not self._vocabulary.keys() >= set(self._header.given):
+                raise ValueError("it has a token that is not in the vocabulary")
             return
         if self._events and isinstance(self._events[-1], End):
             raise ValueError("there is more after the end")
@@ -88,50 +99,54 @@ class TraceReader:
         if kind == "step":
             self._events.append(self._step(line, self._header.settings))
         elif kind == "prefill":
-            num_tokens, seconds = _whole(line["num_tokens"]), _seconds(line["seconds"])
-            cache_bytes = _whole(line.get("cache_bytes", 0), MAX_BYTES)
+            num_tokens, seconds = as_whole(line["num_tokens"]), as_seconds(line["seconds"])
+            cache_bytes = as_whole(line.get("cache_bytes", 0), MAX_BYTES)
             self._events.append(Prefill(num_tokens, seconds, cache_bytes))
         elif kind == "end":
-            reason, message = _one_of(line["reason"], _REASONS), _text(line["message"])
+            reason, message = one_of(line["reason"], _REASONS), as_text(line["message"])
             self._events.append(End(cast(EndReason, reason), message))
         else:
             raise ValueError("its type is none of header, prefill, step and end")
 
-    def _step(self, line: Mapping[str, Any], first: DecodeSettings) -> Step:
-        for token, spelled in _mapping(line.get("vocabulary", {})).items():
-            text = _text(spelled)
+    def _learn(self, line: Mapping[str, Any]) -> None:
+        for token, spelled in as_mapping(line.get("vocabulary", {})).items():
+            text = as_text(spelled)
             if not token.isdecimal() or len(text) > MAX_TOKEN_BYTES:
                 raise ValueError("its vocabulary is damaged")
-            self._vocabulary[_whole(int(token))] = text.encode("latin-1")
-        rows = [self._row(_mapping(row), first) for row in _items(line["rows"], MAX_ROWS)]
-        idle = tuple(_idle(item) for item in _items(line.get("idle", []), MAX_ROWS))
+            self._vocabulary[as_whole(int(token))] = text.encode("latin-1")
+
+    def _step(self, line: Mapping[str, Any], first: DecodeSettings) -> Step:
+        self._learn(line)
+        rows = [self._row(as_mapping(row), first) for row in as_items(line["rows"], MAX_ROWS)]
+        idle = tuple(_idle(item) for item in as_items(line.get("idle", []), MAX_ROWS))
         numbers = [row.row for row in rows] + [row.row for row in idle]
         if len(set(numbers)) != len(numbers):
             raise ValueError("a row comes twice in a step")
         is_commit = line.get("commit", False)
         if not isinstance(is_commit, bool):
             raise ValueError("whether a step is a commit is true or false")
-        return Step(tuple(rows), _seconds(line["seconds"]), idle, is_commit)
+        return Step(tuple(rows), as_seconds(line["seconds"]), idle, is_commit)
 
     def _row(self, line: Mapping[str, Any], first: DecodeSettings) -> RowStep:
-        row = _whole(line["row"], MAX_ROWS)
+        row = as_whole(line["row"], MAX_ROWS)
         if "settings" in line:
             self._settings[row] = _settings(line["settings"])
-        start = _whole(line["start"])
-        accepted = tuple(_whole(token) for token in _items(line["accepted"], MAX_PROPOSALS))
-        proposals = tuple(_proposal(item) for item in _items(line["proposals"], MAX_PROPOSALS))
+        start = as_whole(line["start"])
+        accepted = tuple(as_whole(token) for token in as_items(line["accepted"], MAX_PROPOSALS))
+        proposals = tuple(_proposal(item) for item in as_items(line["proposals"], MAX_PROPOSALS))
         step = RowStep(
             row=row,
             start=start,
-            cursor=_whole(line["cursor"]),
-            num_pending=_whole(line["num_pending"]),
-            num_fed=_whole(line["num_fed"]),
+            cursor=as_whole(line["cursor"]),
+            num_pending=as_whole(line["num_pending"]),
+            num_fed=as_whole(line["num_fed"]),
             proposals=proposals,
             accepted=accepted,
-            num_drafted=_whole(line["num_drafted"]),
+            num_drafted=as_whole(line["num_drafted"]),
             settings=self._settings.get(row, first),
-            stop=cast(Stop, _one_of(line["stop"], _STOPS)),
-            block_size=_whole(line.get("block_size", 0), MAX_PROPOSALS),
+            stop=cast(Stop, one_of(line["stop"], _STOPS)),
+            block_size=as_whole(line.get("block_size", 0), MAX_PROPOSALS),
+            checks=tuple(map(_chance, as_items(line.get("checks", []), min(start, MAX_PROPOSALS)))),
         )
         if not all(token in self._vocabulary for token in token_ids(step)):
             raise ValueError("it has a token that is not in the vocabulary")
@@ -142,21 +157,23 @@ class TraceReader:
 
 
 def _header(line: Mapping[str, Any]) -> Header:
-    versions = _mapping(line["versions"])
+    versions = as_mapping(line["versions"])
     task = line["task"]
+    prompt_ids = tuple(as_whole(token) for token in as_items(line["prompt_ids"], MAX_INT))
     return Header(
-        checkpoint=_text(line["checkpoint"]),
-        prompt=_text(line["prompt"]),
-        prompt_ids=tuple(_whole(token) for token in _items(line["prompt_ids"], MAX_INT)),
+        checkpoint=as_text(line["checkpoint"]),
+        prompt=as_text(line["prompt"]),
+        prompt_ids=prompt_ids,
         settings=_settings(line["settings"]),
-        hardware=_text(line["hardware"]),
-        dtype=_text(line["dtype"]),
-        versions={name: _text(version) for name, version in versions.items()},
-        threads=_whole(line["threads"]),
-        date=_text(line["date"]),
-        task=None if task is None else dict(_mapping(task)),
-        name=_text(line["name"]),
-        rho=_rho(_mapping(line.get("rho", {}))),
+        hardware=as_text(line["hardware"]),
+        dtype=as_text(line["dtype"]),
+        versions={name: as_text(version) for name, version in versions.items()},
+        threads=as_whole(line["threads"]),
+        date=as_text(line["date"]),
+        task=None if task is None else dict(as_mapping(task)),
+        name=as_text(line["name"]),
+        rho=_rho(as_mapping(line.get("rho", {}))),
+        num_given=as_whole(line.get("num_given", 0), len(prompt_ids)),
     )
 
 
@@ -164,72 +181,33 @@ def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
     if not all(rows.isdecimal() and len(rows) < MAX_DIGITS for rows in curves):
         raise ValueError("its costs are damaged")
     return {
-        int(rows): tuple(_real(cost) for cost in _items(curve, MAX_PROPOSALS))
+        int(rows): tuple(as_real(cost) for cost in as_items(curve, MAX_PROPOSALS))
         for rows, curve in curves.items()
     }
 
 
 def _settings(value: Any) -> DecodeSettings:
     names = DecodeSettings.__slots__
-    fields = _mapping(value)
+    fields = as_mapping(value)
     return DecodeSettings(**{name: fields[name] for name in names if name in fields})
 
 
 def _proposal(value: Any) -> Proposal:
-    token, confidence, runners_up = _items(value, 3)
-    pairs = [_items(pair, 2) for pair in _items(runners_up, MAX_RUNNERS_UP)]
-    return Proposal(
-        _whole(token), _real(confidence), tuple((_whole(other), _real(p)) for other, p in pairs)
-    )
+    token, confidence, runners_up = as_items(value, 3)
+    chances = tuple(map(_chance, as_items(runners_up, MAX_RUNNERS_UP)))
+    return Proposal(as_whole(token), as_real(confidence), chances)
+
+
+def _chance(value: Any) -> tuple[int, float]:
+    """A token and its probability."""
+    token, probability = as_items(value, 2)
+    return as_whole(token), as_real(probability)
 
 
 def _idle(value: Any) -> IdleRow:
-    row, wait, cursor, num_pending, num_fed = _items(value, 5)
-    checked = cast(Wait, _one_of(wait, _WAITS))
-    return IdleRow(_whole(row, MAX_ROWS), checked, *map(_whole, (cursor, num_pending, num_fed)))
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("an object is expected")
-    return value
-
-
-def _items(value: Any, most: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError("a list is missing, or too long")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a text is expected")
-    return value
-
-
-def _one_of(value: Any, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ValueError(f"one of {', '.join(choices)} is expected")
-    return str(value)
-
-
-def _whole(value: Any, most: int = MAX_INT) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError("a whole number is missing, or out of range")
-    return value
-
-
-def _real(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError("a finite number is expected")
-    return cast(float, value)
-
-
-def _seconds(value: Any) -> float:
-    seconds = _real(value)
-    if seconds < 0:
-        raise ValueError("seconds cannot be negative")
-    return seconds
+    row, wait, cursor, num_pending, num_fed = as_items(value, 5)
+    checked = cast(Wait, one_of(wait, _WAITS))
+    return IdleRow(as_whole(row, MAX_ROWS), checked, *map(as_whole, (cursor, num_pending, num_fed)))
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=6,
 )
-HEADERS = st.builds(
+_HEADERS = st.builds(
     Header,
     checkpoint=st.text(max_size=8),
     prompt=st.text(max_size=20),
@@ -53,7 +54,13 @@ HEADERS = st.builds(
     name=st.text(max_size=8),
     rho=st.dictionaries(st.integers(1, 64), st.lists(st.floats(1, 9), max_size=4).map(tuple)),
 )
-_RUNNERS_UP = st.lists(st.tuples(TOKENS, st.floats(0, 1)), max_size=2).map(tuple)
+HEADERS = _HEADERS.flatmap(
+    lambda header: st.integers(0, len(header.prompt_ids)).map(
+        lambda num_given: replace(header, num_given=num_given)
+    )
+)
+_CHANCES = st.tuples(TOKENS, st.floats(0, 1))
+_RUNNERS_UP = st.lists(_CHANCES, max_size=2).map(tuple)
 PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
 
 
@@ -78,6 +85,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     idle.append(draw(_idle_rows(row)))
                 continue
             proposals = draw(st.lists(PROPOSALS, min_size=1, max_size=4))
+            checks = draw(st.lists(_CHANCES, max_size=min(3, emitted[row])))
             taken = draw(st.integers(1, len(proposals)))
             accepted = tuple(proposal.token for proposal in proposals[:taken])
             steps.append(
@@ -93,6 +101,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     settings=draw(st.sampled_from(choices)),
                     stop=draw(st.sampled_from(["block", "threshold", "mismatch"])),
                     block_size=draw(st.integers(0, 16)),
+                    checks=tuple(checks),
                 )
             )
             emitted[row] += taken

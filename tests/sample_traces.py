@@ -70,7 +70,8 @@ class Script:
     """What a hand-written run does.
 
     moves: forward -> settings from then on; end: how it ends; change: (place, text) put in place of
-    the token there, so that two lanes differ; steps_shown: cut after so many forwards.
+    the token there, so that two lanes differ; steps_shown: cut after so many forwards; num_given:
+    the first so many tokens are given.
     """
 
     text: str
@@ -83,6 +84,7 @@ class Script:
     prompt: str = "Write."
     forward_seconds: float = 0.005
     steps_shown: int | None = None
+    num_given: int = 0
 
 
 def run(script: Script) -> Trace:
@@ -93,6 +95,7 @@ def run(script: Script) -> Trace:
         ids[script.change[0]] = vocabulary.id(script.change[1].encode())
     if script.end == "eos":
         ids.append(vocabulary.id(EOS.encode()))
+    given, ids = ids[: script.num_given], ids[script.num_given :]
     events: list[Event] = [Prefill(12, 0.004), *_steps(script, ids, vocabulary)]
     if script.steps_shown is not None:
         events = events[: script.steps_shown + 1]
@@ -101,22 +104,25 @@ def run(script: Script) -> Trace:
     header = Header(
         checkpoint="mars-tiny",
         prompt=script.prompt,
-        prompt_ids=(1, 2, 3),
+        prompt_ids=(1, 2, 3, *given),
         settings=script.settings,
         hardware="2 cores of a test machine",
         dtype="float32",
         versions={"torch": "2.13.0", "mars_runtime": "0.1.0"},
         threads=1,
+        num_given=len(given),
     )
     return Trace.of(header, events, vocabulary.token_bytes)
 
 
 def _steps(script: Script, ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Step]:
     rng = random.Random(script.seed)
-    settings, start, index = script.settings, 0, 0
+    settings, start, index, count = script.settings, 0, 0, 1
     while start < len(ids):
         settings = script.moves.get(index, settings)
         row = _row(rng, settings, ids, start, vocabulary, script.end)
+        row = _checked(row, ids, count, vocabulary, random.Random(f"{script.seed} {start}"))
+        count = len(row.accepted)
         yield Step(
             (row,), script.forward_seconds * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals))
         )
@@ -153,6 +159,21 @@ def _row(
     return RowStep(
         0, start, start + 12, 1, depth, tuple(proposals), accepted, drafted, settings, stop
     )
+
+
+def _checked(
+    row: RowStep, ids: Sequence[int], pending: int, vocabulary: Vocabulary, rng: random.Random
+) -> RowStep:
+    """The row with the ``pending`` tokens of the step before it, most of them AR's choice too."""
+    if row.settings.lossless or row.settings.method == "ar":
+        return row
+    others = [vocabulary.id(b" so"), vocabulary.id(b",")]
+    checks = tuple(
+        (ids[place] if rng.random() < 0.8 else rng.choice(others), 0.4 + 0.6 * rng.random())
+        for place in range(row.start - pending + 1, row.start)
+    )
+    fed = row.num_fed + pending - 1
+    return replace(row, num_pending=pending, num_fed=fed, checks=checks)
 
 
 def _proposal(

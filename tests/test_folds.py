@@ -103,3 +103,13 @@ def test_text_leaves_out_the_end_and_holds_back_half_characters() -> None:
     assert folds.text_pieces(trace) == ["a", "☺", "!", ""]
     assert folds.text(trace) == "a☺!"
     assert folds.text(trace, 1) == ""
+
+
+def test_given_text_comes_before_the_first_piece() -> None:
+    smile = "☺".encode()
+    vocabulary = {8: b"so ", 9: smile[:1], 1: smile[1:], 2: b"b", 3: b"c", 4: b"d"}
+    header = Header("c", "p", (4, 8, 9), SETTINGS, num_given=2)
+    trace = Trace(header, EVENTS[:3], vocabulary)
+    assert folds.given_text(trace) == "so "
+    assert folds.text_pieces(trace) == ["☺bc", "d", ""]
+    assert folds.text(trace) == "so ☺bcd"

@@ -20,6 +20,7 @@ RANKS = {
     "acceptance": 1,
     "trace": 1,
     "trace_reader": 1,
+    "json_values": 1,
     "folds": 1,
     "batch_folds": 1,
     "cache": 2,
@@ -35,7 +36,17 @@ RANKS = {
     "cli_generate": 7,
     "__main__": 7,
 }
-TORCHLESS = ("settings", "events", "text", "trace", "trace_reader", "folds", "batch_folds", "tasks")
+TORCHLESS = (
+    "settings",
+    "events",
+    "text",
+    "trace",
+    "trace_reader",
+    "json_values",
+    "folds",
+    "batch_folds",
+    "tasks",
+)
 GRADIO_HOME = ("app/layout", "app/components", "app.py")
 
 

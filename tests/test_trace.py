@@ -61,7 +61,7 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    del lines[0]["rho"]
+    del lines[0]["rho"], lines[0]["num_given"]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER
     assert trace.events[1].rows[0].block_size == 0
@@ -81,6 +81,47 @@ def test_writer_gives_the_same_lines_as_the_run_goes_on() -> None:
     writer = TraceWriter(HEADER, token_bytes)
     events = [Prefill(2, 0.5), Step((row_step(0, (5, 6)),), 0.25), End("limit")]
     assert [writer.header_line(), *map(writer.line, events)] == lines_of_a_run()
+
+
+def test_checks_and_given_tokens_travel_with_their_bytes() -> None:
+    header = replace(HEADER, prompt_ids=(1, 2, 8, 9), num_given=2)
+    assert header.given == (8, 9)
+    row = replace(row_step(2, (5,)), checks=((6, 0.75), (11, 0.5)))
+    events = [Step((row_step(0, (5, 6)),)), Step((row,))]
+    lines = [json.loads(line) for line in Trace.of(header, events, token_bytes).lines()]
+    assert lines[0]["vocabulary"].keys() == {"8", "9"}
+    assert "checks" not in lines[1]["rows"][0]
+    assert lines[2]["rows"][0]["checks"] == [[6, 0.75], [11, 0.5]]
+    assert lines[2]["vocabulary"].keys() == {"11"}
+
+
+def test_a_header_without_given_tokens_says_nothing_of_bytes() -> None:
+    line = json.loads(lines_of_a_run()[0])
+    assert (line["num_given"], "vocabulary" in line) == (0, False)
+    assert Header("mars-tiny", "Count.", (1, 2), SETTINGS).given == ()
+
+
+@pytest.mark.parametrize("num_given", [-1, 3, 1.0, "1", None, True, 1])
+def test_given_tokens_that_are_not_there_or_not_spelled_are_refused(num_given: object) -> None:
+    lines = lines_of_a_run()
+    lines[0] = json.dumps({**json.loads(lines[0]), "num_given": num_given})
+    with pytest.raises(TraceError, match="Line 1"):
+        read_trace(lines)
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [3, [5], [[5]], [[5, 0.5, 1]], [[5, "x"]], [[-1, 0.5]], [[999, 0.5]], [[5, 0.5]] * 3],
+)
+def test_checks_that_make_no_sense_are_refused(checks: object) -> None:
+    """The last: of more places than there are."""
+    steps = [Step((row_step(0, (5, 6)),)), Step((row_step(2, (5,)),))]
+    lines = list(Trace.of(HEADER, steps, token_bytes).lines())
+    step = json.loads(lines[2])
+    read_trace(lines)
+    step["rows"][0]["checks"] = checks
+    with pytest.raises(TraceError, match="Line 3"):
+        read_trace([*lines[:2], json.dumps(step)])
 
 
 def test_settings_and_vocabulary_are_written_once() -> None:

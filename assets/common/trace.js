@@ -22,6 +22,7 @@ export class Lane {
     this.seconds = 0;
     this.end = null;
     this.verdict = null;
+    this.given = ""; // text of the output that was given, not generated
     this.decoder = new TextDecoder("utf-8");
     this.tail = new Uint8Array(0);
   }
@@ -37,6 +38,21 @@ export class Lane {
   readHeader(header) {
     this.header = header;
     this.settings = header.settings || null;
+    this.learn(header.vocabulary);
+    this.given = this.givenIds().map((id) => this.take(id)).join("");
+  }
+
+  // The tokens of the output that were given: a branch goes on from them.
+  givenIds() {
+    const ids = this.header.prompt_ids || [];
+    return ids.slice(ids.length - (this.header.num_given || 0));
+  }
+
+  // The text that becomes readable with one more token.
+  take(id) {
+    const bytes = this.bytes(id);
+    this.tail = incompleteTail(joinBytes(this.tail, bytes));
+    return this.decoder.decode(bytes, { stream: true });
   }
 
   readStep(event) {
@@ -60,19 +76,21 @@ export class Lane {
       clock: (this.prefill || 0) + this.seconds,
     };
     this.steps.push(step);
+    this.readChecks(row.checks || []);
     if (before && FOLLOWED.some((k) => before[k] !== this.settings[k])) this.readMove(step, before);
     row.accepted.forEach((id, position) => this.readToken(step, id, position, row.accepted.length));
+  }
+
+  // What AR would have chosen at the last places before this forward.
+  readChecks(checks) {
+    const first = this.tokens.length - checks.length;
+    checks.forEach(([id, p], i) => { this.tokens[first + i].check = { id, p }; });
   }
 
   readToken(step, id, position, count) {
     const isEnd = step.stop === "eos" && position === count - 1;
     const proposal = step.proposals[position];
-    let text = "";
-    if (!isEnd) {
-      const bytes = this.bytes(id);
-      text = this.decoder.decode(bytes, { stream: true });
-      this.tail = incompleteTail(joinBytes(this.tail, bytes));
-    }
+    const text = isEnd ? "" : this.take(id);
     const joins = this.joined(text);
     this.tokens.push({ id, text: joins < 0 ? text : "", step, position, isEnd, joins, confidence: proposal ? proposal[1] : null });
   }

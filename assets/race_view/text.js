@@ -41,6 +41,11 @@ export class TokenView {
     const { lane } = this;
     const before = this.tokens.length;
     if (before === 0 && lane.end) this.isStuck = false; // it came whole: reading starts at the top
+    if (before === 0 && lane.given && !this.given) {
+      this.given = span("rv-given", shown(lane.given));
+      this.given.title = "given: decoding began behind it";
+      this.segment.prepend(this.given);
+    }
     let fragment = document.createDocumentFragment();
     for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
       const step = lane.steps[i];
@@ -114,7 +119,7 @@ export class TokenView {
   // Code is set in a monospaced face: a fence or a definition at the start of a line, here or in the prompt.
   lookForCode(from) {
     if (this.isCode) return;
-    if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n`;
+    if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n${this.lane.given}`;
     this.seen += this.lane.tokens.slice(from).map((t) => t.text).join("");
     this.isCode = CODE.test(this.seen);
     this.seen = this.seen.slice(-80);

@@ -88,6 +88,7 @@ PROSE = samples.Script(
 LOSSLESS = samples.Script(samples.PROSE, DecodeSettings(tau=0.0, block_size=8, lossless=True))
 CODE = samples.Script(samples.CODE, START)
 EMOJI = samples.Script(samples.EMOJI, START)
+BRANCH = samples.Script(samples.EMOJI, START, num_given=6)  # in the middle of a character
 HOSTILE = samples.Script(samples.HOSTILE, START)
 MATHS = samples.Script(samples.MATHS, START, change=(30, "9"))
 LONG = samples.Script("\n\n".join([samples.PROSE] * 19), START, moves={300: BOLD, 500: START})
@@ -96,6 +97,7 @@ SCENES: dict[str, Scene] = {
     "prose": finished(PROSE),
     "code": finished(CODE, right=True),
     "emoji": finished(EMOJI),
+    "branch": finished(BRANCH),
     "hostile": finished(HOSTILE),
     "maths": finished(MATHS, right=False),
     "running": running(PROSE, 30),

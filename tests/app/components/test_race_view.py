@@ -42,6 +42,38 @@ def test_tokens_are_grouped_by_forward_and_the_text_is_whole(show: Show, scene: 
 
 
 @needs_browser
+def test_given_text_stands_greyed_before_the_first_token(show: Show) -> None:
+    page = show("branch")
+    trace = samples.run(race_scenes.BRANCH)
+    assert (folds.given_text(trace), folds.text(trace)) == ("The parcels: ", samples.EMOJI)
+    for lane in (MARS, AR):
+        assert folds.given_text(trace) + shown_text(page, lane) == folds.text(trace)
+        given = page.locator(f"{lane} .rv-given")
+        assert given.evaluate("e => e.nextElementSibling.className").startswith("rv-c")
+        assert given.evaluate("e => e.textContent") == folds.given_text(trace)
+        colours = "e => [e, e.nextElementSibling].map(n => getComputedStyle(n).color)"
+        assert len(set(given.evaluate(colours))) == 2
+    assert page.locator(MARS).get_attribute("data-tokens") == str(folds.num_tokens(trace.events))
+
+
+@needs_browser
+def test_checks_stand_at_the_tokens_that_they_are_about(show: Show) -> None:
+    page = show("prose")
+    trace = samples.run(race_scenes.PROSE)
+    expected = {}
+    for step, _ in folds.row_steps(trace.events):
+        for back, (token, p) in enumerate(reversed(step.checks), 1):
+            expected[str(step.start - back)] = {"id": token, "p": p}
+    found = page.evaluate(
+        """root => Object.fromEntries(document.querySelector(root).lineView.run.lanes[0].tokens
+          .flatMap((token, place) => token.check ? [[place, token.check]] : []))""",
+        ROOT,
+    )
+    assert found == expected
+    assert len(found) > 20
+
+
+@needs_browser
 def test_hostile_text_stays_text(show: Show) -> None:
     page = show("hostile")
     text = shown_text(page, MARS)
