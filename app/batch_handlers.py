@@ -6,7 +6,7 @@ Values come in raw and text goes out; knows no gradio type, no component and no 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -15,14 +15,9 @@ from app.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_
 from app.batch_runs import BatchFeed, BatchSide, LiveBatch
 from app.controls import RefusalError
 from app.engines import Served
-from app.handlers import (
-    CLEAR_SECONDS,
-    HEARTBEAT_SECONDS,
-    POLL_SECONDS,
-    Handlers,
-    sentence_of,
-)
+from app.handlers import POLL_SECONDS, Handlers, sentence_of
 from app.runs import LiveRuns, situation
+from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
 from mars_runtime.batch_folds import totals
 from mars_runtime.engine.header import make_header
@@ -77,13 +72,13 @@ class BatchHandlers:
         feed, batch = BatchFeed([], []), None
         try:
             order = self._read(values)
-            self._clear(session)
+            clear(self.live, session, POLL_SECONDS)
             sides = [
                 (name, method, order.title(method))
                 for name, method in zip(SIDES, order.methods, strict=False)
             ]
             feed = BatchFeed(sides, order.prompts)
-            served = yield from self._loaded(order.checkpoint, feed)
+            served = yield from until_loaded(self._page.engines, order.checkpoint, feed)
             batch = self.live.begin(session, lambda: LiveBatch(order, feed))
             yield from self._decode(session, served, batch)
         except Exception as error:
@@ -100,14 +95,6 @@ class BatchHandlers:
 
     def _read(self, values: Mapping[str, Any]) -> BatchOrder:
         return read_batch_order(values, self._page.limits(values.get("checkpoint")))
-
-    def _loaded(self, name: str, feed: BatchFeed) -> Generator[str, None, Served]:
-        served = self._page.engines.get(name, timeout=0.0)
-        while served is None:
-            feed.say(f"Loading {name}…", "waiting")
-            yield feed.text()
-            served = self._page.engines.get(name, timeout=HEARTBEAT_SECONDS)
-        return served
 
     def _decode(self, session: str, served: Served, batch: LiveBatch) -> Iterator[str]:
         """Every method in turn, each with the device alone; the outputs are judged at the end."""
@@ -176,16 +163,6 @@ class BatchHandlers:
                     text = served.checkpoint.tokenizer.decode(side.tokens[row])
                     is_right = tasks.check(task, text)
                     batch.feed.add("verdict", {"side": side.name, "row": row, "right": is_right})
-
-    def _clear(self, session: str) -> None:
-        """Stop what the visitor is running, and wait until its last lines are on their way: both
-        streams fill the same component, and the older one must not come last."""
-        if not self.live.stop(session):
-            return
-        until = time.monotonic() + CLEAR_SECONDS
-        while self.live.of(session) is not None and time.monotonic() < until:
-            time.sleep(POLL_SECONDS / 4)
-        time.sleep(POLL_SECONDS)
 
 
 def _finished_sentence(batch: LiveBatch) -> str:

@@ -11,11 +11,11 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.batch_charts import Side, forwards_figure, time_figure
 from app.batch_order import BatchOrder
-from app.components.race_value import RaceValue
+from app.feed import Feed
 from mars_runtime.batch_folds import totals
 from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
@@ -27,39 +27,14 @@ if TYPE_CHECKING:
 TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread
 
 
-class BatchFeed:
-    """The lines of one batch, read as the values to send."""
+class BatchFeed(Feed):
+    """The lines of one batch. Its statuses are of the kinds ``waiting``, ``running``, ``stopped``,
+    ``finished`` and ``error``."""
 
     def __init__(self, sides: Sequence[tuple[str, str, str]], prompts: Sequence[str]) -> None:
         """``sides``: (name, method, title) of each."""
         heads = [{"side": name, "method": method, "title": title} for name, method, title in sides]
-        self._value = RaceValue({"run": uuid.uuid4().hex, "sides": heads, "prompts": list(prompts)})
-        self._status = ""
-        self.has_news = True
-
-    def add(self, tag: str, data: str | dict[str, Any]) -> None:
-        """Append a trace line under its side's name, or an object under another tag."""
-        self._value.add(tag, data)
-        self.has_news = True
-
-    def say(self, text: str, kind: str) -> None:
-        """Append a sentence for the whole batch; a repeated one is left out.
-
-        kind: ``waiting``, ``running``, ``stopped``, ``finished`` or ``error``.
-        """
-        if text != self._status:
-            self._status = text
-            self.add("status", {"text": text, "kind": kind})
-
-    def text(self) -> str:
-        """What to send while the batch goes on."""
-        self.has_news = False
-        return self._value.latest()
-
-    def whole(self) -> str:
-        """What to send last: everything."""
-        self.has_news = False
-        return self._value.whole()
+        super().__init__({"run": uuid.uuid4().hex, "sides": heads, "prompts": list(prompts)})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the drawing component is told of one run, line by line. Knows no gradio and no drawing.
+"""What a drawing component is told of a run, line by line. Knows no gradio and no drawing.
 
 A lane's name tags a line of its trace; ``verdict``, ``pace`` and ``status`` tag what concerns the
 run as a whole. How lines become values to send is ``components/race_value.py``.
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.components.race_value import RaceValue
 from app.controls import TITLES
 
 
-class RunFeed:
-    """The lines of one run, added by any thread, read as the values to send."""
+class Feed:
+    """The lines of one run under its head, added by any thread, read as the values to send."""
 
-    def __init__(self, lanes: Sequence[str], pace: float) -> None:
-        self.lanes = tuple(lanes)
-        titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
-        self._value = RaceValue({"run": uuid.uuid4().hex, "lanes": titles, "pace": pace})
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        self._value = RaceValue(head)
         self._has_news = True
         self._status = ""
         self._lock = threading.Lock()
@@ -33,20 +31,11 @@ class RunFeed:
             self._has_news = True
 
     def say(self, text: str, kind: str = "waiting") -> None:
-        """Append a status sentence, shown until the next forward or, of the kind ``note``, until
-        another follows; a repeated one is left out."""
+        """Append a sentence for the whole run, of a kind that the component knows; a repeated one
+        is left out."""
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})
-
-    def refuse(self, text: str) -> None:
-        """End every lane with a sentence that says why nothing can be run."""
-        for name in self.lanes:
-            self.add(name, {"type": "end", "reason": "error", "message": text})
-
-    def verdict(self, lane: str, is_right: bool) -> None:
-        """Append whether a lane's output is right."""
-        self.add("verdict", {"lane": lane, "right": is_right})
 
     @property
     def has_news(self) -> bool:
@@ -64,3 +53,22 @@ class RunFeed:
         with self._lock:
             self._has_news = False
             return self._value.whole()
+
+
+class RunFeed(Feed):
+    """The lines of a race, or of a lane alone. A status is shown until the next forward or, of the
+    kind ``note``, until another follows."""
+
+    def __init__(self, lanes: Sequence[str], pace: float) -> None:
+        titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
+        super().__init__({"run": uuid.uuid4().hex, "lanes": titles, "pace": pace})
+        self.lanes = tuple(lanes)
+
+    def refuse(self, text: str) -> None:
+        """End every lane with a sentence that says why nothing can be run."""
+        for name in self.lanes:
+            self.add(name, {"type": "end", "reason": "error", "message": text})
+
+    def verdict(self, lane: str, is_right: bool) -> None:
+        """Append whether a lane's output is right."""
+        self.add("verdict", {"lane": lane, "right": is_right})

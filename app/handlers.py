@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.controls import (
@@ -25,16 +25,16 @@ from app.feed import RunFeed
 from app.launching import USER_ERRORS, footer, start_race
 from app.runs import LiveRace, LiveRuns
 from app.settings import AppSettings
+from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
 
 log = logging.getLogger(__name__)
 # An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
 # of its time, in slow motion, where the device rests anyway, text may flow more smoothly.
 POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
-HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
 NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
 NOTE_UNKNOWN = "This small model knows only tasks like the examples."
-CLEAR_SECONDS, OPENING_SECONDS = 2.0, 30.0
+OPENING_SECONDS = 30.0
 PRESETS = {
     "Exact": {"tau": 0.0, "lossless": True},
     "Balanced": {"tau": 0.95, "lossless": False},
@@ -83,9 +83,9 @@ class Handlers:
         race: LiveRace | None = None
         try:
             order = read_order(values, self.limits(values.get("checkpoint")))
-            self._clear(session)
+            clear(self.live, session, SLOW_POLL_SECONDS)
             feed = RunFeed(list(order.lanes), order.pace)
-            served = yield from self._loaded(order.checkpoint, feed)
+            served = yield from until_loaded(self.engines, order.checkpoint, feed)
             race = self.live.begin(session, lambda: self._start(served, order, feed))
             yield from self._watch(session, race)
             self._judge(race, served)
@@ -96,15 +96,6 @@ class Handlers:
                 self.live.end(session, race)
         if feed.has_news:
             yield feed.whole()
-
-    def _loaded(self, name: str, feed: RunFeed) -> Generator[str, None, Served]:
-        """Wait for the checkpoint, saying so; returns it. Raises UnavailableError."""
-        served = self.engines.get(name, timeout=0.0)
-        while served is None:
-            feed.say(f"Loading {name}…")
-            yield feed.text()
-            served = self.engines.get(name, timeout=HEARTBEAT_SECONDS)
-        return served
 
     def _start(self, served: Served, order: Order, feed: RunFeed) -> LiveRace:
         seconds = self.settings.max_seconds
@@ -136,18 +127,6 @@ class Handlers:
             if lane.end is not None and lane.end.reason in ("eos", "limit"):
                 text = served.checkpoint.tokenizer.decode(lane.tokens)
                 race.feed.verdict(lane.name, tasks.check(task, text))
-
-    def _clear(self, session: str) -> None:
-        """Stop what the visitor is running, and wait until its last lines are on their way.
-
-        Both streams fill the same component, and the older one must not come last.
-        """
-        if not self.live.stop(session):
-            return
-        until = time.monotonic() + CLEAR_SECONDS
-        while self.live.of(session) is not None and time.monotonic() < until:
-            time.sleep(SLOW_POLL_SECONDS / 4)
-        time.sleep(SLOW_POLL_SECONDS)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
         """A quiet sentence on a prompt that may be run but not as people may think, or nothing."""

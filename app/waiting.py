@@ -1,0 +1,41 @@
+"""What a stream of the page does before it decodes: make way for itself, wait for the checkpoint.
+
+Knows no gradio, order or drawing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from app.engines import Engines, Served
+from app.feed import Feed
+from app.runs import LiveRuns
+
+HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
+CLEAR_SECONDS = 2.0
+
+
+def until_loaded(engines: Engines, name: str, feed: Feed) -> Generator[str, None, Served]:
+    """Wait for the checkpoint, saying so; returns it. Raises UnavailableError."""
+    served = engines.get(name, timeout=0.0)
+    while served is None:
+        feed.say(f"Loading {name}…")
+        yield feed.text()
+        served = engines.get(name, timeout=HEARTBEAT_SECONDS)
+    return served
+
+
+def clear(live: LiveRuns[Any], session: str, pause: float) -> None:
+    """Stop what the visitor is running, and wait until its last lines are on their way.
+
+    Both streams fill the same component, and the older one must not come last. ``pause``: the
+    seconds between two values of a stream.
+    """
+    if not live.stop(session):
+        return
+    until = time.monotonic() + CLEAR_SECONDS
+    while live.of(session) is not None and time.monotonic() < until:
+        time.sleep(pause / 4)
+    time.sleep(pause)
