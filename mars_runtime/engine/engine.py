@@ -63,13 +63,13 @@ class Engine:
         self._worker.start()
         atexit.register(self.close)
 
-    def submit(self, request: Request, pace: float = 0.0) -> Run:
-        """Serve a request, sharing forwards with whoever else is there; ``pace`` N rests N times
-        each forward, outside every clock.
+    def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
+        """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
+        time it; ``pace`` N rests N times each forward, outside every clock.
 
         Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
         """
-        return self._serve([request], pace, is_shared=True)[0]
+        return self._serve([request], pace, is_shared=not is_alone)[0]
 
     def solo(
         self,

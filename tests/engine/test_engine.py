@@ -75,6 +75,20 @@ def test_plain_runs_share_every_forward_and_races_none() -> None:
         assert [event.rows[0].row for event in steps(run)] == [0] * 50
 
 
+def test_a_run_that_asks_to_be_alone_shares_no_forward() -> None:
+    start = threading.Event()
+    script = Script(start=start)
+    with Engine(script) as engine:
+        runs = [engine.submit(request(1, 20)), engine.submit(request(2, 20), is_alone=True)]
+        runs.append(engine.submit(request(3, 20)))
+        assert [run.is_held_up for run in runs] == [False, False, True]
+        start.set()
+        assert all(run.wait(120) for run in runs)
+    assert script.forwards.count((2,)) == 20
+    assert not any(2 in rows and len(rows) > 1 for rows in script.forwards)
+    assert runs[1].num_sharing == 0
+
+
 def test_a_shared_forward_counts_whole_for_each_of_its_runs() -> None:
     start = threading.Event()
     script = Script(seconds={1: 0.001, 2: 0.02}, start=start)
