@@ -1,0 +1,59 @@
+"""A page for the Grid tab: the scripted backend, whose text parts from AR's below tau 0.6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from scripted_page import TEXT, ScriptedBackend, make_handlers
+
+from app.handlers import Handlers
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event, Step
+from mars_runtime.settings import DecodeSettings
+
+WRONG_FROM = 10
+"""The token from which an unverified text differs from AR's, where B is above 2 and tau low."""
+
+
+class GridBackend(ScriptedBackend):
+    """Takes B tokens a forward at a low tau, one elsewhere; lossless always takes them all."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        is_bold = settings().method == "mars" and settings().tau < 0.6
+        is_wrong = is_bold and not settings().lossless and settings().num_proposals > 2
+        for event in super().decode(request, settings):
+            yield swapped(event) if is_wrong and isinstance(event, Step) else event
+
+
+def swapped(step: Step) -> Step:
+    """Another letter from WRONG_FROM on."""
+    (row,) = step.rows
+    accepted = tuple(
+        ord("#") if row.start + place >= WRONG_FROM and token < 256 else token
+        for place, token in enumerate(row.accepted)
+    )
+    return replace(step, rows=(replace(row, accepted=accepted),))
+
+
+def make_page(folder: Path, **caps: object) -> tuple[Handlers, GridBackend]:
+    """Handlers over the backend; close them with ``handlers.engines.close()``."""
+    backend = GridBackend()
+    return make_handlers(folder, backend, **caps), backend
+
+
+def controls(**changes: object) -> dict[str, object]:
+    """What the tab sends for a run, with changes: two rows of two cells and the lossless row."""
+    return {
+        "prompt": "Say ${HOME}<b>.",
+        "taus": [0.9, 0.5],
+        "block_sizes": [2, 4],
+        "lossless": True,
+        "max_new_tokens": 32,
+        "checkpoint": "scripted",
+        **changes,
+    }
