@@ -19,6 +19,7 @@ STYLES = (
     "common/tokens.css",
     "race_view/layout.css",
     "race_view/text.css",
+    "race_view/panels.css",
     "batch_view/batch.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)

@@ -56,7 +56,8 @@ export class Feed {
       const line = this.lines[count];
       const tab = line.indexOf("\t");
       count += 1;
-      this.sink.line(line.slice(0, tab), JSON.parse(line.slice(tab + 1)));
+      const text = line.slice(tab + 1);
+      this.sink.line(line.slice(0, tab), JSON.parse(text), text);
     }
     this.lines.splice(0, count);
     return this.lines.length > 0;

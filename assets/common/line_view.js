@@ -1,5 +1,5 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
-// A view gives start(head), line(target, data), clear(), fail(), draw() and recolour().
+// A view gives start(head), line(target, data, text), clear(), fail(), draw() and recolour().
 
 import { Feed } from "./feed.js";
 

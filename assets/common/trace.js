@@ -1,5 +1,5 @@
-// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks. No DOM, no time
-// of its own: every second comes from the events.
+// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; the lane as it was
+// after some steps. No DOM, no time of its own: every second comes from the events.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
@@ -9,13 +9,22 @@ const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
 
 export class Lane {
+  // A lane of raw trace lines, its header first.
+  static of(lines, { lane, title }) {
+    const made = new Lane({ lane, title });
+    for (const line of lines) if (line.trim()) made.push(JSON.parse(line), line);
+    return made;
+  }
+
   constructor({ lane, title }) {
     this.name = lane;
     this.title = title;
+    this.lines = []; // as they were received
     this.header = null;
     this.settings = null;
     this.vocabulary = new Map();
     this.tokens = [];
+    this.shortened = -1; // in a cut: the token that ends earlier than it does in the whole
     this.steps = [];
     this.moves = [];
     this.prefill = null;
@@ -27,12 +36,14 @@ export class Lane {
     this.tail = new Uint8Array(0);
   }
 
-  push(event) {
+  push(event, line) {
     if (event.type === "header") this.readHeader(event);
     else if (event.type === "prefill") this.prefill = (this.prefill || 0) + event.seconds;
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
     else throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
+    // A slice would keep the whole value alive that it was cut from: joined and cut again it is a string of its own.
+    this.lines.push(` ${line}`.slice(1));
   }
 
   readHeader(header) {
@@ -73,6 +84,7 @@ export class Lane {
       blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
+      elapsed: this.seconds,
       clock: (this.prefill || 0) + this.seconds,
     };
     this.steps.push(step);
@@ -92,7 +104,8 @@ export class Lane {
     const proposal = step.proposals[position];
     const text = isEnd ? "" : this.take(id);
     const joins = this.joined(text);
-    this.tokens.push({ id, text: joins < 0 ? text : "", step, position, isEnd, joins, confidence: proposal ? proposal[1] : null });
+    this.tokens.push({ id, text: joins < 0 ? text : "", step, position, isEnd, joins, joined: joins < 0 ? "" : text,
+      confidence: proposal ? proposal[1] : null });
   }
 
   // A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
@@ -146,6 +159,44 @@ export class Lane {
     return { drafts: read(step.proposals.slice(step.count, waiting)), refused: read(step.proposals.slice(waiting)) };
   }
 
+  // The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
+  at(num) {
+    if (num >= this.steps.length) return this;
+    if (!this.cut || this.cut.steps.length !== num) this.cut = this.cutAt(num);
+    return this.cut;
+  }
+
+  cutAt(num) {
+    const steps = this.steps.slice(0, num);
+    const last = steps[num - 1];
+    const tokens = this.tokens.slice(0, last ? last.first + last.count : 0);
+    if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known a forward later
+    const shortened = this.unjoin(tokens);
+    const moves = this.moves.filter((move) => move.step < num).map((move) => (
+      move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
+    const { name, title, header, given, vocabulary, lines, prefill } = this;
+    return Object.assign(Object.create(Lane.prototype), { name, title, header, given, vocabulary, lines, prefill, steps, tokens, moves, shortened,
+      settings: last ? last.settings : header && header.settings, seconds: last ? last.elapsed : 0,
+      tail: this.tailOf(tokens), end: null, verdict: null });
+  }
+
+  // Takes from the last token that has text what later tokens joined to it; its place, or -1.
+  unjoin(tokens) {
+    let [place, length] = [-1, 0];
+    for (let i = tokens.length; i < this.tokens.length && !this.tokens[i].text; i += 1) {
+      const { joins, joined } = this.tokens[i];
+      if (joins >= 0 && joins < tokens.length) [place, length] = [joins, length + joined.length];
+    }
+    if (place >= 0) tokens[place] = { ...tokens[place], text: tokens[place].text.slice(0, -length) };
+    return place;
+  }
+
+  // The bytes of a character that the last of these tokens left incomplete.
+  tailOf(tokens) {
+    const ids = [...this.givenIds(), ...tokens.slice(-4).filter((token) => !token.isEnd).map((token) => token.id)];
+    return incompleteTail(ids.slice(-4).map((id) => this.bytes(id)).reduce(joinBytes, new Uint8Array(0)));
+  }
+
   get isMars() {
     return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
   }
@@ -166,4 +217,9 @@ export function divergence(a, b, from) {
   const shared = Math.min(a.tokens.length, b.tokens.length);
   for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
   return -1;
+}
+
+// The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.
+export function mainLane(run) {
+  return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
 }

@@ -21,6 +21,17 @@ export function settingsText(settings, chosen) {
   return parts.join(" · ");
 }
 
+// What a move changed, as short as a margin allows.
+export function moveText({ settings, before }) {
+  const parts = [];
+  if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
+  if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
+  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.metric !== before.metric) parts.push(settings.metric);
+  if (settings.method !== before.method) parts.push(settings.method === "ar" ? "AR" : "MARS");
+  return parts.join(" ") || "moved back";
+}
+
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const drafts = step.drafted ? ` ${step.drafted} more ${step.drafted === 1 ? "draft waits" : "drafts wait"} to be verified.` : "";

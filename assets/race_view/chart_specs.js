@@ -1,7 +1,7 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
 import { short } from "../common/bytes.js";
-import { moveText } from "./text.js";
+import { moveText } from "./card.js";
 
 export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 

@@ -2,6 +2,7 @@
 // Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
 
 import { make } from "../common/dom.js";
+import { mainLane } from "../common/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
 import { loadPlotly } from "../common/plotly.js";
 
@@ -160,9 +161,4 @@ export class Charts {
       bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")], font: get("sans"),
       isCoarse: window.matchMedia("(pointer: coarse)").matches };
   }
-}
-
-// The lane that the single-lane charts and the figures speak of: the first that is not plain AR.
-export function mainLane(run) {
-  return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
 }

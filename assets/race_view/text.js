@@ -1,7 +1,10 @@
-// The token view of one lane: appends spans, never rebuilds; one tab stop, arrows inside.
-// Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
+// The token view of one lane: appends spans, never rebuilds, hides what is later than the step shown; one tab
+// stop, arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
 
-import { short, shown } from "../common/bytes.js";
+import { shown } from "../common/bytes.js";
+import { put } from "../common/dom.js";
+import { moveText } from "./card.js";
+import { Groups } from "./groups.js";
 
 const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
@@ -17,51 +20,58 @@ export class TokenView {
   constructor(element, lane, isFollowing, report) {
     this.element = element;
     this.lane = lane;
+    this.shown = lane; // the lane as it was after the step shown
     this.report = report;
     this.tokens = [];
-    this.chunks = [];
     this.at = -1;
     this.moves = 0;
     this.isStuck = isFollowing;
     this.tail = span("rv-tail");
     this.tail.setAttribute("aria-hidden", "true");
-    this.newSegment();
+    this.groups = new Groups(element, this.tail);
+    this.segmentStart = 0;
     this.listen();
   }
 
-  newSegment() {
-    this.segment = span("rv-seg");
-    this.segmentStart = this.tokens.length;
-    this.element.append(this.segment);
-    this.segment.append(this.tail);
+  get chunks() {
+    return this.groups.chunks;
   }
 
-  // Draws what the lane has learnt since the last call.
-  append() {
+  // Draws what the lane has learnt since the last call, and of it what is shown.
+  append(now) {
     const { lane } = this;
     const before = this.tokens.length;
     if (before === 0 && lane.end) this.isStuck = false; // it came whole: reading starts at the top
     if (before === 0 && lane.given && !this.given) {
       this.given = span("rv-given", shown(lane.given));
       this.given.title = "given: decoding began behind it";
-      this.segment.prepend(this.given);
+      this.groups.segment.prepend(this.given);
     }
-    let fragment = document.createDocumentFragment();
     for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
       const step = lane.steps[i];
-      this.appendMoves(fragment, step);
-      fragment.append(this.chunk(step));
+      this.groups.add([...this.marks(step), this.chunk(step)]);
       const last = lane.tokens[step.first + step.count - 1];
       if (last && last.text.endsWith("\n") && this.tokens.length - this.segmentStart > SEGMENT) {
-        this.segment.insertBefore(fragment, this.tail);
-        fragment = document.createDocumentFragment();
-        this.newSegment();
+        this.groups.newSegment();
+        this.segmentStart = this.tokens.length;
       }
     }
-    this.segment.insertBefore(fragment, this.tail);
-    this.drawTail();
     this.lookForCode(before);
-    if (this.isStuck && !this.lit) this.element.scrollTop = this.element.scrollHeight;
+    const isReplay = now !== lane || this.shown !== lane;
+    const hasMoved = now.steps.length !== this.shown.steps.length;
+    this.show(now);
+    if (isReplay ? hasMoved : this.isStuck && !this.lit) this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  // Hides the forwards after the last one of `now`.
+  show(now) {
+    for (const place of [this.shown.shortened, now.shortened]) {
+      if (place >= 0) put(this.tokens[place], shown((now.tokens[place] || this.lane.tokens[place]).text));
+    }
+    this.shown = now;
+    this.groups.show(now.steps.length);
+    this.drawTail();
+    if (this.at >= now.tokens.length) this.leave("keyboard");
   }
 
   chunk(step) {
@@ -69,7 +79,7 @@ export class TokenView {
     for (let i = step.first; i < step.first + step.count; i += 1) {
       const token = this.lane.tokens[i];
       const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
-      if (token.joins >= 0) this.tokens[token.joins].textContent = shown(this.lane.tokens[token.joins].text);
+      if (token.joins >= 0) put(this.tokens[token.joins], shown(this.lane.tokens[token.joins].text));
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
       node.append(child);
@@ -79,7 +89,6 @@ export class TokenView {
       node.dataset.n = String(step.count);
       this.count(step);
     }
-    this.chunks.push(node);
     return node;
   }
 
@@ -91,26 +100,27 @@ export class TokenView {
   }
 
   // A tick in the margin where a slider bit. The same move may still grow while it is dragged.
-  appendMoves(fragment, step) {
+  marks(step) {
     const { moves } = this.lane;
-    if (this.moveNode && this.move.until >= step.index) this.moveNode.textContent = moveText(this.move);
-    while (this.moves < moves.length && moves[this.moves].step <= step.index) {
-      this.move = moves[this.moves];
-      this.moveNode = span("rv-move", moveText(this.move));
-      this.moveNode.title = `${moveText(this.move)} from forward ${this.move.step + 1} on`;
-      this.moveNode.setAttribute("aria-hidden", "true");
-      fragment.append(this.moveNode);
-      this.moves += 1;
-    }
+    const last = moves[this.moves - 1];
+    if (last && last.until >= step.index) this.moveNode.textContent = moveText(last);
+    if (this.moves === moves.length || moves[this.moves].step > step.index) return [];
+    const move = moves[this.moves];
+    this.moves += 1;
+    this.moveNode = span("rv-move", moveText(move));
+    this.moveNode.title = `${moveText(move)} from forward ${move.step + 1} on`;
+    this.moveNode.setAttribute("aria-hidden", "true");
+    return [this.moveNode];
   }
 
   drawTail() {
-    const ghosts = this.lane.ghosts();
+    const { shown: now } = this;
+    const ghosts = now.ghosts();
     const nodes = [];
-    if (this.lane.end) {
-      const rest = this.lane.tokens.findLast((t) => !t.isEnd);
+    if (now.end) {
+      const rest = now.tokens.findLast((t) => !t.isEnd);
       if (rest && rest.rest) nodes.push(span("rv-t", shown(rest.rest)));
-    } else if (this.lane.steps.length) nodes.push(span("rv-frontier"));
+    } else if (now.steps.length) nodes.push(span("rv-frontier"));
     if (ghosts && ghosts.drafts) nodes.push(span("rv-draft", shown(ghosts.drafts)));
     if (ghosts && ghosts.refused) nodes.push(span("rv-ghost", shown(ghosts.refused)));
     this.tail.replaceChildren(...nodes);
@@ -135,6 +145,10 @@ export class TokenView {
     element.addEventListener("scroll", () => {
       this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
     }, { passive: true });
+    element.addEventListener("click", (event) => {
+      const index = event.target.rvToken;
+      if (index !== undefined && window.getSelection().isCollapsed) this.report.choose(this.lane, this.lane.tokens[index].step.index);
+    });
     element.addEventListener("pointerover", (event) => this.point(event.target, "pointer"));
     element.addEventListener("pointerleave", () => this.leave("pointer"));
     element.addEventListener("keydown", (event) => this.key(event));
@@ -162,19 +176,28 @@ export class TokenView {
     if (this.lit) this.lit.classList.add("rv-on");
   }
 
+  // The chosen forward stays marked until another is chosen or none.
+  choose(step) {
+    if (this.chosen) this.chosen.classList.remove("rv-chosen");
+    this.chosen = this.chunks[step];
+    if (this.chosen) this.chosen.classList.add("rv-chosen");
+  }
+
   setAt(index) {
     if (this.at >= 0 && this.tokens[this.at]) this.tokens[this.at].classList.remove("rv-at");
     this.at = index;
   }
 
-  // Arrows move by token (left, right) and by forward (up, down); Escape lets go.
+  // Arrows move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape lets go.
   key(event) {
-    const last = this.tokens.length - 1;
+    const { tokens, steps } = this.shown;
+    const last = tokens.length - 1;
     if (event.key === "Escape") return this.leave("keyboard");
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     const at = this.at;
-    const step = at >= 0 ? this.lane.tokens[at].step.index : -1;
-    const firstOf = (i) => this.lane.steps[Math.max(0, Math.min(i, this.chunks.length - 1))].first;
+    const step = at >= 0 ? tokens[at].step.index : -1;
+    if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
+    const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
     const targets = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, ArrowDown: firstOf(step + 1),
       ArrowUp: firstOf(step - 1), Home: 0, End: last };
     if (!(event.key in targets)) return undefined;
@@ -200,15 +223,4 @@ export class TokenView {
       element.scrollTop = top - element.clientHeight / 2;
     }
   }
-}
-
-// What a move changed, as short as a margin allows.
-export function moveText({ settings, before }) {
-  const parts = [];
-  if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
-  if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
-  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
-  if (settings.metric !== before.metric) parts.push(settings.metric);
-  if (settings.method !== before.method) parts.push(settings.method === "ar" ? "AR" : "MARS");
-  return parts.join(" ") || "moved back";
 }

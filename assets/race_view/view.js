@@ -1,18 +1,21 @@
-// The race view: binds the feed to lanes, panes, figures, charts and cards; draws once a frame.
+// The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
+// One number says where a reader stands (playhead.js); everything is drawn for it.
 
-import { whole } from "../common/bytes.js";
-import { make, put } from "../common/dom.js";
-import { Card, settingsText } from "./card.js";
-import { Charts, mainLane } from "./charts.js";
+import { put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
+import { Lane, divergence, mainLane } from "../common/trace.js";
+import { Card } from "./card.js";
+import { Charts } from "./charts.js";
 import { Figures, buildLegend, statusOf } from "./figures.js";
-import { TokenView } from "./text.js";
-import { Lane, divergence } from "../common/trace.js";
+import { Panels } from "./panels.js";
+import { Pane } from "./panes.js";
+import { Playhead } from "./playhead.js";
 
 export class RaceView extends LineView {
   constructor(root) {
     super(root);
     this.run = null;
+    this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(root.querySelector(".rv-card"), root);
     this.figures = new Figures(root);
     this.panes = root.querySelector(".rv-panes");
@@ -22,6 +25,8 @@ export class RaceView extends LineView {
     this.charts = new Charts(root, { step: (...a) => this.pointedStep(...a), leave: () => this.left() });
     buildLegend(root.querySelector(".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
+    this.panels = new Panels(root.querySelector(".rv-panels"), this);
+    root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
   }
@@ -33,7 +38,9 @@ export class RaceView extends LineView {
 
   clear() {
     this.run = null;
+    this.selected = null;
     this.card.hide();
+    this.entries = [];
     this.panes.replaceChildren();
     this.charts.show(null);
     this.draw();
@@ -41,9 +48,13 @@ export class RaceView extends LineView {
 
   start(head) {
     this.card.hide();
-    this.run = { id: String(head.run), pace: head.pace || 0, note: { text: "", kind: "" }, fault: "", lanes: head.lanes.map((l) => new Lane(l)),
-      recorded: head.recorded, checked: 0, differs: -1, views: [] };
-    this.panes.replaceChildren(...this.run.lanes.map((lane) => this.pane(lane)));
+    this.selected = null;
+    this.run = { id: String(head.run), head, pace: head.pace || 0, note: { text: "", kind: "" }, fault: "",
+      lanes: head.lanes.map((l) => new Lane(l)), recorded: head.recorded, checked: 0, differs: -1 };
+    this.playhead = new Playhead(this.run);
+    const report = { token: (...a) => this.pointedToken(...a), leave: () => this.left(), choose: (...a) => this.choose(...a) };
+    this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
+    this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length === 2);
     const badge = this.root.querySelector(".rv-recorded");
@@ -53,25 +64,54 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  pane(lane) {
-    const pane = make("article", "rv-pane");
-    const head = make("header", "rv-head");
-    const parts = { settings: make("span", "rv-num"), verdict: make("span", "rv-verdict"), differs: make("span", "rv-differs rv-num"),
-      count: make("span", "rv-count rv-num") };
-    parts.verdict.hidden = true;
-    head.append(make("h3", "", lane.title), parts.settings, parts.verdict, parts.differs, parts.count);
-    const text = make("div", "rv-text");
-    text.tabIndex = 0;
-    text.setAttribute("role", "group");
-    text.setAttribute("aria-label", `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards.`);
-    pane.append(head, text);
-    pane.dataset.lane = lane.name;
-    const view = new TokenView(text, lane, !this.run.recorded, { token: (...a) => this.pointedToken(...a), leave: () => this.left() });
-    this.run.views.push({ lane, pane, parts, view });
-    return pane;
+  // How many forwards of the main lane are shown: all of them, or up to the place in a replay.
+  get at() {
+    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.run)) : 0;
   }
 
-  line(target, data) {
+  // A lane as it is shown now.
+  shown(lane) {
+    return lane.at(this.playhead.shown(lane));
+  }
+
+  // The forward that panels speak of: the chosen one, else the last one shown. `step` is its index, -1 before the first.
+  get focus() {
+    const { selected } = this;
+    if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
+    const lane = mainLane(this.run);
+    return { lane, step: this.playhead.shown(lane) - 1 };
+  }
+
+  // Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
+  choose(lane, step) {
+    const found = lane && this.run.lanes.find((each) => each.name === lane.name);
+    this.selected = found && found.steps[step] ? { lane: found, step } : null;
+    for (const pane of this.entries) pane.view.choose(found === pane.lane ? step : -1);
+    if (this.selected && step >= this.playhead.shown(found)) this.playhead.seek(found.steps[step].clock);
+    this.schedule();
+  }
+
+  // Shows the run as it was right after this forward.
+  goTo(lane, step) {
+    const found = this.run.lanes.find((each) => each.name === lane.name);
+    const index = Math.min(step, found.steps.length - 1);
+    this.choose(null);
+    this.playhead.seek(index < 0 ? 0 : found.steps[index].clock);
+    this.schedule();
+  }
+
+  // Asks the page for what a trace cannot give; whether somebody answers. The page lists in window.marsAsk what it answers.
+  ask(kind, data) {
+    if (!this.canAsk(kind)) return false;
+    this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
+    return true;
+  }
+
+  canAsk(kind) {
+    return Array.isArray(window.marsAsk) && window.marsAsk.includes(kind);
+  }
+
+  line(target, data, text) {
     const { run } = this;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
     else if (target === "pace") run.pace = data.pace || 0;
@@ -79,7 +119,7 @@ export class RaceView extends LineView {
     else {
       const lane = run.lanes.find((l) => l.name === target);
       if (!lane) throw new Error(`No lane is called ${target}.`);
-      lane.push(data);
+      lane.push(data, text);
     }
   }
 
@@ -93,43 +133,33 @@ export class RaceView extends LineView {
     put(this.status, sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     if (!run || !run.lanes.length) return;
-    run.views.forEach((entry) => this.drawPane(entry));
-    this.compare();
     const main = mainLane(run);
-    this.figures.update(main, run.lanes.find((lane) => lane !== main));
-    this.charts.refresh();
-    this.say(state, sentence, main);
+    root.dataset.at = String(this.at);
+    this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
+    this.compare();
+    this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
+    this.refreshCharts();
+    this.panels.draw();
+    this.say(state, sentence, this.shown(main));
   }
 
-  drawPane({ lane, pane, parts, view }) {
-    if (lane.header) view.append();
-    pane.dataset.method = lane.isMars ? "mars" : "ar";
-    pane.dataset.steps = String(lane.steps.length);
-    pane.dataset.tokens = String(lane.tokens.length);
-    pane.dataset.end = lane.end ? lane.end.reason : "";
-    put(parts.settings, settingsText(lane.settings, lane.steps.at(-1)?.blockSize));
-    put(parts.count, lane.steps.length ? `${whole(lane.tokens.length)} tokens · ${whole(lane.steps.length)} forwards` : "");
-    parts.verdict.hidden = lane.verdict === null;
-    parts.verdict.dataset.right = String(lane.verdict);
-    put(parts.verdict, lane.verdict ? "✓ right" : "✗ wrong");
+  // Charts are drawn again for new forwards, not for another place among them.
+  refreshCharts() {
+    const state = this.run.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
+    if (state !== this.charted) this.charts.refresh();
+    this.charted = state;
   }
 
   // The first place where the two texts part is marked in both.
   compare() {
     const { run } = this;
-    if (run.lanes.length !== 2 || run.differs >= 0) return;
-    run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
+    if (run.lanes.length !== 2) return;
+    if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
-    const isOver = run.lanes.every((lane) => lane.end);
-    for (const { view, parts } of run.views) {
-      if (run.differs >= 0) {
-        view.markDivergence(run.differs);
-        put(parts.differs, `differs from token ${run.differs + 1} on`);
-      } else if (isOver && run.lanes[0].tokens.length === run.lanes[1].tokens.length) {
-        parts.differs.className = "rv-same";
-        put(parts.differs, "same text");
-      }
-    }
+    const now = run.lanes.map((lane) => this.shown(lane));
+    const isSame = run.differs < 0 && now.every((lane) => lane.end) && now[0].tokens.length === now[1].tokens.length;
+    const isShown = run.differs >= 0 && now.every((lane) => lane.tokens.length > run.differs);
+    for (const pane of this.entries) pane.compared(run.differs, isShown, isSame);
   }
 
   // At most one polite sentence a second for screen readers.
@@ -137,11 +167,11 @@ export class RaceView extends LineView {
     const now = performance.now();
     const isOver = !["running", "slow", "waiting"].includes(state);
     if (this.root.contains(document.activeElement) && this.isPointing) return;
-    if (!isOver && now - (this.saidAt || 0) < 1000) return;
+    if ((!isOver || !this.playhead.isFollowing) && now - (this.saidAt || 0) < 1000) return;
     this.saidAt = now;
     const step = main.steps[main.steps.length - 1];
     const running = step ? `Step ${main.steps.length}: ${step.count} ${step.count === 1 ? "token" : "tokens"} accepted, ${main.tokens.length} in all.` : sentence;
-    put(this.live, isOver ? `${sentence} ${main.tokens.length} tokens in ${main.steps.length} forwards.` : running);
+    put(this.live, isOver && this.playhead.isFollowing ? `${sentence} ${main.tokens.length} tokens in ${main.steps.length} forwards.` : running);
   }
 
   pointedToken(view, index, anchor, how) {
@@ -153,12 +183,12 @@ export class RaceView extends LineView {
   }
 
   pointedStep(lane, index, point) {
-    const entry = this.run.views.find((v) => v.lane === lane);
-    entry.view.highlight(index);
-    if (lane.end) entry.view.reveal(entry.view.chunks[index]);
+    const { view } = this.entries.find((pane) => pane.lane === lane);
+    view.highlight(index);
+    if (lane.end && index < this.playhead.shown(lane)) view.reveal(view.chunks[index]);
     this.charts.cursor(index);
     this.card.step(lane, index, point);
-    this.lit = entry.view;
+    this.lit = view;
   }
 
   left() {
@@ -168,8 +198,16 @@ export class RaceView extends LineView {
     if (this.lit) this.lit.highlight(-1);
   }
 
+  // Escape lets go of the chosen forward before it does anything else.
+  key(event) {
+    if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return;
+    event.preventDefault();
+    this.choose(null);
+  }
+
   recolour() {
     this.charts.refresh();
+    this.panels.recolour();
   }
 }
 

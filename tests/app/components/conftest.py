@@ -36,7 +36,9 @@ def address() -> Iterator[str]:
 def browser() -> Iterator[playwright.BrowserContext]:
     """One context, so that pages share what the browser has fetched."""
     with chromium() as launched:
-        yield launched.new_context()
+        context = launched.new_context()
+        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        yield context
 
 
 @pytest.fixture

@@ -1,0 +1,60 @@
+// The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
+
+const GROUP = 48; // forwards in a group
+
+export class Groups {
+  constructor(element, tail) {
+    this.element = element;
+    this.tail = tail; // stands after the last forward shown
+    this.chunks = [];
+    this.groups = [];
+    this.newSegment();
+  }
+
+  // A block of its own, so that layout stays local.
+  newSegment() {
+    this.segment = document.createElement("span");
+    this.segment.className = "rv-seg";
+    this.element.append(this.segment);
+    this.newGroup();
+  }
+
+  newGroup() {
+    this.group = { node: document.createElement("span"), first: this.chunks.length, nodes: [], cut: 0 };
+    this.groups.push(this.group);
+    this.segment.append(this.group.node);
+  }
+
+  // The nodes of one forward, its text the last of them.
+  add(nodes) {
+    if (this.group.nodes.length === GROUP) this.newGroup();
+    this.group.node.append(...nodes);
+    this.group.nodes.push(nodes);
+    this.group.cut = -1;
+    this.chunks.push(nodes.at(-1));
+  }
+
+  // Shows the first `num` forwards.
+  show(num) {
+    for (const group of this.groups) {
+      const size = group.nodes.length;
+      const cut = Math.max(0, Math.min(size, num - group.first));
+      if (cut === group.cut) continue;
+      group.cut = cut;
+      group.node.hidden = cut === 0 && size > 0;
+      if (cut > 0) group.nodes.forEach((nodes, i) => nodes.forEach((node) => hide(node, i >= cut)));
+    }
+    this.placeTail(num);
+  }
+
+  placeTail(num) {
+    const group = this.groups.findLast((each) => each.first <= num && each.nodes.length);
+    const next = group && group.nodes[num - group.first];
+    if (next) (group.cut ? next[0] : group.node).before(this.tail);
+    else if (this.segment.lastChild !== this.tail) this.segment.append(this.tail);
+  }
+}
+
+function hide(node, isHidden) {
+  if (node.hidden !== isHidden) node.hidden = isHidden;
+}

@@ -1,0 +1,48 @@
+// One lane's pane: its head (settings, verdict, counts, where the texts part) above its text.
+
+import { whole } from "../common/bytes.js";
+import { make, put } from "../common/dom.js";
+import { settingsText } from "./card.js";
+import { TokenView } from "./text.js";
+
+export class Pane {
+  constructor(lane, isFollowing, report) {
+    this.lane = lane;
+    this.element = make("article", "rv-pane");
+    this.element.dataset.lane = lane.name;
+    const head = make("header", "rv-head");
+    this.parts = { settings: make("span", "rv-num"), verdict: make("span", "rv-verdict"), differs: make("span", "rv-differs rv-num"),
+      count: make("span", "rv-count rv-num") };
+    this.parts.verdict.hidden = true;
+    head.append(make("h3", "", lane.title), ...Object.values(this.parts));
+    const text = make("div", "rv-text");
+    text.tabIndex = 0;
+    text.setAttribute("role", "group");
+    text.setAttribute("aria-label", `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`);
+    this.element.append(head, text);
+    this.view = new TokenView(text, lane, isFollowing, report);
+  }
+
+  // Draws what is new of the lane, and of it what is shown.
+  draw(shown) {
+    const { lane, element, parts } = this;
+    if (lane.header) this.view.append(shown);
+    element.dataset.method = lane.isMars ? "mars" : "ar";
+    element.dataset.steps = String(lane.steps.length);
+    element.dataset.tokens = String(lane.tokens.length);
+    element.dataset.shown = String(shown.steps.length);
+    element.dataset.end = lane.end ? lane.end.reason : "";
+    put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
+    put(parts.count, lane.steps.length ? `${whole(shown.tokens.length)} tokens · ${whole(shown.steps.length)} forwards` : "");
+    parts.verdict.hidden = shown.verdict === null;
+    parts.verdict.dataset.right = String(shown.verdict);
+    put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
+  }
+
+  // `place`: the first token that the other text has otherwise, or -1; `isShown`: whether it is in sight yet.
+  compared(place, isShown, isSame) {
+    if (place >= 0) this.view.markDivergence(place);
+    this.parts.differs.classList.toggle("rv-same", isSame);
+    put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1} on` : "");
+  }
+}
