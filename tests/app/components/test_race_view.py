@@ -49,7 +49,8 @@ def test_given_text_stands_greyed_before_the_first_token(show: Show) -> None:
     for lane in (MARS, AR):
         assert folds.given_text(trace) + shown_text(page, lane) == folds.text(trace)
         given = page.locator(f"{lane} .rv-given")
-        assert given.evaluate("e => e.nextElementSibling.className").startswith("rv-c")
+        following = "e => e.nextElementSibling.querySelector('.rv-c:first-child') !== null"
+        assert given.evaluate(following)
         assert given.evaluate("e => e.textContent") == folds.given_text(trace)
         colours = "e => [e, e.nextElementSibling].map(n => getComputedStyle(n).color)"
         assert len(set(given.evaluate(colours))) == 2
