@@ -1,11 +1,11 @@
-"""What decoders have in common: the interfaces they ask for and the checks made up front.
+"""What decoders have in common: the interfaces they ask for, the checks made up front, the loop.
 
 Knows no cache, acceptance or forward; a model here is anything that answers ``forward``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
+from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, Method
+
+PREFILL_CHUNK = 512
 
 SettingsSource = Callable[[], DecodeSettings]
 """Read once a step for each row, so that a moved slider acts on the very next forward."""
@@ -43,6 +46,48 @@ class CausalModel(Protocol):
     def forward(self, tokens: Tensor, cache: Any, head: Tensor | slice | None) -> Tensor | None: ...
 
 
+class Batch(Protocol):
+    """Rows that join, are decoded together and leave; see ``CursorBatch``. ``num_bytes``: keys and
+    values reserved for them, 0 where they are kept for others too."""
+
+    @property
+    def rows(self) -> tuple[int, ...]: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
+    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int: ...
+    def drop(self, number: int) -> None: ...
+    def seat(self, numbers: Sequence[int]) -> None: ...
+    def step(self, numbers: Sequence[int] | None = None) -> Step: ...
+
+    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
+        """Read a whole prompt into a free place; the row takes part from the next step on.
+
+        Returns how many tokens were fed. Raises DecodeError.
+        """
+        self.join(number, prompt, settings)
+        while self.read(number):
+            pass
+        return len(prompt) - 1
+
+
+def decode_on(
+    batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
+) -> Iterator[Event]:
+    """Decode prompts on a batch that is empty and has room for them, and leave it empty again.
+
+    Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
+    """
+    try:
+        num_fed = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
+        yield Prefill(num_fed, cache_bytes=batch.num_bytes)
+        while batch.rows:
+            yield batch.step()
+    finally:
+        for row in batch.rows:
+            batch.drop(row)
+
+
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
     """Raises DecodeError when the prompt is empty, holds unknown ids, or does not fit with
     ``limit`` new tokens into the context of the model."""
@@ -67,6 +112,15 @@ def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: i
         raise DecodeError("Give at least one prompt.")
     for prompt in prompts:
         check_prompt(model, prompt, limit)
+
+
+def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
+    """Raises DecodeError when a row of ``capacity`` tokens cannot hold prompt and answer."""
+    if len(prompt) + limit > capacity:
+        raise DecodeError(
+            f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
+            f"{capacity} a row: shorten the prompt or ask for fewer."
+        )
 
 
 def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> set[int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import block, uncached
+from mars_runtime.decoders import block, cursor, uncached
 from mars_runtime.decoders.base import (
     CausalModel,
     SettingsSource,
@@ -19,9 +19,8 @@ from mars_runtime.decoders.base import (
     always,
     check_prompt,
 )
-from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.propose import unverified
-from mars_runtime.events import Event, Prefill, Step
+from mars_runtime.events import Event, Step
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
 """``ar``: one token a forward with the cursor cache; ``cursor``, ``block`` (cache) and ``uncached``
@@ -86,24 +85,9 @@ def _all_groups(
         elif method == "uncached":
             events = uncached.decode(model, vocabulary, chosen, settings)
         else:
-            events = _cursor(model, vocabulary, chosen, settings)
+            events = cursor.decode(model, vocabulary, chosen, settings)
         for event in events:
             yield _renumbered(event, group.start) if isinstance(event, Step) else event
-
-
-def _cursor(
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
-) -> Iterator[Event]:
-    """As ``cursor.decode``, with the size of its cache told."""
-    capacity = max(map(len, prompts)) + settings().max_new_tokens
-    batch = CursorBatch(model, vocabulary, len(prompts), capacity)
-    num_fed = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
-    yield Prefill(num_fed, cache_bytes=batch.cache.num_bytes)
-    while batch.rows:
-        yield batch.step()
 
 
 def _renumbered(step: Step, first: int) -> Step:

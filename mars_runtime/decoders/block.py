@@ -29,8 +29,13 @@ from dataclasses import dataclass
 import torch
 
 from mars_runtime.acceptance import DecodeError, num_proposals
-from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, check_prompt
-from mars_runtime.decoders.cursor import PREFILL_CHUNK
+from mars_runtime.decoders.base import (
+    PREFILL_CHUNK,
+    CausalModel,
+    SettingsSource,
+    Vocabulary,
+    check_prompt,
+)
 from mars_runtime.decoders.propose import Ask, Proposer, unverified
 from mars_runtime.events import Event, IdleRow, Prefill, RowStep, Step, Wait
 

@@ -11,62 +11,31 @@ Knows no text, clock, engine or page.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import (
-    DecodeError,
-    Draw,
-    is_lossless,
-    judge,
-    num_proposals,
-    read,
-)
+from mars_runtime.acceptance import DecodeError, Draw, judge, read
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.base import (
+    PREFILL_CHUNK,
+    Batch,
     CausalModel,
     SettingsSource,
     Vocabulary,
     check_prompt,
     check_prompts,
+    check_room,
+    decode_on,
     forbidden_ids,
 )
+from mars_runtime.decoders.plan import Plan, plan_row
 from mars_runtime.decoders.rows import Row, Rows
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.events import Event, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
-PREFILL_CHUNK = 512
 
-
-@dataclass(slots=True)
-class Plan:
-    """What one forward will do for one row: the settings in force, the real tokens to feed, how
-    many of them are drafts, how many proposals to ask for and how many tokens may leave."""
-
-    row: Row
-    settings: DecodeSettings
-    tokens: list[int]
-    num_drafts: int
-    num_proposals: int
-    remaining: int
-
-    @property
-    def first_slot(self) -> int:
-        """The slot that predicts the first place not yet emitted."""
-        return len(self.tokens) - self.num_drafts - 1
-
-    @property
-    def num_slots(self) -> int:
-        return self.num_drafts + self.num_proposals
-
-    @property
-    def drafts(self) -> list[int]:
-        return self.tokens[len(self.tokens) - self.num_drafts :]
-
-
-class CursorBatch:
+class CursorBatch(Batch):
     """Rows on one cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
 
     ``join`` and ``read`` are ``add`` in parts, so that a long prompt need not keep others waiting.
@@ -102,15 +71,11 @@ class CursorBatch:
         """Numbers of the live rows, in the order of their places."""
         return self._rows.numbers
 
-    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Read a whole prompt into a free place; the row takes part from the next step on.
-
-        Returns how many tokens were fed. Raises DecodeError.
-        """
-        self.join(number, prompt, settings)
-        while self.read(number):
-            pass
-        return len(prompt) - 1
+    @property
+    def num_bytes(self) -> int:
+        """Keys and values of all rows."""
+        num_bytes: int = self.cache.num_bytes
+        return num_bytes
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
@@ -123,11 +88,7 @@ class CursorBatch:
         check_prompt(self._model, prompt, limit)
         if self._rows.is_full:
             raise DecodeError(f"All {self.cache.rows} rows are taken: wait until one is finished.")
-        if len(prompt) + limit > self._capacity:
-            raise DecodeError(
-                f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
-                f"{self._capacity} a row: shorten the prompt or ask for fewer."
-            )
+        check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
 
     @torch.inference_mode()
@@ -168,7 +129,10 @@ class CursorBatch:
         rows = self._rows.seat(numbers or self._rows.ready)
         settings = [row.settings() for row in rows]
         chosen = self._choose(rows, settings)
-        plans = [self._plan(*each, chosen) for each in zip(rows, settings, strict=True)]
+        has_mask = self._vocabulary.mask_id is not None
+        plans = [
+            plan_row(row, now, chosen, has_mask) for row, now in zip(rows, settings, strict=True)
+        ]
         num_fed = max(len(plan.tokens) + plan.num_proposals - 1 for plan in plans)
         predictions = self._predict(plans, num_fed)
         steps = []
@@ -188,21 +152,6 @@ class CursorBatch:
             sentence = "What forwards cost here was not measured: choose a number as B."
             raise DecodeError(sentence, tuple(asked))
         return self._pilot.block_size(asked)
-
-    def _plan(self, row: Row, settings: DecodeSettings, chosen: int | None) -> Plan:
-        """Drafts are dropped when lossless was switched off or the limit was lowered: they never
-        left, so nobody misses them. ``chosen`` is B for a row that leaves it to be chosen."""
-        limit = min(row.limit, settings.max_new_tokens)
-        remaining = max(1, limit - row.num_emitted)
-        num_drafts = min(row.num_drafts, remaining - 1) if is_lossless(settings) else 0
-        chosen = chosen if settings.is_auto else None
-        proposals = num_proposals(settings, remaining, num_drafts, chosen)
-        if proposals > 1 and self._vocabulary.mask_id is None:
-            raise DecodeError(
-                "This checkpoint has no mask token: choose the method ar.", (row.number,)
-            )
-        tokens = row.pending[: len(row.pending) - row.num_drafts + num_drafts]
-        return Plan(row, settings, tokens, num_drafts, proposals, remaining)
 
     def _predict(self, plans: list[Plan], num_fed: int) -> list[list[Proposal]]:
         device = self._model.device
@@ -281,6 +230,4 @@ def _events(
 ) -> Iterator[Event]:
     capacity = max(map(len, prompts)) + settings().max_new_tokens
     batch = CursorBatch(model, vocabulary, len(prompts), capacity, costs)
-    yield Prefill(sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts)))
-    while batch.rows:
-        yield batch.step()
+    yield from decode_on(batch, prompts, settings)

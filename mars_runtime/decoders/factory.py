@@ -9,37 +9,29 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import cast
 
 from mars_runtime.decoders import cursor
 from mars_runtime.decoders.adaptive import ForwardCosts
-from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, check_prompts
-from mars_runtime.decoders.cursor import PREFILL_CHUNK, CursorBatch
+from mars_runtime.decoders.base import (
+    Batch,
+    CausalModel,
+    SettingsSource,
+    Vocabulary,
+    check_prompts,
+    decode_on,
+)
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.decoders.static.seats import row_bucket
 from mars_runtime.decoders.static.step import StaticModel
-from mars_runtime.events import Event, Prefill, Step
+from mars_runtime.events import Event
 
 MAX_KEPT = 2
 """Idle batches that a model keeps: a race needs one for each of its lanes."""
 
 CAPACITY_STEP = 512
-
-
-class Batch(Protocol):
-    """Rows that join, are decoded together and leave; see ``CursorBatch``."""
-
-    cache: Any
-
-    @property
-    def rows(self) -> tuple[int, ...]: ...
-    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int: ...
-    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
-    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int: ...
-    def drop(self, number: int) -> None: ...
-    def seat(self, numbers: Sequence[int]) -> None: ...
-    def step(self, numbers: Sequence[int] | None = None) -> Step: ...
 
 
 def new_batch(
@@ -142,19 +134,3 @@ def _borrowed(
 def _keep(idle: list[tuple[Kind, StaticBatch]], kind: Kind, batch: StaticBatch) -> None:
     idle.append((kind, batch))
     del idle[:-MAX_KEPT]
-
-
-def decode_on(
-    batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
-) -> Iterator[Event]:
-    """Decode prompts on a batch that is empty and has room for them, and leave it empty again.
-
-    Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
-    """
-    try:
-        yield Prefill(sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts)))
-        while batch.rows:
-            yield batch.step()
-    finally:
-        for row in batch.rows:
-            batch.drop(row)

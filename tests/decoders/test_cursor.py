@@ -33,7 +33,7 @@ def run(script, prompts, settings, ids=IDS):
 
 def test_every_emitted_token_comes_from_a_step() -> None:
     events = run(counting, [[3, 4, 5]], COUNT)
-    assert events[0] == Prefill(2)
+    assert events[0] == Prefill(2, cache_bytes=3 + 8)  # a byte a slot
     steps = steps_of(events)
     assert [step.accepted for step in steps] == [(6, 7, 8, 9), (10, 11, 12, 13)]
     assert [(step.cursor, step.num_pending, step.num_fed) for step in steps] == [
@@ -45,7 +45,7 @@ def test_every_emitted_token_comes_from_a_step() -> None:
 
 def test_a_prompt_of_one_token_needs_no_prefill() -> None:
     events = run(counting, [[3]], COUNT)
-    assert events[0] == Prefill(0)
+    assert events[0] == Prefill(0, cache_bytes=1 + 8)
     assert tokens_of(events)[0][:3] == [4, 5, 6]
 
 

@@ -16,7 +16,7 @@ from static_scripted import StaticScriptedModel, outlines
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.adaptive import ForwardCosts
-from mars_runtime.decoders.factory import decode_on
+from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.events import Event, Step

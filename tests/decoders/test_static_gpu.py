@@ -15,7 +15,7 @@ from static_scripted import outlines
 from test_static_model import check_equal, prompts_for
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.factory import decode_on
+from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.model.config import ModelConfig

@@ -14,7 +14,7 @@ from static_scripted import outlines
 from tiny_checkpoint import write_checkpoint
 
 from mars_runtime.decoders import CursorBatch, ar
-from mars_runtime.decoders.factory import decode_on
+from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.decoders.static.probe import StepProbe
 from mars_runtime.events import RowStep

@@ -15,8 +15,14 @@ from torch import Tensor
 
 from mars_runtime.acceptance import NO_NUMBER, DecodeError
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
-from mars_runtime.decoders.base import SettingsSource, Vocabulary, check_prompt
-from mars_runtime.decoders.cursor import PREFILL_CHUNK
+from mars_runtime.decoders.base import (
+    PREFILL_CHUNK,
+    Batch,
+    SettingsSource,
+    Vocabulary,
+    check_prompt,
+    check_room,
+)
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static.records import split_record
 from mars_runtime.decoders.static.seats import CONTEXT_STEP, InForce, Seat, read_settings, shape_for
@@ -35,7 +41,7 @@ class Flight:
     arrival: Arrival
 
 
-class StaticBatch:
+class StaticBatch(Batch):
     """Rows on one cache; ``add`` and ``drop`` between steps, ``step`` gives one event at a time.
 
     steps_per_read: how many steps may be under way before one is read. With 1 a step obeys the
@@ -85,19 +91,14 @@ class StaticBatch:
         """Numbers of the rows, in the order of their places."""
         return tuple(seat.number for seat in self._seats)
 
+    @property
+    def num_bytes(self) -> int:
+        """None of its own: it may be kept with the model for the next run."""
+        return 0
+
     def has_room_for(self, num_rows: int, capacity: int) -> bool:
         """Whether so many rows of so many tokens each would fit if it were empty."""
         return num_rows <= self.cache.rows and capacity <= self._capacity
-
-    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Read a whole prompt into a free place; the row takes part from the next step on.
-
-        Returns how many tokens were fed. Raises DecodeError.
-        """
-        self.join(number, prompt, settings)
-        while self.read(number):
-            pass
-        return len(prompt) - 1
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
@@ -107,11 +108,7 @@ class StaticBatch:
         place = len(self._seats)
         if place == self.cache.rows:
             raise DecodeError(f"All {place} rows are taken: wait until one is finished.")
-        if len(prompt) + limit > self._capacity:
-            raise DecodeError(
-                f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
-                f"{self._capacity} a row: shorten the prompt or ask for fewer."
-            )
+        check_room(prompt, limit, self._capacity)
         self.cache.clear(place)
         self._seats.append(Seat(number, settings, limit, prompt[-1], list(prompt[:-1])))
         if len(prompt) == 1:
