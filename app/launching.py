@@ -38,7 +38,8 @@ def start_race(
     tokenizer = served.checkpoint.tokenizer
     prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
     requests = {
-        name: Request(prompt_ids, settings, max_seconds) for name, settings in order.lanes.items()
+        name: Request(prompt_ids, settings, max_seconds, is_checked=True)
+        for name, settings in order.lanes.items()
     }
     facts = asdict(task) if task is not None else None
     costs = served.engine.costs()

@@ -61,6 +61,16 @@ class ScriptedCache:
             list_[one], list_[other] = list_[other], list_[one]  # type: ignore[call-overload]
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """What a forward of a scripted model leaves: for each row the prefix that each slot saw."""
+
+    prefixes: list[list[tuple[int, ...]]]
+
+    def __getitem__(self, rows: list[int]) -> Hidden:
+        return Hidden([self.prefixes[row] for row in rows])
+
+
 class ScriptedModel:
     """Logits are ``script(prefix)``: the prefix is what the cache remembers up to the slot."""
 
@@ -78,23 +88,41 @@ class ScriptedModel:
     def forward(
         self, tokens: Tensor, cache: ScriptedCache, head: Tensor | slice | None
     ) -> Tensor | None:
-        fed = tokens.tolist()
         if head is not None:
-            self.forwards.append(fed)
+            return self.logits(self.hidden(tokens, cache), head)
+        self._write(tokens.tolist(), cache)
+        return None
+
+    def hidden(self, tokens: Tensor, cache: ScriptedCache) -> Hidden:
+        fed = tokens.tolist()
+        self.forwards.append(fed)
+        self._write(fed, cache)
+        return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
+
+    def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
+        """Only the slots that are asked for may cost anything."""
+        if isinstance(head, slice):
+            asked = [prefixes[head] for prefixes in hidden.prefixes]
+        else:
+            slots = zip(hidden.prefixes, head.tolist(), strict=True)
+            asked = [[prefixes[slot] for slot in row] for prefixes, row in slots]
+        return torch.tensor([[self.script(prefix) for prefix in row] for row in asked])
+
+    def _write(self, fed: list[list[int]], cache: ScriptedCache) -> None:
         for row, ids in enumerate(fed):
             first = cache.cursors[row]
             assert first + len(ids) <= cache.capacity, "written behind the end of the cache"
             cache.slots[row][first : first + len(ids)] = ids
-        if head is None:
-            return None
-        wanted = list(range(tokens.shape[1]))
-        asked = [wanted[head]] * len(fed) if isinstance(head, slice) else head.tolist()
-        return torch.tensor([self._row(cache, row, slots) for row, slots in enumerate(asked)])
 
-    def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
+    def _prefixes(
+        self, cache: ScriptedCache, row: int, slots: Iterable[int]
+    ) -> list[tuple[int, ...]]:
         prefixes = [cache.slots[row][: cache.cursors[row] + slot + 1] for slot in slots]
         assert all(token is not None for prefix in prefixes for token in prefix), "a hole"
-        return [self.script(tuple(prefix)) for prefix in prefixes]  # type: ignore[arg-type]
+        return [tuple(prefix) for prefix in prefixes]  # type: ignore[arg-type]
+
+    def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
+        return [self.script(prefix) for prefix in self._prefixes(cache, row, slots)]
 
 
 def peaked(token: int, height: float = 6.0, vocab_size: int = 18) -> list[float]:

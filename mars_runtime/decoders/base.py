@@ -5,7 +5,8 @@ Knows no cache, acceptance or forward; a model here is anything that answers ``f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ class CausalModel(Protocol):
     def device(self) -> torch.device: ...
     def new_cache(self, rows: int, capacity: int) -> Any: ...
     def forward(self, tokens: Tensor, cache: Any, head: Tensor | slice | None) -> Tensor | None: ...
+    def hidden(self, tokens: Tensor, cache: Any) -> Any: ...
+    def logits(self, hidden: Any, head: Tensor | slice) -> Tensor: ...
 
 
 class Batch(Protocol):
@@ -59,6 +62,7 @@ class Batch(Protocol):
     def drop(self, number: int) -> None: ...
     def seat(self, numbers: Sequence[int]) -> None: ...
     def step(self, numbers: Sequence[int] | None = None) -> Step: ...
+    def checked(self, step: Step, numbers: Collection[int]) -> Step: ...
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
         """Read a whole prompt into a free place; the row takes part from the next step on.
@@ -86,6 +90,43 @@ def decode_on(
     finally:
         for row in batch.rows:
             batch.drop(row)
+
+
+class Decoding(Iterator[Event]):
+    """The events of prompts on a batch that is lent for them; see ``decode_on``."""
+
+    def __init__(
+        self,
+        lent: AbstractContextManager[Batch],
+        prompts: Sequence[Sequence[int]],
+        settings: SettingsSource,
+    ) -> None:
+        self._held: list[Batch] = []
+        self._events = _events(lent, self._held, prompts, settings)
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def close(self) -> None:
+        """End it; the batch goes back."""
+        self._events.close()
+
+    def checked(self, step: Step) -> Step:
+        """The latest step with its ``checks``. Apart from the step itself, so that it can be left
+        out of a clock, or left out."""
+        return self._held[0].checked(step, [row.row for row in step.rows])
+
+
+def _events(
+    lent: AbstractContextManager[Batch],
+    held: list[Batch],
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Generator[Event, None, None]:
+    """``held`` is told the batch. No reference to a Decoding, so that one is freed at once."""
+    with lent as batch:
+        held.append(batch)
+        yield from decode_on(batch, prompts, settings)
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:

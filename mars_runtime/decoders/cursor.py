@@ -10,7 +10,8 @@ Knows no text, clock, engine or page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -21,17 +22,18 @@ from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
     CausalModel,
+    Decoding,
     SettingsSource,
     Vocabulary,
     check_prompt,
     check_prompts,
     check_room,
-    decode_on,
     forbidden_ids,
 )
+from mars_runtime.decoders.checks import Checker
 from mars_runtime.decoders.plan import Plan, plan_row
 from mars_runtime.decoders.rows import Row, Rows
-from mars_runtime.events import Event, Proposal, RowStep, Step
+from mars_runtime.events import Proposal, RowStep, Step
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 
@@ -63,6 +65,7 @@ class CursorBatch(Batch):
         self._forbidden = torch.tensor(
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
         )
+        self._checker = Checker(model, self._forbidden)
         self._rows = Rows(self.cache)
         self._pilot = Pilot(costs) if costs is not None else None
 
@@ -143,6 +146,11 @@ class CursorBatch(Batch):
                 self.drop(done.row)
         return Step(tuple(steps))
 
+    def checked(self, step: Step, numbers: Collection[int]) -> Step:
+        """The latest step, these of its rows with what AR would have chosen before it; not part of
+        the step, so that it can stay out of a clock."""
+        return self._checker.checked(step, numbers)
+
     def _choose(self, rows: list[Row], settings: list[DecodeSettings]) -> int | None:
         """B of this forward for the rows that leave it to be chosen; None where none does."""
         asked = {row.number: now for row, now in zip(rows, settings, strict=True) if now.is_auto}
@@ -163,15 +171,18 @@ class CursorBatch(Batch):
         if any(first != firsts[0] for first in firsts):
             slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
             head = slots.clamp_(max=num_fed - 1).to(device)
-        logits = self._model.forward(torch.tensor(fed, device=device), self.cache, head)
-        assert logits is not None
+        hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache)
+        logits = self._model.logits(hidden, head)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
         try:
-            return read(logits, self._forbidden, metrics, draws)
+            predictions = read(logits, self._forbidden, metrics, draws)
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error
+        again = {plan.row.number: (place, plan.first_slot) for place, plan in enumerate(plans)}
+        self._checker.keep(hidden, again)
+        return predictions
 
     def _draw(self, place: int, plan: Plan) -> Draw | None:
         settings = plan.settings
@@ -210,7 +221,7 @@ def decode(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
     costs: ForwardCosts | None = None,
-) -> Iterator[Event]:
+) -> Decoding:
     """Decode a ragged batch by the method the settings name at each step.
 
     Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
@@ -218,16 +229,17 @@ def decode(
     when a prompt cannot fit.
     """
     check_prompts(model, prompts, settings().max_new_tokens)
-    return _events(model, vocabulary, prompts, settings, costs)
+    capacity = max(map(len, prompts)) + settings().max_new_tokens
+    return Decoding(_new(model, vocabulary, len(prompts), capacity, costs), prompts, settings)
 
 
-def _events(
+@contextmanager
+def _new(
     model: CausalModel,
     vocabulary: Vocabulary,
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
+    num_rows: int,
+    capacity: int,
     costs: ForwardCosts | None,
-) -> Iterator[Event]:
-    capacity = max(map(len, prompts)) + settings().max_new_tokens
-    batch = CursorBatch(model, vocabulary, len(prompts), capacity, costs)
-    yield from decode_on(batch, prompts, settings)
+) -> Iterator[CursorBatch]:
+    """A batch whose memory is taken when it is entered."""
+    yield CursorBatch(model, vocabulary, num_rows, capacity, costs)

@@ -16,10 +16,10 @@ from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import (
     Batch,
     CausalModel,
+    Decoding,
     SettingsSource,
     Vocabulary,
     check_prompts,
-    decode_on,
 )
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forced import ForcedAcceptance
@@ -78,8 +78,10 @@ def decode(
     if not _is_static(model, forced):
         return cursor.decode(model, vocabulary, prompts, settings, costs)
     check_prompts(model, prompts, settings().max_new_tokens)
+    capacity = max(map(len, prompts)) + settings().max_new_tokens
     kind = (vocabulary, steps_per_read, forced)
-    return _decode_kept(cast(StaticModel, model), kind, prompts, settings, costs)
+    lent = _borrowed(cast(StaticModel, model), kind, len(prompts), capacity, costs)
+    return Decoding(lent, prompts, settings)
 
 
 def _is_static(model: CausalModel, forced: ForcedAcceptance | None) -> bool:
@@ -89,22 +91,9 @@ def _is_static(model: CausalModel, forced: ForcedAcceptance | None) -> bool:
 Kind = tuple[Vocabulary, int, ForcedAcceptance | None]
 
 
-def _decode_kept(
-    model: StaticModel,
-    kind: Kind,
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
-    costs: ForwardCosts | None,
-) -> Iterator[Event]:
-    capacity = max(map(len, prompts)) + settings().max_new_tokens
-    with _borrowed(model, kind, len(prompts), capacity) as batch:
-        batch.set_costs(costs)
-        yield from decode_on(batch, prompts, settings)
-
-
 @contextmanager
 def _borrowed(
-    model: StaticModel, kind: Kind, num_rows: int, capacity: int
+    model: StaticModel, kind: Kind, num_rows: int, capacity: int, costs: ForwardCosts | None
 ) -> Iterator[StaticBatch]:
     """An empty batch with room enough, kept for the next run unless this one fails."""
     idle: list[tuple[Kind, StaticBatch]] = model.kept.setdefault("idle batches", [])
@@ -123,6 +112,7 @@ def _borrowed(
         batch = StaticBatch(
             lent, vocabulary, rows, room, steps_per_read=steps_per_read, forced=forced
         )
+    batch.set_costs(costs)
     try:
         yield batch
     except GeneratorExit:

@@ -7,7 +7,7 @@ Knows no clock and no queue.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
@@ -42,6 +42,9 @@ class Batch(Protocol):
         """One forward of these rows, the others sitting out. Rows that end are dropped. One that
         raises leaves all as it was, and names those it is about as ``rows`` of the error."""
 
+    def checked(self, step: Step, numbers: Collection[int]) -> Step:
+        """The latest step, these of its rows with their ``checks`` where they can be told."""
+
     def drop(self, number: int) -> None:
         """Let a row go; its place is free at once."""
 
@@ -65,7 +68,8 @@ class Backend(Protocol):
 
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
         """Alone: Prefill, then a Step a forward. A Request has one row and stops at ``eos`` or
-        ``limit``; a Solo has as many as it likes and goes on until it is exhausted."""
+        ``limit``; a Solo has as many as it likes and goes on until it is exhausted. What can tell
+        its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``."""
 
     def synchronize(self) -> None:
         """Return once the device has done all its work."""

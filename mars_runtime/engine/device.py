@@ -3,8 +3,8 @@
 Every event goes to its run with its time, and the job is told what it spent. A forward that several
 runs share is each one's own Step, and its seconds are those of the whole forward: that is how long
 each waited for it. What a Prefill says is the sum over the parts in which the prompt was read.
-Moving rows that sit out, and new ones' memory, is outside every clock. Knows no thread, no waiting
-and no tensors: what runs on the device is behind ``Backend``.
+Moving rows that sit out, new ones' memory and the checks of a step are outside every clock. Knows
+no thread, no waiting and no tensors: what runs on the device is behind ``Backend``.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class Device:
         if event is None:
             return {run: _end_of(run)}
         assert not isinstance(event, End), "ends are the engine's"
+        if isinstance(event, Step) and _is_checked(run) and hasattr(decoder, "checked"):
+            event = decoder.checked(event)
         _keep(run, replace(event, seconds=seconds), seconds)
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
             return {}
@@ -107,6 +109,7 @@ class Device:
         numbers = [self._numbers[run] for run in runs]
         batch.seat(numbers)
         step, seconds = self._timed(lambda: batch.step(numbers))
+        step = batch.checked(step, [self._numbers[run] for run in runs if _is_checked(run)])
         ends = {}
         for row in step.rows:
             run = self._runs[row.row]
@@ -126,6 +129,10 @@ class Device:
         """Those that an error of a shared forward names by their numbers; all if it names none."""
         named = getattr(error, "rows", ()) if turn.kind == "step" else ()
         return [self._runs[number] for number in named if number in self._runs] or list(turn.lanes)
+
+
+def _is_checked(run: Run) -> bool:
+    return isinstance(run.asked, Request) and run.asked.is_checked
 
 
 def _keep(run: Run, event: Event, seconds: float) -> None:

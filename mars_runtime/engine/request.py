@@ -29,12 +29,15 @@ class Request:
 
     prompt_ids: as from ``Tokenizer.encode_prompt``; settings: in force at first.
     deadline: seconds of real time from submission to the end at most, waiting and rests included.
+    is_checked: whether its steps tell what AR would have chosen (RowStep.checks). That is read
+        after each forward and outside its time, but the next one begins later.
     Raises RequestError.
     """
 
     prompt_ids: Sequence[int]
     settings: DecodeSettings
     deadline: float = DEFAULT_DEADLINE
+    is_checked: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))

@@ -164,3 +164,25 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
             "checkpoint again."
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
+    """The shape a transformers checkpoint gives to the weight ``name``."""
+    hidden = config.hidden_size
+    part = name.rsplit(".", 2)[-2]
+    outs = {
+        "q_proj": config.num_heads * config.head_dim,
+        "k_proj": config.num_kv_heads * config.head_dim,
+        "v_proj": config.num_kv_heads * config.head_dim,
+        "gate_proj": config.intermediate_size,
+        "up_proj": config.intermediate_size,
+        "embed_tokens": config.vocab_size,
+        "lm_head": config.vocab_size,
+    }
+    if part in outs:
+        return (outs[part],) if name.endswith("bias") else (outs[part], hidden)
+    if part == "o_proj":
+        return (hidden, config.num_heads * config.head_dim)
+    if part == "down_proj":
+        return (hidden, config.intermediate_size)
+    return (hidden,)

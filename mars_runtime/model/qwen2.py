@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
-from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
 from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
 
 Matrix = Tensor | Int8Matrix
@@ -88,20 +88,36 @@ class Qwen2:
         config = self.config
         return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
 
-    @torch.inference_mode()
     def forward(
         self, tokens: Tensor, cache: BlockKVCache, head: Tensor | slice | None
     ) -> Tensor | None:
-        """One causal forward of Q tokens for each of the first R rows of the cache.
+        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
+        hidden = self.hidden(tokens, cache)
+        return None if head is None else self.logits(hidden, head)
+
+    @torch.inference_mode()
+    def hidden(self, tokens: Tensor, cache: BlockKVCache) -> Tensor:
+        """One causal forward of Q tokens for each of the first R rows of the cache, without head.
 
         tokens: [R, Q] int64; token q of row r stands at position cache.cursors[r] + q, and its keys
             and values are written into that slot. Cursors are not moved.
-        head: the slots that need logits: [R, H] int64, a slice of Q, or None for no head (prefill).
-        Returns logits [R, H, V] in the model's dtype, or None. Raises ValueError when the cache is
-        too short.
+        Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
         """
-        rows, queries = tokens.shape
-        return self._run(tokens, self._positions.open(cache, rows, queries), head)
+        return self._run(tokens, self._positions.open(cache, *tokens.shape))
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
+        """What slots of a forward predict, [R, H, V] in the model's dtype.
+
+        head: the slots: [R, H] int64, or a slice of Q.
+        """
+        if isinstance(head, slice):
+            x = hidden[:, head]
+        else:
+            x = hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+        rows, chosen = x.shape[:2]
+        normed = self._norm(x.reshape(rows * chosen, -1), self._final_norm)
+        return cast(Tensor, self._multiply(normed, self._head).view(rows, chosen, -1))
 
     @torch.inference_mode()
     def forward_at(
@@ -114,12 +130,10 @@ class Qwen2:
         little. head: [R, H] int64. Returns logits [R, H, V].
         """
         window = self._positions.open_at(cache, cursors, tokens.shape[1], context)
-        logits = self._run(tokens, window, head)
-        assert logits is not None
-        return logits
+        return self.logits(self._run(tokens, window), head)
 
-    def _run(self, tokens: Tensor, window: Window, head: Tensor | slice | None) -> Tensor | None:
-        rows, queries = tokens.shape
+    def _run(self, tokens: Tensor, window: Window) -> Tensor:
+        """All layers: [R, Q, hidden]."""
         x = F.embedding(tokens.reshape(-1), self._embedding)
         for index, layer in enumerate(self._layers):
             normed = self._norm(x, layer.attention_norm)
@@ -128,18 +142,7 @@ class Qwen2:
             both = self._multiply(self._norm(x, layer.feed_norm), layer.gate_up)
             gate, up = both.chunk(2, dim=-1)
             self._add_product(x, F.silu(gate).mul_(up), layer.down)
-        if head is None:
-            return None
-        x = x.view(rows, queries, -1)
-        if isinstance(head, slice):
-            x = x[:, head]
-        else:
-            x = x.gather(1, head.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
-        chosen = x.shape[1]
-        logits = self._multiply(
-            self._norm(x.reshape(rows * chosen, -1), self._final_norm), self._head
-        )
-        return cast(Tensor, logits.view(rows, chosen, -1))
+        return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:
         """Queries, keys and values."""
@@ -225,25 +228,3 @@ class Qwen2:
         if self._is_int8:
             return quantize(turned)
         return turned.contiguous() if self.device.type == "cpu" else turned
-
-
-def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
-    """The shape a transformers checkpoint gives to the weight ``name``."""
-    hidden = config.hidden_size
-    part = name.rsplit(".", 2)[-2]
-    outs = {
-        "q_proj": config.num_heads * config.head_dim,
-        "k_proj": config.num_kv_heads * config.head_dim,
-        "v_proj": config.num_kv_heads * config.head_dim,
-        "gate_proj": config.intermediate_size,
-        "up_proj": config.intermediate_size,
-        "embed_tokens": config.vocab_size,
-        "lm_head": config.vocab_size,
-    }
-    if part in outs:
-        return (outs[part],) if name.endswith("bias") else (outs[part], hidden)
-    if part == "o_proj":
-        return (hidden, config.num_heads * config.head_dim)
-    if part == "down_proj":
-        return (hidden, config.intermediate_size)
-    return (hidden,)

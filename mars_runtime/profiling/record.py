@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
-from mars_runtime.profiling.split import FORWARD, STEP, Operation
+from mars_runtime.profiling.split import FORWARD, HEAD, STEP, Operation
 from mars_runtime.settings import DecodeSettings
 
 
@@ -44,6 +44,14 @@ class Marked:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+
+    def hidden(self, *given: Any) -> Any:
+        with record_function(FORWARD):
+            return self._model.hidden(*given)
+
+    def logits(self, *given: Any) -> Any:
+        with record_function(HEAD):
+            return self._model.logits(*given)
 
     def forward(self, *given: Any) -> Any:
         with record_function(FORWARD):

@@ -19,8 +19,8 @@ activation, copies into the cache. ``acceptance``: operations outside the model,
 and confidences. ``overhead``: what no operation accounts for: Python, launching, waiting."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
-STEP, FORWARD = "mars::step", "mars::forward"
-"""The marks around each step and around the forward of the model in it."""
+STEP, FORWARD, HEAD = "mars::step", "mars::forward", "mars::head"
+"""The marks around each step, around the layers of the model in it and around its head."""
 
 _MATMUL = re.compile(r"::(mm|addmm_?|bmm|baddbmm_?|linear\w*|\w*int8pack_mm\w*)$")
 _ATTENTION = re.compile(r"attention|varlen_attn", re.IGNORECASE)
@@ -37,11 +37,7 @@ class Operation:
 
 
 def split(operations: Sequence[Operation]) -> list[dict[Part, float]]:
-    """For each step the seconds of every part but ``overhead``; what stands in no step is left out.
-
-    The last matrix product of a forward is its head.
-    """
-    heads = _heads(operations)
+    """For each step the seconds of its parts but overhead; what stands in no step is left out."""
     places: list[tuple[int, Part] | None] = []
     steps: list[dict[Part, float]] = []
     for index, one in enumerate(operations):
@@ -49,9 +45,10 @@ def split(operations: Sequence[Operation]) -> list[dict[Part, float]]:
         if one.name == STEP:
             steps.append({part: 0.0 for part in PARTS if part != "overhead"})
             above = (len(steps) - 1, "acceptance")
-        place = above and (above[0], _part(one.name, above[1], is_head=index in heads))
+        is_head = HEAD in _around(operations, index)
+        place = above and (above[0], _part(one.name, above[1], is_head=is_head))
         places.append(place)
-        if place is not None and one.name not in (STEP, FORWARD):  # their own time is Python's
+        if place is not None and one.name not in (STEP, FORWARD, HEAD):  # their own is Python's
             steps[place[0]][place[1]] += one.seconds
     return steps
 
@@ -66,7 +63,7 @@ def typical(steps: Sequence[dict[Part, float]], wall_seconds: float) -> dict[Par
 
 
 def _part(name: str, above: Part, *, is_head: bool) -> Part:
-    if name == FORWARD:
+    if name in (FORWARD, HEAD):
         return "elementwise"
     if above != "elementwise":
         return above
@@ -77,26 +74,11 @@ def _part(name: str, above: Part, *, is_head: bool) -> Part:
     return above
 
 
-def _heads(operations: Sequence[Operation]) -> set[int]:
-    """The last outermost matrix product within each forward."""
-    last: dict[int, int] = {}
-    for index, one in enumerate(operations):
-        if not _MATMUL.search(one.name):
-            continue
-        chain = _ancestors(operations, index)
-        names = [operations[at].name for at in chain]
-        if any(_MATMUL.search(name) or _ATTENTION.search(name) for name in names):
-            continue
-        forwards = [at for at in chain if operations[at].name == FORWARD]
-        if forwards:
-            last[forwards[0]] = index
-    return set(last.values())
-
-
-def _ancestors(operations: Sequence[Operation], index: int) -> list[int]:
-    found = []
+def _around(operations: Sequence[Operation], index: int) -> set[str]:
+    """Names of the operations around one."""
+    found = set()
     parent = operations[index].parent
     while parent is not None:
-        found.append(parent)
+        found.add(operations[parent].name)
         parent = operations[parent].parent
     return found

@@ -15,7 +15,7 @@ from mars_runtime.profiling.forward import Load
 from mars_runtime.profiling.limits import Limits
 from mars_runtime.profiling.record import Recording
 from mars_runtime.profiling.report import lines_of, split_table
-from mars_runtime.profiling.split import FORWARD, STEP, Operation, split, typical
+from mars_runtime.profiling.split import FORWARD, HEAD, STEP, Operation, split, typical
 
 # A prefill outside of any step, then a step: two products, attention with one inside, the head.
 OPERATIONS = [
@@ -30,7 +30,8 @@ OPERATIONS = [
     Operation("aten::bmm", 7, 6.0),
     Operation("aten::linear", 3, 0.5),
     Operation("aten::mm", 9, 8.0),
-    Operation("aten::mm", 3, 16.0),
+    Operation(HEAD, 1, 50.0),
+    Operation("aten::mm", 11, 16.0),
     Operation("aten::softmax", 1, 32.0),
 ]
 PARTS = {
@@ -52,10 +53,11 @@ def test_steps_are_told_apart_and_the_median_counts():
             Operation(STEP, None, 9.0),
             Operation(FORWARD, first, 9.0),
             Operation("aten::mm", first + 1, 1.0),
-            Operation("aten::mm", first + 1, seconds),
+            Operation(HEAD, first, 9.0),
+            Operation("aten::mm", first + 3, seconds),
         ]
 
-    operations = [*step(1.0, 0), *step(2.0, 4), *step(90.0, 8)]
+    operations = [*step(1.0, 0), *step(2.0, 5), *step(90.0, 10)]
     steps = split(operations)
     assert [one["head"] for one in steps] == [1.0, 2.0, 90.0]
     found = typical(steps, 4.0)
@@ -107,7 +109,7 @@ def test_a_profile_leaves_traces_and_a_split(done: Path):
             assert parts[part]["seconds"] > 0
         with gzip.open(done / way["trace"], "rt", encoding="utf-8") as file:
             names = {event.get("name") for event in json.load(file)["traceEvents"]}
-        assert {STEP, FORWARD} <= names
+        assert {STEP, FORWARD, HEAD} <= names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""What AR would have chosen at places that were fed again: against AR itself at the same prefix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from helpers import Ids, ScriptedModel, foresight_script, peaked, tokens_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_runtime.decoders import CursorBatch, decode, reference
+from mars_runtime.decoders.base import Decoding
+from mars_runtime.events import RowStep, Step
+from mars_runtime.settings import DecodeSettings
+
+IDS = Ids()
+BOLD = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=24)
+
+
+def checked_steps(script, prompt, settings, source=None) -> Iterator[RowStep]:
+    """The steps of one prompt, each with its checks."""
+    events = decode(ScriptedModel(script), IDS, [prompt], source or (lambda: settings))
+    assert isinstance(events, Decoding)
+    for event in events:
+        if isinstance(event, Step):
+            yield from events.checked(event).rows
+
+
+def chosen_by_ar(script, prefix, settings) -> int:
+    """By full recomputation, which knows neither cursors nor pending tokens."""
+    plain = replace(settings, method="ar", max_new_tokens=1)
+    return tokens_of(reference.decode(ScriptedModel(script), IDS, [prefix], lambda: plain))[0][0]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    prompt=st.lists(st.integers(3, 15), min_size=1, max_size=9),
+    tau=st.sampled_from([0.0, 0.3, 0.7]),
+    block_size=st.integers(1, 9),
+    metric=st.sampled_from(["probability", "margin", "entropy"]),
+    temperature=st.sampled_from([0.0, 0.0, 0.9]),
+)
+def test_checks_are_what_ar_chooses_at_the_same_prefix(
+    seed: int, prompt: list[int], tau: float, block_size: int, metric, temperature: float
+) -> None:
+    script = foresight_script(seed, eos_share=0.02)
+    settings = replace(
+        BOLD, tau=tau, block_size=block_size, metric=metric, temperature=temperature, seed=seed
+    )
+    tokens = list(prompt)
+    for step in checked_steps(script, prompt, settings):
+        first = step.start - len(step.checks)
+        assert len(step.checks) == step.num_pending - 1
+        for place, (token, probability) in enumerate(step.checks, first):
+            prefix = tokens[: len(prompt) + place]
+            assert token == chosen_by_ar(script, prefix, settings)
+            assert 0 < probability <= 1
+        tokens += step.accepted
+
+
+def test_the_probability_is_that_of_the_plain_distribution() -> None:
+    """As of a runner-up: temperature 1, whatever the metric of the run."""
+
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        return peaked(5, 4.0 if 1 in prefix else 2.0)
+
+    settings = replace(BOLD, metric="margin", tau=0.0, block_size=3, max_new_tokens=7)
+    steps = list(checked_steps(script, [3], settings))
+    allowed = [logit for token, logit in enumerate(peaked(5, 2.0)) if 2 <= token < 16]
+    expected = math.exp(2.05) / sum(map(math.exp, allowed))
+    assert [len(step.checks) for step in steps] == [0, 2, 2]
+    for token, probability in steps[1].checks:
+        assert token == 5
+        assert probability == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_ar_wrote_or_confirmed_has_nothing_to_check() -> None:
+    for settings in (replace(BOLD, method="ar"), replace(BOLD, lossless=True, tau=0.0)):
+        steps = list(checked_steps(foresight_script(5), [4, 5], settings))
+        assert len(steps) > 2
+        assert all(step.checks == () for step in steps)
+
+
+def test_tokens_taken_unseen_are_checked_when_the_next_step_is_another_method() -> None:
+    script = foresight_script(1, eos_share=0.0)
+    for then in (replace(BOLD, method="ar"), replace(BOLD, lossless=True)):
+        now = SimpleNamespace(settings=replace(BOLD, tau=0.0))
+        found = []
+        for step in checked_steps(script, [4], None, lambda now=now: now.settings):
+            found.append(len(step.checks))
+            now.settings = then
+        assert found[:3] == [0, BOLD.block_size - 1, 0]
+
+
+def test_events_are_the_same_with_and_without_and_only_the_asked_rows_have_checks() -> None:
+    script, prompts = foresight_script(2, eos_share=0.03), [[3], [4, 5, 6], [7, 8], [9] * 6]
+    plain, asking = (CursorBatch(ScriptedModel(script), IDS, 4, 60) for _ in range(2))
+    for batch in (plain, asking):
+        for number, prompt in enumerate(prompts):
+            batch.add(number, prompt, lambda: BOLD)
+    num_checks = dict.fromkeys(range(4), 0)
+    while plain.rows:
+        expected, step = plain.step(), asking.step()
+        found = asking.checked(step, {1, 3})
+        bare = tuple(replace(row, checks=()) for row in found.rows)
+        assert replace(found, rows=bare) == step == expected
+        for row in found.rows:
+            num_checks[row.row] += len(row.checks)
+    assert not asking.rows
+    assert num_checks[0] == num_checks[2] == 0
+    assert min(num_checks[1], num_checks[3]) > 0
+
+
+def test_logits_that_are_no_numbers_leave_the_checks_out_and_the_run_alone() -> None:
+    """The places are read again only for show."""
+
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        is_read_again = len(prefix) == 3 and 1 not in prefix
+        return [math.nan] * 18 if is_read_again else peaked(5, 20.0)
+
+    steps = list(checked_steps(script, [3, 4], replace(BOLD, max_new_tokens=9)))
+    assert [step.checks for step in steps] == [(), ()]
+    assert [len(step.accepted) for step in steps] == [5, 4]
