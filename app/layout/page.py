@@ -13,6 +13,7 @@ from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.batch_tab import batch_tab
+from app.layout.explain_tab import explain_tab
 from app.layout.wiring import preset_classes, start_block_size, wire
 
 PACE = 20  # until the checkpoint has been timed
@@ -46,6 +47,8 @@ def build(handlers: Handlers) -> gr.Blocks:
                 tab = _live_tab(handlers)
             with gr.Tab("Batch", elem_id="batch-tab"):
                 batch_tab(page, handlers, tab.controls["checkpoint"])
+            with gr.Tab("How it works"):
+                explain_tab()
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
         wire(page, tab, footer, handlers)
     return page

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.components import bundle
+from app.components import bundle, recorded
 
 ASSETS = Path(__file__).parents[2] / "assets"
 LIGHT = {
@@ -117,9 +117,9 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """Styles and scripts of the components and of the page, for the document's head.
+    """Styles, scripts and recordings of the components and of the page, for the document's head.
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
     css, js = ((ASSETS / name).read_text(encoding="utf-8") for name in ("app.css", "app.js"))
-    return f"{bundle.head()}\n<style>{css}</style>\n<script>{js}</script>"
+    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n<script>{js}</script>"

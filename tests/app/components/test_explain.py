@@ -1,0 +1,220 @@
+"""How it works in a real browser: its pictures against what the runtime itself computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from browser import chromium, needs_browser, playwright
+from explain_page import document
+
+from app.components.explain_facts import facts
+from app.components.explain_view import ExplainView
+from app.replay.recordings import FOLDER, read_value
+from mars_runtime.acceptance import accept_prefix
+from mars_runtime.events import RowStep
+from mars_runtime.folds import accepted_tokens, row_steps
+from mars_runtime.trace import Trace
+from mars_runtime.training.masks import block_ids, two_stream_mask
+
+SHAPES = [(4, 0, 1), (12, 4, 4), (12, 0, 4), (13, 3, 5), (24, 7, 8), (9, 8, 2)]
+PICTURES = "document.querySelector('.mars-explain').pictures"
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[playwright.Page]:
+    """The page, loaded once; nothing in it may fail or ask anybody."""
+    if playwright is None:
+        pytest.skip("playwright is not installed")
+    troubles: list[str] = []
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": 1400, "height": 900})
+        context.set_default_timeout(90_000)
+        opened = context.new_page()
+        opened.on("pageerror", lambda error: troubles.append(str(error)))
+        opened.on("request", lambda request: troubles.append(request.url))
+        opened.set_content(document())
+        yield opened
+    assert troubles == []
+
+
+def trace_of(name: str, lane: str) -> Trace:
+    return read_value((FOLDER / f"{name}.txt").read_text("utf-8"))[lane]
+
+
+def runtime_mask(length: int, prompt: int, block_size: int) -> list[list[bool]]:
+    """What training masks with: whole blocks, each position of the response masked."""
+    blocks = block_ids(length, torch.tensor([prompt]), torch.tensor([block_size]), block_size)
+    noisy = torch.arange(prompt, length)[None]
+    return two_stream_mask(blocks, blocks[:, prompt:], noisy)[0, 0].tolist()
+
+
+@needs_browser
+@pytest.mark.parametrize(("length", "prompt", "block_size"), SHAPES)
+def test_the_mask_is_that_of_training(
+    page: playwright.Page, length: int, prompt: int, block_size: int
+) -> None:
+    drawn = page.evaluate(
+        """([length, prompt, blockSize, pictures]) => {
+          const { mask } = eval(pictures);
+          const values = { length, blockSize, prompt };
+          for (const [name, value] of Object.entries(values)) {
+            const slider = mask.element.querySelector(`input[name=${name}]`);
+            slider.value = value;
+            slider.dispatchEvent(new Event("input"));
+          }
+          return mask.grid;
+        }""",
+        [length, prompt, block_size, PICTURES],
+    )
+    assert drawn == runtime_mask(length, prompt, block_size)
+
+
+@needs_browser
+def test_the_keys_of_a_query_are_lit_with_the_keyboard(page: playwright.Page) -> None:
+    page.evaluate(f"{PICTURES}.mask.turn('length', 12); {PICTURES}.mask.turn('prompt', 4);")
+    page.evaluate(f"{PICTURES}.mask.turn('blockSize', 4)")
+    page.focus(".ex-mask")
+    page.keyboard.press("End")
+    seen = "[...document.querySelectorAll('.ex-stream .ex-seen')].map((c) => c.textContent)"
+    assert page.evaluate(seen) == [*(f"x{i}" for i in range(8)), "M", "M", "M", "M"]
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(seen) == [*(f"x{i}" for i in range(8)), "M", "M", "M"]
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(seen) == [f"x{i}" for i in range(11)]
+    assert "It learns x11" in page.inner_text(".ex-side .ex-said")
+    page.hover(".ex-stream >> nth=1 >> .ex-slot >> nth=0")
+    assert page.evaluate(seen) == ["x0", "x1", "x2", "x3", "M"]
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("picture", "number", "recording", "lane"),
+    [
+        ("caches", 0, "block-cache", "mars"),
+        ("caches", 1, "block-cache", "block"),
+        ("lossless", 0, "lossless", "mars"),
+    ],
+)
+def test_slots_are_those_of_the_recorded_steps(
+    page: playwright.Page, picture: str, number: int, recording: str, lane: str
+) -> None:
+    trace = trace_of(recording, lane)
+    drawn = page.evaluate(f"{PICTURES}.{picture}.runs[{number}].forwards")
+    steps = [step for step, _ in row_steps(trace.events)]
+    assert len(drawn) == len(steps)
+    emitted = accepted_tokens(trace.events)
+    prompt = trace.header.prompt_ids
+    for before, (step, forward) in zip(
+        [None, *steps], zip(steps, drawn, strict=True), strict=False
+    ):
+        waiting = _drafts(before)
+        assert forward["predicted"] == _predicted(step, waiting)
+        assert [slot["id"] for slot in forward["fed"]] == _fed(step, prompt, emitted, waiting)
+        assert forward["first"] == step.cursor - len(prompt)
+        assert forward["accepted"] == list(step.accepted)
+        assert forward["drafted"] == step.num_drafted
+
+
+def _drafts(before: RowStep | None) -> list[int]:
+    """What the forward before left to be verified."""
+    if before is None:
+        return []
+    begin = len(before.accepted)
+    return [p.token for p in before.proposals[begin : begin + before.num_drafted]]
+
+
+def _fed(
+    step: RowStep, prompt: tuple[int, ...], emitted: list[int], drafts: list[int]
+) -> list[int | None]:
+    """The real tokens that a forward fed, then None for each mask."""
+    known = [*prompt, *emitted[: step.start], *drafts]
+    real = known[step.cursor : step.cursor + step.num_pending]
+    assert len(real) == step.num_pending
+    return [*real, *[None] * (step.num_fed - step.num_pending)]
+
+
+def _predicted(step: RowStep, drafts: list[int]) -> list[dict[str, Any]]:
+    count = len(step.accepted)
+    fates = []
+    for i, proposal in enumerate(step.proposals):
+        if i < count:
+            is_checked = i < len(drafts)
+            right = "agreed" if is_checked and drafts[i] == proposal.token else "replaced"
+            fates.append(right if is_checked else "accepted")
+        elif i < count + step.num_drafted:
+            fates.append("draft")
+        else:
+            fates.append("dropped" if step.stop == "mismatch" else "refused")
+    return [
+        {"place": step.start + i, "id": p.token, "confidence": p.confidence, "fate": fate}
+        for i, (p, fate) in enumerate(zip(step.proposals, fates, strict=True))
+    ]
+
+
+@needs_browser
+def test_a_run_is_stepped_and_played_with_the_keyboard(page: playwright.Page) -> None:
+    caches = "[data-picture=caches]"
+    total = len(list(row_steps(trace_of("block-cache", "mars").events)))
+    counts = f"{caches} .ex-lane >> nth=0 >> .ex-count"
+    page.focus(f"{caches} .ex-strip >> nth=0")
+    page.keyboard.press("Home")
+    assert page.locator(f"{caches} .ex-out:not(.ex-empty)").count() == 0
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(counts).startswith(f"forward 1 of {total} · 0 tokens out")
+    page.keyboard.press("ArrowRight")
+    first = next(step for step, _ in row_steps(trace_of("block-cache", "mars").events))
+    assert f"· {len(first.accepted)} tokens out" in page.inner_text(counts)
+    page.keyboard.press(" ")
+    page.wait_for_function(f"{PICTURES}.caches.moment > 2")
+    page.keyboard.press(" ")
+    assert page.evaluate(f"{PICTURES}.caches.timer") is None
+    page.keyboard.press("End")
+    assert page.inner_text(counts).endswith("done")
+    drawn = page.locator(f"{caches} .ex-lane >> nth=0 >> .ex-final").count()
+    last = [step for step, _ in row_steps(trace_of("block-cache", "mars").events)][-1]
+    header = trace_of("block-cache", "mars").header
+    assert drawn == last.cursor - len(header.prompt_ids) + 1 + 1  # the bar has a final part too
+
+
+@needs_browser
+def test_the_next_mismatch_shows_what_ar_put_there(page: playwright.Page) -> None:
+    steps = [step for step, _ in row_steps(trace_of("lossless", "mars").events)]
+    at = next(i for i, step in enumerate(steps) if step.stop == "mismatch")
+    page.evaluate(f"{PICTURES}.lossless.step(-1000)")
+    page.click("[data-picture=lossless] .ex-word")
+    page.click("[data-picture=lossless] [aria-label='Step forward']")
+    said = page.inner_text("[data-picture=lossless] .ex-said")
+    agreed = len(steps[at].accepted) - 1
+    assert said.startswith(f"AR agrees with {agreed} of ")
+    assert page.locator("[data-picture=lossless] .ex-out.ex-replaced").count() == 1
+
+
+@needs_browser
+def test_tau_takes_as_many_as_the_rule_says(page: playwright.Page) -> None:
+    steps = [step for step, _ in row_steps(trace_of("tau-moved", "mars").events)]
+    at = page.evaluate(f"{PICTURES}.tau.index")
+    confidences = [p.confidence for p in steps[at].proposals]
+    taken = []
+    for tau in (0, 0.5, 0.8, 0.95, 1):
+        page.evaluate(
+            f"""(tau) => {{ const {{ slider }} = {PICTURES}.tau; slider.value = tau;
+              slider.dispatchEvent(new Event("input")); }}""",
+            tau,
+        )
+        taken.append(page.locator("[data-picture=tau] .ex-taken").count())
+        assert taken[-1] == accept_prefix(confidences, tau)
+    assert all(low >= high for low, high in pairwise(taken))
+    assert len(set(taken)) > 1
+
+
+def test_every_figure_is_measured_and_none_is_written_down() -> None:
+    page = ExplainView.template("")
+    assert not re.search(r"@[a-z]", page)
+    measured = facts()
+    assert measured["tau-rows"] in page
+    assert measured["lossless-tpf"] in page
