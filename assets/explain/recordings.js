@@ -7,7 +7,7 @@ function shipped() {
   return element ? JSON.parse(element.textContent) : {};
 }
 
-// { prompt, note, verdicts, lanes: [{ name, title, events }] }, or null when it did not come along.
+// { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.
 export function recording(name) {
   if (!read.has(name)) read.set(name, parse(shipped()[name]));
   return read.get(name);
@@ -17,17 +17,17 @@ function parse(value) {
   if (!value) return null;
   const [first, ...lines] = value.split("\n");
   const head = JSON.parse(first);
-  const lanes = head.lanes.map(({ lane, title }) => ({ name: lane, title, events: [] }));
+  const lanes = head.lanes.map(({ lane, title }) => ({ name: lane, title, lines: [] }));
   const verdicts = {};
   for (const line of lines) {
     const tab = line.indexOf("\t");
     const lane = lanes.find((l) => l.name === line.slice(0, tab));
-    if (lane) lane.events.push(JSON.parse(line.slice(tab + 1)));
+    if (lane) lane.lines.push(line.slice(tab + 1));
     else if (line.startsWith("verdict\t")) {
       const verdict = JSON.parse(line.slice(tab + 1));
       verdicts[verdict.lane] = verdict.right;
     }
   }
-  const header = lanes[0].events[0];
-  return { name: head.run, note: String(head.recorded || ""), prompt: header.prompt, header, verdicts, lanes };
+  const { prompt } = JSON.parse(lanes[0].lines[0]);
+  return { note: String(head.recorded || ""), prompt, verdicts, lanes };
 }

@@ -117,6 +117,7 @@ export class SlotPlayer {
     };
     button("‹", "Step back", () => this.step(-1));
     this.button = button("Play", "Play", () => this.toggle());
+    this.button.classList.add("ex-play");
     button("›", "Step forward", () => this.step(1));
     this.range = make("input");
     Object.assign(this.range, { type: "range", min: 0, max: this.last, step: 1 });

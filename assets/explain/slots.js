@@ -3,13 +3,14 @@
 
 import { Lane } from "../common/trace.js";
 
-// lines: the events of one lane, header first. Row 0 alone.
-export function slotRun(title, events) {
+// lines: a trace's, header first. Row 0 alone.
+export function slotRun(title, lines) {
   const lane = new Lane({ lane: "recorded", title });
   const forwards = [];
   let drafts = [];
-  for (const event of events) {
-    lane.push(event);
+  for (const line of lines) {
+    const event = JSON.parse(line);
+    lane.push(event, line);
     const row = event.type === "step" && event.rows.find((r) => r.row === 0);
     if (!row) continue;
     const forward = readForward(lane, event, row, drafts);
