@@ -50,9 +50,10 @@ def serve(settings: AppSettings) -> None:
     from app.examples import ExampleBook
     from app.handlers import Handlers
     from app.layout import serve as serve_page
+    from app.replay.recordings import first
 
     try:
-        serve_page(Handlers(settings, engines, ExampleBook()))
+        serve_page(Handlers(settings, engines, ExampleBook()), first=first())
     finally:
         engines.close()
 

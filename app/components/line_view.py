@@ -6,15 +6,13 @@ stand in the document's head (``bundle.py``). Knows no runs, engines or events.
 
 from __future__ import annotations
 
-import html
-import importlib.util
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 import gradio as gr
 
-from app.components.bundle import ASSETS
+from app.components import files
 
 
 class LineView(gr.HTML):
@@ -29,10 +27,10 @@ class LineView(gr.HTML):
     mount: ClassVar[str]
     lines: ClassVar[str]
 
-    def __init__(self, value: str = "", **place: Any) -> None:
+    def __init__(self, value: str = "", template: str = "", **place: Any) -> None:
         super().__init__(
             value,
-            html_template=self.template(plotly_url()),
+            html_template=template or self.template(plotly_url()),
             css_template="",
             js_on_load=f"window.mars.{self.mount}(element, props, watch);",
             apply_default_css=False,
@@ -44,7 +42,7 @@ class LineView(gr.HTML):
     @classmethod
     def template(cls, plotly: str) -> str:
         """The static HTML, with the address of plotly.js filled in."""
-        return (ASSETS / cls.page).read_text("utf-8").replace("@plotly", html.escape(plotly))
+        return files.template(cls.page, plotly=plotly)
 
     def postprocess(self, value: str | None) -> str:
         """The lines as they are: they hold data, not HTML."""
@@ -57,11 +55,11 @@ class LineView(gr.HTML):
 
 def plotly_url() -> str:
     """Where this server serves the plotly.js of the installed wheel; empty when there is none."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or not spec.submodule_search_locations:
-        return ""
-    path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    if not path.is_file():
-        return ""
+    path = files.plotly_file()
+    return served_at(path) if path else ""
+
+
+def served_at(path: Path) -> str:
+    """Where this server serves a file, which everybody may read from now on."""
     gr.set_static_paths([path])
     return "/gradio_api/file=" + quote(path.resolve().as_posix(), safe="/:")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from app.components.line_view import LineView
+from typing import Any
+
+from app.components import files
+from app.components.line_view import LineView, plotly_url
 
 
 class RaceView(LineView):
@@ -16,3 +19,12 @@ class RaceView(LineView):
     page = "race_view/view.html"
     mount = "mountRaceView"
     lines = "run line, then <lane>\\t<trace line> lines"
+
+    def __init__(self, value: str = "", replay: str = "", **place: Any) -> None:
+        """``replay``: where the page is that a run can be saved in; without it none can."""
+        super().__init__(value, self.template(plotly_url(), replay), **place)
+
+    @classmethod
+    def template(cls, plotly: str, replay: str = "") -> str:
+        """The static HTML, with addresses filled in."""
+        return files.template(cls.page, plotly=plotly, replay=replay)

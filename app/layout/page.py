@@ -14,7 +14,9 @@ from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.batch_tab import batch_tab
 from app.layout.explain_tab import explain_tab
+from app.layout.replays import shell_address
 from app.layout.wiring import preset_classes, start_block_size, wire
+from app.replay.recordings import Recording
 
 PACE = 20  # until the checkpoint has been timed
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
@@ -33,8 +35,8 @@ class LiveTab:
     notice: gr.Markdown | None = None
 
 
-def build(handlers: Handlers) -> gr.Blocks:
-    """The whole page, wired."""
+def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
+    """The whole page, wired. ``first`` is shown until a visitor runs something."""
     with gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
     ) as page:
@@ -44,7 +46,7 @@ def build(handlers: Handlers) -> gr.Blocks:
         )
         with gr.Tabs():
             with gr.Tab("Live"):
-                tab = _live_tab(handlers)
+                tab = _live_tab(handlers, first)
             with gr.Tab("Batch", elem_id="batch-tab"):
                 batch_tab(page, handlers, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
@@ -54,11 +56,11 @@ def build(handlers: Handlers) -> gr.Blocks:
     return page
 
 
-def _live_tab(handlers: Handlers) -> LiveTab:
+def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
     tab = LiveTab()
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
-            _prompt(tab, handlers)
+            _prompt(tab, handlers, first)
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, handlers)
             with gr.Row(elem_id="presets"):
@@ -74,15 +76,16 @@ def _live_tab(handlers: Handlers) -> LiveTab:
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, handlers)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
-            tab.race = RaceView(value="", elem_id="race")
+            value = first.value if first else ""
+            tab.race = RaceView(value, shell_address(), elem_id="race")
     return tab
 
 
-def _prompt(tab: LiveTab, handlers: Handlers) -> None:
+def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
     families = handlers.book.families
     tab.controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
-        value=handlers.example(next(iter(families)), 0),
+        value=first.prompt if first else handlers.example(next(iter(families)), 0),
         placeholder="Type a prompt or choose an example",
         lines=4,
         max_lines=8,

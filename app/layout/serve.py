@@ -9,18 +9,22 @@ from app.handlers import Handlers
 from app.layout.page import build
 from app.layout.theme import head, theme
 from app.limits import BodyLimit
+from app.replay.recordings import Recording
 
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
 
-def serve(handlers: Handlers, is_blocking: bool = True) -> gr.Blocks:
+def serve(
+    handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
+) -> gr.Blocks:
     """Serve until interrupted, or return the running page when ``is_blocking`` is off.
 
+    first: the recorded run that visitors find, until they run something themselves.
     Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
     no stack traces; the queue is bounded and cannot be gone round.
     """
     settings = handlers.settings
-    page = build(handlers)
+    page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _calm(page)
     page.launch(

@@ -69,7 +69,7 @@ PLANS = (
     Plan(
         "python",
         "A Python function",
-        "Code says much that is foreseen: whole lines come from single forwards.",
+        "Code is easy to foresee: see how much comes from single forwards.",
         "python_functions",
         4,
         race(USUAL),
@@ -77,7 +77,7 @@ PLANS = (
     Plan(
         "word-problem",
         "A word problem",
-        "Where a number is worked out forwards are short; the words around it come in chunks.",
+        "Names and phrases of the question come back in chunks; look where the forwards are short.",
         "word_problems",
         1,
         race(USUAL),
@@ -93,7 +93,7 @@ PLANS = (
     Plan(
         "tau-moved",
         "τ moved while it runs",
-        "τ goes from .95 to .5 and back: the very next forward takes more, and then less again.",
+        "τ goes from .95 to .5 and back: see the chunks grow, and whether the text stays AR's.",
         "symbolic",
         0,
         race(USUAL, Move(12, 0.5), Move(34, 0.95)),
@@ -101,7 +101,7 @@ PLANS = (
     Plan(
         "repetition",
         "The same line five times",
-        "Look how the chunks grow once the pattern is there.",
+        "See how the chunks grow once the pattern is there.",
         "formats",
         2,
         race(USUAL),
@@ -109,7 +109,7 @@ PLANS = (
     Plan(
         "sorting",
         "Sorting, step by step",
-        "Each step repeats what is left of the list, so most of it is foreseen.",
+        "Each step repeats what is left of the list, so much of it can be foreseen.",
         "symbolic",
         2,
         race(USUAL),
@@ -117,7 +117,7 @@ PLANS = (
     Plan(
         "choice",
         "A question with options",
-        "The options are copied in large chunks; the decision is one careful token.",
+        "The options are copied in chunks; look where the model decides.",
         "multiple_choice",
         2,
         race(USUAL),
@@ -125,7 +125,7 @@ PLANS = (
     Plan(
         "reading",
         "A question about a story",
-        "Quoting is easy to foresee once the first words of the sentence are chosen.",
+        "The answer quotes the story, and a quotation can be foreseen once it has begun.",
         "reading",
         3,
         race(USUAL),

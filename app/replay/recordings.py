@@ -7,6 +7,7 @@ or page.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from mars_runtime.trace import Header, Trace, TraceError, read_trace
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "recordings"
 INDEX = "index.json"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
 class RecordingsError(ValueError):
@@ -41,27 +43,43 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a recording measured, first lane before second; ``speedup`` 0 where there is one."""
+    """What the first lane of a recording measured.
+
+    counts: tokens that each forward took; speedup: its tokens/s over those of the second lane,
+    which is called ``against``; 0 and "" where there is none.
+    """
 
     header: Header
     num_tokens: int
     tpf: float
-    tokens_per_second: float
+    counts: tuple[int, ...]
     speedup: float
+    against: str
 
 
 def load(folder: Path = FOLDER) -> list[Recording]:
     """The recordings of a folder, in the order of its index. Raises RecordingsError."""
     try:
         entries = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        return [
-            Recording(**entry, value=(folder / f"{entry['name']}.txt").read_text(encoding="utf-8"))
-            for entry in entries
-        ]
+        return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RecordingsError(
             f"{folder} holds no recordings: make some with python -m app.record --out {folder}."
         ) from error
+
+
+def first() -> Recording | None:
+    """What a page shows before anything ran; None where nothing was recorded."""
+    try:
+        return load()[0]
+    except (RecordingsError, IndexError):
+        return None
+
+
+def _read(folder: Path, name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError("a recording's name is small letters, digits and dashes")
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def read_value(value: str) -> dict[str, Trace]:
@@ -88,8 +106,9 @@ def measured(recording: Recording) -> Measured:
         header=first.header,
         num_tokens=folds.num_tokens(first.events),
         tpf=folds.tpf(first.events),
-        tokens_per_second=speed,
+        counts=tuple(len(step.accepted) for step, _ in folds.row_steps(first.events)),
         speedup=speed / base if base else 0.0,
+        against=others[0].header.name if others else "",
     )
 
 

@@ -6,11 +6,16 @@ export function loadPlotly(url) {
   if (!url) return Promise.resolve(null);
   window.marsPlotly ||= new Promise((resolve) => {
     const script = document.createElement("script");
-    const base = (window.gradio_config && window.gradio_config.root) || "";
-    script.src = url.startsWith("/") ? base + url : url;
+    script.src = fileAddress(url);
     script.onload = () => resolve(window.Plotly || null);
     script.onerror = () => resolve(null);
     document.head.append(script);
   });
   return window.marsPlotly;
+}
+
+// Where a file of this server is, wherever the server itself stands.
+export function fileAddress(url) {
+  const base = (window.gradio_config && window.gradio_config.root) || "";
+  return url.startsWith("/") ? base + url : url;
 }

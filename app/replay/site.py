@@ -1,0 +1,81 @@
+"""A site of recorded runs: plain files that need no server, opened from a disk or put anywhere.
+
+A list and a page for each recording share their scripts; styles stand in every page, so that one
+opened from a disk may read them to draw a picture of itself. Knows no gradio and no engine.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.components import bundle, files
+from app.replay.page import ENTRIES, document, filled
+from app.replay.recordings import Measured, Recording, measured
+
+SCRIPT, PLOTLY = "mars.js", "plotly.min.js"
+TITLE = "MARS live, recorded"
+README = f"""---
+title: {TITLE}
+emoji: 🪐
+colorFrom: indigo
+colorTo: yellow
+sdk: static
+app_file: index.html
+pinned: false
+license: apache-2.0
+short_description: Recorded races of multi-token decoding
+---
+
+Recorded runs of MARS live, forward by forward. Open `index.html`; it needs
+no server and no network.
+"""
+
+
+def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
+    """Write the site into ``folder``; returns the pages. Raises RecordingsError."""
+    figures = [measured(recording) for recording in recordings]
+    folder.mkdir(parents=True, exist_ok=True)
+    plotly = files.plotly_file()
+    if plotly is not None:
+        shutil.copyfile(plotly, folder / PLOTLY)
+    (folder / SCRIPT).write_text(bundle.bundle(ENTRIES), encoding="utf-8")
+    (folder / "README.md").write_text(README, encoding="utf-8")
+    listed = [_listed(*pair) for pair in zip(recordings, figures, strict=True)]
+    index = document(files.template("replay/site.html"), "mountSite", addresses=[SCRIPT])
+    pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
+    view = files.template("race_view/view.html", plotly="", replay="")
+    page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
+    for recording in recordings:
+        data = {"title": recording.title, "why": recording.why, "value": recording.value}
+        pages[_address(recording)] = filled(page, {**data, "isListed": True})
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in pages]
+
+
+def _address(recording: Recording) -> str:
+    return f"{recording.name}.html"
+
+
+def _listed(recording: Recording, found: Measured) -> dict[str, Any]:
+    """What the list says of a recording."""
+    header = found.header
+    threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
+    return {
+        "address": _address(recording),
+        "title": recording.title,
+        "why": recording.why,
+        "settings": asdict(header.settings),
+        "tpf": found.tpf,
+        "speedup": found.speedup,
+        "against": found.against,
+        "num_tokens": found.num_tokens,
+        "counts": found.counts,
+        "circumstances": " · ".join(
+            [header.checkpoint, header.hardware, header.dtype, threads, header.date[:10]]
+        ),
+    }
