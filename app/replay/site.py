@@ -15,6 +15,7 @@ from typing import Any
 from app.components import bundle, files
 from app.replay.page import ENTRIES, document, filled
 from app.replay.recordings import Measured, Recording, measured
+from mars_runtime.trace import Header
 
 SCRIPT, PLOTLY = "mars.js", "plotly.min.js"
 TITLE = "MARS live, recorded"
@@ -63,19 +64,22 @@ def _address(recording: Recording) -> str:
 
 def _listed(recording: Recording, found: Measured) -> dict[str, Any]:
     """What the list says of a recording."""
-    header = found.header
-    threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     return {
         "address": _address(recording),
         "title": recording.title,
         "why": recording.why,
-        "settings": asdict(header.settings),
+        "settings": asdict(found.header.settings),
         "tpf": found.tpf,
         "speedup": found.speedup,
         "against": found.against,
         "num_tokens": found.num_tokens,
         "counts": found.counts,
-        "circumstances": " · ".join(
-            [header.checkpoint, header.hardware, header.dtype, threads, header.date[:10]]
-        ),
+        "circumstances": _circumstances(found.header),
     }
+
+
+def _circumstances(header: Header) -> str:
+    """On what a recording was made, and when."""
+    threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
+    parts = [header.checkpoint, header.hardware, header.dtype, threads]
+    return " · ".join(filter(None, [*parts, f"recorded {header.date[:10]}"]))

@@ -10,14 +10,18 @@ const MOST = 8; // tokens a forward that fill the height of a bar
 export function mountSite() {
   const { title, recordings } = pageData();
   frame(title, false);
-  document.querySelector(".rp-list").append(...recordings.map(item));
+  const kinds = new Set(recordings.map((recording) => recording.circumstances));
+  const isCommon = kinds.size === 1; // said once for all of them
+  if (isCommon) document.querySelector(".rp-on").textContent = [...kinds][0];
+  document.querySelector(".rp-list").append(...recordings.map((recording) => item(recording, isCommon)));
 }
 
-function item(recording) {
+function item(recording, isCommon) {
   const node = make("li");
   const link = make("a", "", recording.title);
   link.href = recording.address;
-  node.append(link, make("p", "", recording.why), bars(recording.counts), facts(recording), make("p", "rp-facts", recording.circumstances));
+  node.append(link, make("p", "", recording.why), bars(recording.counts), facts(recording));
+  if (!isCommon) node.append(make("p", "rp-facts", recording.circumstances));
   return node;
 }
 

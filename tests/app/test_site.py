@@ -1,0 +1,180 @@
+"""The site of recorded runs in a real browser, opened from the disk with the network off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import chromium, needs_browser, playwright
+
+from app.replay.page import replay_page
+from app.replay.recordings import RecordingsError, load, measured
+from app.replay.site import README, build_site
+from mars_runtime import folds
+
+PROBE = "http://127.0.0.1:9/"  # asked for by a test, and refused by the page
+HOSTILE = "</script><script>document.title='taken'</script><!--<b>${x}{{y}}"
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the site of the bundled recordings."""
+    folder = tmp_path_factory.mktemp("site")
+    build_site(folder, load())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[playwright.Page]:
+    """A browser without a network; fails the tests if anything but a file is asked for."""
+    troubles: list[str] = []
+    with chromium() as launched:
+        context = launched.new_context(
+            offline=True, viewport={"width": 1280, "height": 900}, color_scheme="light"
+        )
+        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        opened = context.new_page()
+        opened.on("pageerror", lambda error: troubles.append(str(error)))
+        opened.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        opened.on("request", lambda request: _note_stranger(troubles, request.url))
+        yield opened
+    assert troubles == []
+
+
+def _note_stranger(troubles: list[str], url: str) -> None:
+    if not url.startswith(("file:", "data:", "blob:", PROBE)):
+        troubles.append(url)
+
+
+def wait_until_shown(page: playwright.Page) -> None:
+    page.wait_for_selector(".mars-race[data-state=finished]")
+
+
+def shown_text(page: playwright.Page, lane: str) -> str:
+    tokens = page.locator(f".rv-pane[data-lane={lane}] .rv-t")
+    return "".join(tokens.evaluate_all("nodes => nodes.map(n => n.textContent)"))
+
+
+def test_the_list_says_what_each_recording_measured_and_leads_to_it(
+    page: playwright.Page, site: Path
+) -> None:
+    page.goto((site / "index.html").as_uri())
+    recordings = load()
+    links = page.locator(".rp-list a")
+    assert links.all_inner_texts() == [recording.title for recording in recordings]
+    items = page.locator(".rp-list li").all_inner_texts()
+    for item, recording in zip(items, recordings, strict=True):
+        found = measured(recording)
+        assert f"{found.tpf:.2f} TPF" in item
+        assert f"{found.speedup:.2f}×" in item
+        assert found.against in item
+    header = measured(recordings[0]).header
+    for part in (header.hardware, header.checkpoint, header.date[:10]):
+        assert part in page.inner_text("main")
+    page.keyboard.press("Tab")  # the theme
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    wait_until_shown(page)
+    assert page.inner_text("h1") == recordings[0].title
+    page.locator(".rv-plot.js-plotly-plot").nth(2).wait_for()
+    page.click(".rp-back")
+    assert page.locator(".rp-list a").count() == len(recordings)
+
+
+def test_every_page_shows_its_recording(page: playwright.Page, site: Path) -> None:
+    page.route("**/plotly.min.js", lambda route: route.abort())  # text and figures do without
+    for recording in load():
+        page.goto((site / f"{recording.name}.html").as_uri())
+        wait_until_shown(page)
+        for lane, trace in recording.traces().items():
+            assert shown_text(page, lane) == folds.text(trace)
+        assert page.inner_text(".rp-prompt p") == recording.prompt
+        assert page.inner_text(".rp-why") == recording.why
+        header = measured(recording).header
+        badge = page.inner_text(".rv-recorded")
+        assert badge == f"recorded {header.date[:10]}, on {header.hardware}"
+    page.unroute("**/plotly.min.js")
+
+
+def test_the_theme_follows_the_system_until_somebody_chooses(
+    page: playwright.Page, site: Path
+) -> None:
+    def ground() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    page.goto((site / "index.html").as_uri())
+    light = ground()
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_selector("html.dark")
+    dark = ground()
+    assert dark != light
+    page.click(".rp-theme")
+    assert ground() == light
+    page.click(".rp-list a >> nth=1")
+    wait_until_shown(page)
+    assert ground() == light
+    page.evaluate("localStorage.clear()")
+    page.emulate_media(color_scheme="light")
+
+
+def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Path) -> None:
+    recording = load()[0]
+    head, *lines = recording.value.splitlines()
+    lane, _, header = lines[0].partition("\t")
+    lines[0] = f"{lane}\t{json.dumps({**json.loads(header), 'prompt': HOSTILE})}"
+    file = tmp_path / "hostile.html"
+    value = "\n".join([head, *lines]) + "\n"
+    file.write_text(replay_page(HOSTILE, value, HOSTILE), encoding="utf-8")
+    page.goto(file.as_uri())
+    wait_until_shown(page)
+    assert page.title() == f"{HOSTILE} · MARS live"
+    for place in ("h1", ".rp-why", ".rp-prompt p"):
+        assert page.inner_text(place) == HOSTILE
+    assert page.locator(":is(h1, main) :is(b, script)").count() == 0
+
+
+def test_a_page_may_fetch_nothing_and_run_nothing_else(page: playwright.Page, site: Path) -> None:
+    page.goto((site / f"{load()[0].name}.html").as_uri())
+    wait_until_shown(page)
+    refused = page.evaluate(
+        """async (probe) => {
+          const seen = [];
+          const see = (event) => seen.push(event.effectiveDirective);
+          document.addEventListener("securitypolicyviolation", see);
+          const script = document.createElement("script");
+          script.textContent = "window.taken = true";
+          document.body.append(script);
+          new Image().src = probe;
+          await fetch(probe).catch(() => {});
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          return [window.taken, seen.sort()];
+        }""",
+        PROBE,
+    )
+    assert refused == [None, ["connect-src", "img-src", "script-src-elem"]]
+
+
+def test_a_phone_has_no_sideways_scroll(page: playwright.Page, site: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for name in ("index", "lossless"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_selector("h1:not(:empty)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
+    site: Path, tmp_path: Path
+) -> None:
+    front = README.split("---\n")[1].splitlines()
+    assert {"sdk: static", "app_file: index.html"} <= set(front)
+    assert (site / "README.md").read_text(encoding="utf-8") == README
+    entry = {"name": "../out", "title": "", "why": "", "prompt": "", "settings": {}}
+    (tmp_path / "index.json").write_text(json.dumps([entry]))
+    (tmp_path.parent / "out.txt").write_text(load()[0].value)
+    with pytest.raises(RecordingsError, match="holds no recordings"):
+        load(tmp_path)
