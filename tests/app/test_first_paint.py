@@ -1,0 +1,74 @@
+"""What a visitor finds before anything ran: a recorded run, marked so, while the model loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from browser import chromium, needs_browser
+from scripted_page import TEXT, ScriptedBackend, make_handlers
+
+from app.handlers import Handlers
+from app.replay.recordings import Recording, first, measured
+from mars_runtime import folds
+
+pytestmark = needs_browser
+ROOT = "#race .mars-race"
+
+
+@pytest.fixture
+def recording() -> Recording:
+    found = first()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def handlers(tmp_path: Path) -> Iterator[Handlers]:
+    """Handlers whose checkpoint has not loaded yet."""
+    made = make_handlers(tmp_path, ScriptedBackend(TEXT), port=0)
+    yield made
+    made.engines.close()
+
+
+def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
+    handlers: Handlers, recording: Recording
+) -> None:
+    from app.layout import serve
+
+    loading = handlers.engines._loading
+    loaded, loading["scripted"] = loading["scripted"], Future()
+    page = serve(handlers, is_blocking=False, first=recording)
+    with chromium() as browser:
+        visitor = browser.new_page()
+        visitor.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        visitor.goto(page.local_url)
+        visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
+        assert "Loading scripted" in visitor.inner_text("#footer")
+        trace = recording.traces()["mars"]
+        tokens = visitor.locator(f"{ROOT} .rv-pane[data-lane=mars] .rv-t")
+        shown = "".join(tokens.evaluate_all("nodes => nodes.map(n => n.textContent)"))
+        assert shown == folds.text(trace)
+        badge = visitor.locator(f"{ROOT} .rv-recorded")
+        header = measured(recording).header
+        assert badge.inner_text() == f"recorded {header.date[:10]}, on {header.hardware}"
+        assert visitor.input_value("#prompt textarea") == recording.prompt
+
+        visitor.click("#run")
+        visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
+        assert badge.is_hidden()
+        loading["scripted"].set_result(loaded.result())
+        visitor.wait_for_selector(f"{ROOT}:is([data-state=running], [data-state=slow])")
+        assert badge.is_hidden()
+        visitor.click("#stop")
+        visitor.wait_for_selector(f"{ROOT}[data-state=stopped]")
+    page.close()
+
+
+def test_a_run_as_the_page_opens_repeats_the_recording(recording: Recording) -> None:
+    from app.controls import DEFAULTS, lane_settings
+
+    for lane, trace in recording.traces().items():
+        assert trace.header.settings == lane_settings(DEFAULTS, lane)
