@@ -13,7 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
-ENTRIES = ("race_view/view.js", "batch_view/view.js", "explain/explain.js")
+ENTRIES = (
+    "race_view/view.js",
+    "batch_view/view.js",
+    "explain/explain.js",
+    "grid/view.js",
+)
 """Modules whose exports called ``mount...`` are what components call: ``mars.mountRaceView``."""
 STYLES = (
     "common/tokens.css",
@@ -22,6 +27,7 @@ STYLES = (
     "race_view/panels.css",
     "batch_view/batch.css",
     "explain/explain.css",
+    "grid/grid.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)

@@ -15,6 +15,7 @@ from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.batch_tab import batch_tab
 from app.layout.explain_tab import explain_tab
 from app.layout.replays import shell_address
+from app.layout.grid_tab import grid_tab
 from app.layout.wiring import preset_classes, start_block_size, wire
 from app.replay.recordings import Recording
 
@@ -49,6 +50,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 tab = _live_tab(handlers, first)
             with gr.Tab("Batch", elem_id="batch-tab"):
                 batch_tab(page, handlers, tab.controls["checkpoint"])
+            with gr.Tab("Grid", elem_id="grid-tab"):
+                grid_tab(page, handlers, tab.controls)
             with gr.Tab("How it works"):
                 explain_tab()
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +19,21 @@ WRONG_FROM = 10
 
 
 class GridBackend(ScriptedBackend):
-    """Takes B tokens a forward at a low tau, one elsewhere; lossless always takes them all."""
+    """Takes B tokens a forward at a low tau, one elsewhere; lossless always takes them all.
+
+    permits: where there are any, each forward of MARS takes one, so that a test can hold it.
+    """
 
     def __init__(self) -> None:
         super().__init__(TEXT)
+        self.permits: threading.Semaphore | None = None
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         is_bold = settings().method == "mars" and settings().tau < 0.6
         is_wrong = is_bold and not settings().lossless and settings().num_proposals > 2
         for event in super().decode(request, settings):
+            if self.permits and settings().method == "mars":
+                self.permits.acquire(timeout=60)
             yield swapped(event) if is_wrong and isinstance(event, Step) else event
 
 
