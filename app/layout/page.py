@@ -14,8 +14,8 @@ from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.batch_tab import batch_tab
 from app.layout.explain_tab import explain_tab
-from app.layout.replays import shell_address
 from app.layout.grid_tab import grid_tab
+from app.layout.replays import shell_address
 from app.layout.wiring import preset_classes, start_block_size, wire
 from app.replay.recordings import Recording
 
