@@ -25,6 +25,7 @@ STYLES = (
     "race_view/layout.css",
     "race_view/text.css",
     "race_view/panels.css",
+    "player/player.css",
     "batch_view/batch.css",
     "explain/explain.css",
     "grid/grid.css",

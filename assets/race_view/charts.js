@@ -23,11 +23,12 @@ export class Charts {
       const figureNode = make("figure");
       figureNode.dataset.chart = key;
       const node = make("div", "rv-plot");
-      const cursor = make("div", "rv-cursor");
+      const [cursor, later] = [make("div", "rv-cursor"), make("div", "rv-later")];
       cursor.hidden = true;
-      figureNode.append(make("figcaption", "", title), node, cursor);
+      later.hidden = true;
+      figureNode.append(make("figcaption", "", title), node, later, cursor);
       this.element.append(figureNode);
-      this.nodes[key] = { node, cursor, isPlotted: false, zoomed: new Set() };
+      this.nodes[key] = { node, cursor, later, isPlotted: false, zoomed: new Set() };
     }
     loadPlotly(root.dataset.plotly).then((plotly) => this.ready(plotly));
     new ResizeObserver(() => this.resized()).observe(this.element);
@@ -88,13 +89,42 @@ export class Charts {
     if (entry.isPlotted) {
       for (const name of entry.zoomed) spec.layout[name].range = [...entry.node._fullLayout[name].range];
       this.plotly.react(entry.node, spec.data, spec.layout, this.config(key));
-      return;
-    }
+    } else this.plot(key, entry, spec);
+    this.drawLater(key);
+  }
+
+  plot(key, entry, spec) {
     entry.isPlotted = true;
     this.plotly.newPlot(entry.node, spec.data, spec.layout, this.config(key));
-    entry.node.on("plotly_relayout", (event) => this.zoomed(key, event));
+    entry.node.on("plotly_relayout", (event) => {
+      this.zoomed(key, event);
+      this.drawLater(key);
+    });
     entry.node.on("plotly_doubleclick", () => this.unzoom(key));
     if (key !== "time") this.listen(entry.node);
+  }
+
+  // Where a reader stands: what is later is veiled in every chart, behind a line.
+  place(playhead) {
+    this.playhead = playhead;
+    for (const [key] of CHARTS) this.drawLater(key);
+  }
+
+  drawLater(key) {
+    const { node, later } = this.nodes[key];
+    const full = node._fullLayout;
+    const { playhead } = this;
+    if (!playhead || playhead.isFollowing || !full || !full.xaxis) {
+      later.hidden = true;
+      return;
+    }
+    const { xaxis, yaxis } = full;
+    const x = xaxis.l2p(key === "time" ? playhead.now : playhead.shown(mainLane(this.run)) + 0.5);
+    const left = Math.max(0, Math.min(xaxis._length, x));
+    later.style.transform = `translate(${xaxis._offset + left}px, ${node.offsetTop + yaxis._offset}px)`;
+    later.style.width = `${xaxis._length - left}px`;
+    later.style.height = `${yaxis._length}px`;
+    later.hidden = false;
   }
 
   config(key) {
@@ -122,20 +152,33 @@ export class Charts {
     this.refresh();
   }
 
-  // The whole column of a forward answers to the pointer, however low its bar is.
+  // The forward under the pointer: its whole column answers, however low its bar is; -1 beside them.
+  under(node, event) {
+    const { xaxis, yaxis } = node._fullLayout;
+    const box = node.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
+    const index = Math.round(xaxis.p2l(x)) - 1;
+    const isInside = x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < mainLane(this.run).steps.length;
+    const top = box.top + yaxis._offset;
+    return { index: isInside ? index : -1, anchor: { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length } };
+  }
+
   listen(node) {
     node.addEventListener("pointermove", (event) => {
-      const { xaxis, yaxis } = node._fullLayout;
-      const box = node.getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
-      const index = Math.round(xaxis.p2l(x)) - 1;
-      const lane = mainLane(this.run);
-      const isInside = x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < lane.steps.length;
-      if (!isInside || event.buttons) return this.report.leave();
-      const at = { left: event.clientX, right: event.clientX, top: box.top + yaxis._offset, bottom: box.top + yaxis._offset + yaxis._length };
-      return this.report.step(lane, index, at);
+      const { index, anchor } = this.under(node, event);
+      if (index < 0 || event.buttons) return this.report.leave();
+      return this.report.step(mainLane(this.run), index, anchor);
     });
     node.addEventListener("pointerleave", () => this.report.leave());
+    // Plotly covers the page while a button is down: a press that ends where it began is a click.
+    node.addEventListener("pointerdown", (press) => {
+      const { index } = this.under(node, press);
+      if (index < 0 || press.button !== 0) return;
+      window.addEventListener("pointerup", (event) => {
+        const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
+        if (isStill) this.report.choose(mainLane(this.run), index);
+      }, { once: true });
+    }, true);
   }
 
   // A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.

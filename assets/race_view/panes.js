@@ -12,7 +12,7 @@ export class Pane {
     this.element.dataset.lane = lane.name;
     const head = make("header", "rv-head");
     this.parts = { settings: make("span", "rv-num"), verdict: make("span", "rv-verdict"), differs: make("span", "rv-differs rv-num"),
-      count: make("span", "rv-count rv-num") };
+      count: make("span", "rv-count rv-num"), forwards: make("span", "rv-forwards rv-num") };
     this.parts.verdict.hidden = true;
     head.append(make("h3", "", lane.title), ...Object.values(this.parts));
     const text = make("div", "rv-text");
@@ -33,7 +33,8 @@ export class Pane {
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
-    put(parts.count, lane.steps.length ? `${whole(shown.tokens.length)} tokens · ${whole(shown.steps.length)} forwards` : "");
+    put(parts.count, lane.steps.length ? `${whole(shown.tokens.length)} tokens` : "");
+    put(parts.forwards, lane.steps.length && lane.isMars ? `· ${whole(shown.steps.length)} forwards` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
@@ -43,6 +44,6 @@ export class Pane {
   compared(place, isShown, isSame) {
     if (place >= 0) this.view.markDivergence(place);
     this.parts.differs.classList.toggle("rv-same", isSame);
-    put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1} on` : "");
+    put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1}` : "");
   }
 }

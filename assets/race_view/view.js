@@ -4,6 +4,7 @@
 import { put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
 import { Lane, divergence, mainLane } from "../common/trace.js";
+import { Player } from "../player/player.js";
 import { Card } from "./card.js";
 import { Charts } from "./charts.js";
 import { Figures, buildLegend, statusOf } from "./figures.js";
@@ -22,9 +23,10 @@ export class RaceView extends LineView {
     this.status = root.querySelector(".rv-status");
     this.note = root.querySelector(".rv-note");
     this.live = root.querySelector(".rv-live");
-    this.charts = new Charts(root, { step: (...a) => this.pointedStep(...a), leave: () => this.left() });
+    this.charts = new Charts(root, { step: (...a) => this.pointedStep(...a), leave: () => this.left(), choose: (...a) => this.clicked(...a) });
     buildLegend(root.querySelector(".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
+    this.player = new Player(root.querySelector(".rv-player"), () => this.moved());
     this.panels = new Panels(root.querySelector(".rv-panels"), this);
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
@@ -41,6 +43,7 @@ export class RaceView extends LineView {
     this.selected = null;
     this.card.hide();
     this.entries = [];
+    this.player.show(null);
     this.panes.replaceChildren();
     this.charts.show(null);
     this.draw();
@@ -52,6 +55,7 @@ export class RaceView extends LineView {
     this.run = { id: String(head.run), head, pace: head.pace || 0, note: { text: "", kind: "" }, fault: "",
       lanes: head.lanes.map((l) => new Lane(l)), recorded: head.recorded, checked: 0, differs: -1 };
     this.playhead = new Playhead(this.run);
+    this.player.show(this.playhead);
     const report = { token: (...a) => this.pointedToken(...a), leave: () => this.left(), choose: (...a) => this.choose(...a) };
     this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
@@ -96,6 +100,7 @@ export class RaceView extends LineView {
     const found = this.run.lanes.find((each) => each.name === lane.name);
     const index = Math.min(step, found.steps.length - 1);
     this.choose(null);
+    this.player.isPlaying = false;
     this.playhead.seek(index < 0 ? 0 : found.steps[index].clock);
     this.schedule();
   }
@@ -138,6 +143,7 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
     this.compare();
     this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
+    this.player.draw();
     this.refreshCharts();
     this.panels.draw();
     this.say(state, sentence, this.shown(main));
@@ -148,6 +154,7 @@ export class RaceView extends LineView {
     const state = this.run.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
     if (state !== this.charted) this.charts.refresh();
     this.charted = state;
+    this.charts.place(this.playhead);
   }
 
   // The first place where the two texts part is marked in both.
@@ -191,6 +198,12 @@ export class RaceView extends LineView {
     this.lit = view;
   }
 
+  // A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
+  clicked(lane, index) {
+    this.entries.find((pane) => pane.lane === lane).view.element.focus({ preventScroll: true });
+    this.choose(lane, index);
+  }
+
   left() {
     this.isPointing = false;
     this.card.hide();
@@ -198,11 +211,18 @@ export class RaceView extends LineView {
     if (this.lit) this.lit.highlight(-1);
   }
 
+  // The reader went to another place: what was chosen or pointed at elsewhere is let go.
+  moved() {
+    if (this.selected) this.choose(null);
+    this.left();
+    this.schedule();
+  }
+
   // Escape lets go of the chosen forward before it does anything else.
   key(event) {
-    if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return;
+    if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
     event.preventDefault();
-    this.choose(null);
+    return this.choose(null);
   }
 
   recolour() {

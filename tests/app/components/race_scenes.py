@@ -109,5 +109,6 @@ SCENES: dict[str, Scene] = {
     "broken": broken,
     "stream": streaming(PROSE),
     "long": streaming(LONG),
+    "recorded": finished(MATHS, recorded="2026-11-20"),
     "longdone": finished(LONG, recorded="2026-11-20"),
 }

@@ -1,0 +1,231 @@
+"""The bar that moves through a run, as a visitor uses it: on live, finished and recorded runs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import race_scenes
+import sample_traces as samples
+from browser import needs_browser, playwright
+from race_browser import AR, MARS, ROOT, Show, wait_for_charts
+from race_page import head, interleaved
+
+from app.components.race_value import RaceValue
+from mars_runtime import folds
+
+VIEW = f"document.querySelector('{ROOT}').lineView"
+SCRUBBER = ".pl-scrubber"
+IN_SIGHT = "nodes => nodes.filter(n => n.getClientRects().length).length"
+MAIN = samples.read(samples.lanes(race_scenes.PROSE)["mars"]).events
+NUM = folds.num_forwards(MAIN)
+
+
+def press(page: playwright.Page, act: str) -> None:
+    page.click(f".rv-player [data-act={act}]")
+
+
+def wait_at(page: playwright.Page, num: int) -> None:
+    page.wait_for_selector(f"{ROOT}[data-at='{num}']")
+
+
+def clocks(lane: str) -> list[float]:
+    """When each forward of the scene ``prose`` ended, on its lane's measured clock."""
+    events = samples.read(samples.lanes(race_scenes.PROSE)[lane]).events
+    return [time for time, _ in folds.timeline(events)][1:]
+
+
+def num_in_sight(page: playwright.Page, pane: str) -> int:
+    return int(page.eval_on_selector_all(f"{pane} .rv-c > .rv-t", IN_SIGHT))
+
+
+@needs_browser
+def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
+    page = show("prose")
+    wait_for_charts(page)
+    position = page.locator(".pl-position")
+    assert position.inner_text().startswith(f"forward {NUM} of {NUM} · ")
+    assert page.locator(".rv-later:visible").count() == 0
+    press(page, "start")
+    wait_at(page, 0)
+    assert position.inner_text() == f"forward 0 of {NUM} · 0.000 s"
+    assert num_in_sight(page, MARS) == 0
+    for num in (1, 2, 3):
+        press(page, "forward")
+        wait_at(page, num)
+    press(page, "back")
+    wait_at(page, 2)
+    cut = MAIN[:3]
+    assert num_in_sight(page, MARS) == folds.num_tokens(cut)
+    assert page.locator(f"{MARS} .rv-ghost").count() == 1
+    figures = page.inner_text(".rv-figure[data-key=perForward]")
+    assert f"{folds.tpf(cut):.2f}" in figures
+    assert page.locator(".rv-later:visible").count() == 3
+    time = clocks("mars")[1]
+    assert position.inner_text() == f"forward 2 of {NUM} · {time:.3f} s"
+    assert (
+        page.get_attribute(SCRUBBER, "aria-valuetext") == f"forward 2 of {NUM}, {time:.3f} seconds"
+    )
+    box = page.locator(SCRUBBER).bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"{VIEW}.at > 20")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    now = page.evaluate(f"{VIEW}.playhead.time")
+    for lane, pane in (("mars", MARS), ("ar", AR)):
+        num = bisect_right(clocks(lane), now + 1e-9)
+        assert page.get_attribute(pane, "data-shown") == str(num)
+    later = page.locator("[data-chart=time] .rv-later").bounding_box()
+    axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
+    left = page.locator("[data-chart=time] .rv-plot").bounding_box()["x"]
+    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({now})")) < 2
+    press(page, "end")
+    wait_at(page, NUM)
+    assert page.get_attribute(AR, "data-shown") == str(len(clocks("ar")))
+    press(page, "back")
+    assert page.evaluate(f"{VIEW}.at") == NUM
+
+
+@needs_browser
+def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
+    page = show("prose")
+    page.click(".pl-speeds button >> text=by step")
+    press(page, "play")
+    assert page.get_attribute(".pl-play", "aria-label") == "Pause"
+    wait_at(page, 1)
+    press(page, "pause")
+    at = page.evaluate(f"{VIEW}.at")
+    page.wait_for_timeout(800)
+    assert page.evaluate(f"{VIEW}.at") == at
+    page.click(".pl-speeds button >> text=2×")
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Space")
+    page.wait_for_selector(f"{AR}[data-shown='{len(clocks('ar'))}']")
+    assert page.get_attribute(".pl-play", "aria-label") == "Play"
+    tick = f"""async (name) => {{
+      const {{ player, playhead }} = {VIEW};
+      const buttons = [...document.querySelectorAll(".pl-speeds button")];
+      buttons.find((b) => b.textContent === name).click();
+      playhead.seek(0.1);
+      Object.assign(player, {{ isPlaying: true, since: 1000, rested: 0 }});
+      for (const now of [1060, 1100, 1200]) player.tick(now);
+      player.isPlaying = false;
+      return playhead.time - 0.1;
+    }}"""
+    for name, speed in (("½×", 0.5), ("1×", 1.0), ("2×", 2.0)):
+        assert abs(page.evaluate(tick, name) - 0.2 * speed) < 1e-9
+        assert page.inner_text(".pl-speeds [aria-pressed=true]") == name
+    assert page.evaluate(tick, "by step") == 0
+
+
+@needs_browser
+def test_keys_move_where_nobody_else_needs_them(show: Show) -> None:
+    page = show("prose")
+    page.focus(SCRUBBER)
+    page.keyboard.press("Home")
+    wait_at(page, 0)
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    wait_at(page, 3)
+    page.keyboard.press("End")
+    wait_at(page, NUM)
+    page.focus("[data-act=back]")
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_selector(f"{AR}[data-shown='{len(clocks('ar')) - 2}']")
+    page.click(".rv-legend button")
+    page.keyboard.press("Space")
+    assert page.get_attribute(".rv-legend button", "aria-pressed") == "true"
+    assert page.evaluate(f"{VIEW}.player.isPlaying") is False
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert "token 2" in page.inner_text(f"{ROOT} .rv-card")
+    assert page.evaluate(f"{VIEW}.at") == NUM
+    press(page, "start")
+    wait_at(page, 0)
+    assert page.locator(f"{ROOT} .rv-card").is_hidden()
+
+
+@needs_browser
+def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
+    page = show("running", "slow")
+    lines = interleaved(samples.lanes(race_scenes.PROSE))
+    growing = RaceValue(head("by-hand", race_scenes.BOTH))
+
+    def send(num: int) -> None:
+        for tag, line in lines[:num]:
+            growing.add(tag, line)
+        del lines[:num]
+        page.evaluate(f"value => {VIEW}.read(value)", growing.latest())
+
+    send(14)
+    wait_at(page, 5)
+    live = page.locator(".pl-live")
+    assert live.is_hidden()
+    assert page.get_attribute(".pl-play", "aria-label") == "Pause"
+    press(page, "pause")
+    press(page, "back")
+    press(page, "back")
+    wait_at(page, 3)
+    assert live.is_visible()
+    send(20)
+    page.wait_for_selector(f"{ROOT}[data-steps='15']")
+    assert page.get_attribute(ROOT, "data-at") == "3"
+    assert num_in_sight(page, MARS) == folds.num_tokens(MAIN[:4])
+    live.click()
+    wait_at(page, 15)
+    assert live.is_hidden()
+    send(2)
+    wait_at(page, 16)
+    press(page, "start")
+    wait_at(page, 0)
+    send(len(lines))
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert page.get_attribute(ROOT, "data-at") == "0"
+    assert live.is_hidden()
+    press(page, "end")
+    wait_at(page, NUM)
+
+
+@needs_browser
+def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Show) -> None:
+    page = show("recorded")
+    page.emulate_media(reduced_motion="reduce")
+    assert page.inner_text(".rv-recorded") == "recorded 2026-11-20"
+    num = page.evaluate(f"{VIEW}.run.lanes[0].steps.length")
+    assert page.get_attribute(ROOT, "data-at") == str(num)
+    page.wait_for_function(
+        "document.querySelectorAll('.pl-speeds button:not([hidden])').length === 1"
+    )
+    assert page.locator(".pl-speeds button:visible").inner_text() == "by step"
+    press(page, "play")
+    page.wait_for_function(f"{VIEW}.at === 0")
+    wait_at(page, 1)
+    assert page.locator(f"{MARS} .rv-verdict").is_hidden()
+    press(page, "end")
+    wait_at(page, num)
+
+
+@needs_browser
+def test_a_bar_of_a_chart_chooses_its_forward_and_heads_stay_on_one_line(show: Show) -> None:
+    page = show("maths", width=1440)
+    wait_for_charts(page)
+    page.eval_on_selector(ROOT, "n => { n.style.width = '996px' }")
+    heights = page.eval_on_selector_all(
+        ".rv-head", "l => l.map(h => h.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 44
+    bars = page.locator("[data-chart=forwards] .rv-plot")
+    bars.scroll_into_view_if_needed()
+    axis = "document.querySelector('[data-chart=forwards] .rv-plot')._fullLayout.xaxis"
+    page.wait_for_function(f"{axis}._length < 480")
+    x = page.evaluate(f"{axis}._offset + {axis}.l2p(5)")
+    box = bars.bounding_box()
+    page.mouse.click(box["x"] + x, box["y"] + box["height"] / 2)
+    assert page.evaluate(f"{VIEW}.selected.step") == 4
+    assert page.locator(f"{MARS} .rv-chosen").count() == 1
+    page.keyboard.press("Escape")
+    assert page.evaluate(f"{VIEW}.selected") is None
