@@ -1,0 +1,49 @@
+"""Pure modules of ``assets/`` by themselves in a browser: no page of the app around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from browser import playwright
+
+from app.components.bundle import ASSETS
+
+ORIGIN = "http://modules.test/"
+LANE = """
+const laneOf = (lines, name = "mars") => {
+  const lane = new Lane({ lane: name, title: name });
+  lines.forEach((line) => lane.push(JSON.parse(line)));
+  return lane;
+};
+"""
+
+
+def modules_page(context: playwright.BrowserContext) -> playwright.Page:
+    """An empty page that may import the modules."""
+    page = context.new_page()
+    page.route(f"{ORIGIN}**", _serve)
+    page.goto(ORIGIN)
+    return page
+
+
+def evaluate(page: playwright.Page, module: str, body: str, *given: Any) -> Any:
+    """What ``body`` returns; it sees the module as ``m``, ``given``, and ``laneOf(lines)``."""
+    return page.evaluate(
+        f"""async (given) => {{
+  const m = await import("{ORIGIN}{module}");
+  const {{ Lane }} = await import("{ORIGIN}common/trace.js");
+  {LANE}
+  {body}
+}}""",
+        list(given),
+    )
+
+
+def _serve(route: playwright.Route) -> None:
+    name = route.request.url.removeprefix(ORIGIN)
+    if not name:
+        route.fulfill(content_type="text/html", body="<!doctype html><title>modules</title>")
+        return
+    source = Path(ASSETS / name).read_text("utf-8")
+    route.fulfill(content_type="text/javascript", body=source)
