@@ -4,6 +4,8 @@
 
 import { isLossless, numChecked, proposalRows } from "./folds_why.js";
 
+const REACH = 40; // forwards after which no place that a forward spoke of is still to be written or checked
+
 // How many proposals are taken, from left to right, while confidence >= tau; the first always, NaN never.
 export function acceptPrefix(confidences, tau) {
   let count = 0;
@@ -32,15 +34,17 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 }
 
 // One forward, judged again: then and now are tokens taken, or drafted where it is lossless; same, other, unknown say
-// of the proposals that only one of the two took whether the run wrote them; gain is what the forward brings more.
+// of proposals that only the other threshold takes whether the run wrote them; of tokens that only the run took,
+// checked could be compared with AR's choice and wrong were not it; gain is what the forward brings more.
 export function cellOf(lane, index, tau, ends) {
   const step = lane.steps[index];
   const drafts = isLossless(step);
   const then = drafts ? step.drafted : step.count;
   const now = judgeAgain(lane, index, tau, ends);
-  const cell = { index, isLossless: drafts, then, now, same: 0, other: 0, unknown: 0, agreedThen: 0, agreedNow: 0, gain: now - then };
+  const cell = { index, isLossless: drafts, then, now, same: 0, other: 0, unknown: 0, checked: 0, wrong: 0, agreedThen: 0, agreedNow: 0, gain: now - then };
   if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
   else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
+  else if (now < then) check(cell, lane.tokens.slice(step.first + now, step.first + then));
   return cell;
 }
 
@@ -62,13 +66,21 @@ function count(cell, rows) {
   }
 }
 
+function check(cell, tokens) {
+  const checked = tokens.filter((token) => token.check);
+  cell.checked = checked.length;
+  cell.wrong = checked.filter((token) => token.check.id !== token.id).length;
+}
+
 const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
 
 // The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
 // exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
 // whole: the same over all forwards, each judged by itself. taken: proposals that only the other threshold takes.
-export function whatIf(lane, tau, ends) {
-  const cells = lane.steps.map((_, index) => cellOf(lane, index, tau, ends));
+// known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
+export function whatIf(lane, tau, ends, known = []) {
+  const cells = known.slice(0, Math.max(0, known.length - REACH));
+  for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
   const first = cells.findIndex((cell) => cell.then !== cell.now);
   const num = cells.length;
   // A draft more or less shows in what the next forward emits.
@@ -90,7 +102,8 @@ function takenMore(cells) {
 
 function takenLess(cells) {
   const fewer = cells.filter((cell) => cell.now < cell.then);
-  return { forwards: fewer.length, num: sum(fewer, (cell) => cell.then - cell.now) };
+  return { forwards: fewer.length, num: sum(fewer, (cell) => cell.then - cell.now),
+    checked: sum(fewer, (cell) => cell.checked), wrong: sum(fewer, (cell) => cell.wrong) };
 }
 
 // Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.

@@ -132,7 +132,7 @@ def test_a_lossless_run_by_hand_drafts_more_or_less(page: playwright.Page) -> No
     careful = what_if(page, LOSSLESS_RUN, 0.96)
     assert [cell["now"] for cell in careful["cells"]] == [0, 0, 0, 0, 0]
     assert careful["whole"]["now"] == 4
-    assert careful["left"] == {"forwards": 3, "num": 5}
+    assert careful["left"] == {"forwards": 3, "num": 5, "checked": 0, "wrong": 0}
 
 
 def test_fates_of_proposals_by_hand(page: playwright.Page) -> None:

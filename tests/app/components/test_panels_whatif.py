@@ -1,0 +1,132 @@
+"""The panel "Another τ" in a browser: recorded, live, lossless, by keyboard, and run for real."""
+
+from __future__ import annotations
+
+import race_scenes
+import sample_traces as samples
+from browser import needs_browser, playwright
+from panel_browser import VIEW, answer, asked, open_panel, put, settle
+from race_browser import MARS, ROOT, Show, play
+from race_page import head, interleaved, value
+
+from app.replay import recordings
+from mars_runtime import folds
+from mars_runtime.acceptance import accept_prefix
+
+pytestmark = needs_browser
+
+
+def recording(name: str) -> recordings.Recording:
+    return next(each for each in recordings.load() if each.name == name)
+
+
+def set_tau(page: playwright.Page, tau: float) -> None:
+    """Drag the slider."""
+    page.locator(".rv-wi-knob input").evaluate(
+        "(node, tau) => { node.value = tau; node.dispatchEvent(new Event('input')); }", str(tau)
+    )
+    settle(page)
+
+
+def cells(panel: playwright.Locator) -> list[tuple[str, str]]:
+    """(then, now) as they are written in the strip; now is empty where it is the same."""
+    return [
+        tuple(pair)
+        for pair in panel.locator(".rv-wi-strip .rv-wi-cell").evaluate_all(
+            "l => l.map((c) => [c.textContent, c.dataset.now])"
+        )
+    ]
+
+
+def test_a_recorded_run_is_judged_forward_by_forward(show: Show) -> None:
+    page = show("prose")
+    panel = open_panel(page, "whatif")
+    made = recording("tau-moved")
+    put(page, made.value)
+    set_tau(page, 0.8)
+    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+    expected = []
+    for step in steps:
+        now = accept_prefix([each.confidence for each in step.proposals], 0.8)
+        then = len(step.accepted)
+        expected.append((str(then), "" if now == then else str(now)))
+    found = cells(panel)
+    assert found[:-1] == expected[:-1]  # the last one also ends at the end of the text
+    first = next(i for i, (_, now) in enumerate(expected) if now)
+    marked = panel.locator(".rv-wi-strip .rv-wi-first")
+    assert marked.count() == 1
+    assert panel.locator(".rv-wi-strip .rv-wi-cell").nth(first).evaluate(
+        "node => node.classList.contains('rv-wi-first')"
+    )
+    text = panel.inner_text()
+    assert f"Forward {first + 1} is the first that differs" in text
+    exact = panel.locator(".rv-wi-table tbody tr").first
+    num = sum(len(step.accepted) for step in steps[:first])
+    now = (num + int(expected[first][1])) / (first + 1)
+    assert "exact" in exact.inner_text()
+    assert exact.locator("td").last.inner_text() == f"{now:.2f}"
+    assert "≈" in panel.locator(".rv-wi-table tbody tr").nth(1).inner_text()
+    assert panel.locator(".rv-wi-run").is_hidden()  # nobody answers on this page
+
+
+def test_the_same_threshold_changes_nothing_and_another_can_be_run(show: Show) -> None:
+    page = show("prose")
+    answer(page, ["run"])
+    panel = open_panel(page, "whatif")
+    put(page, recording("sorting").value)
+    set_tau(page, 0.95)
+    assert "would be this one, exactly" in panel.inner_text()
+    assert not any(now for _, now in cells(panel))
+    slider = panel.locator(".rv-wi-knob input")
+    slider.focus()
+    for _ in range(15):
+        page.keyboard.press("ArrowLeft")
+    settle(page)
+    assert panel.locator(".rv-wi-knob output").inner_text() == ".8"
+    assert "Forward 8 is the first that differs" in panel.inner_text()
+    assert "anyway" in panel.locator(".rv-wi-taken").inner_text()
+    button = panel.locator(".rv-wi-run")
+    assert button.inner_text() == "Run it with τ .8"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    settings = {"tau": 0.8, "block_size": 8, "lossless": False, "metric": "probability"}
+    assert asked(page) == [{"kind": "run", "settings": settings}]
+    # One tab stop for the strip; arrows read the cells, Enter chooses a forward for every panel.
+    panel.locator(".rv-wi-strip").focus()
+    page.keyboard.press("Home")
+    for _ in range(7):
+        page.keyboard.press("ArrowRight")
+    assert panel.locator(".rv-wi-detail").inner_text().startswith("Forward 8 took 7; τ .8 would take 8")
+    page.keyboard.press("Enter")
+    settle(page)
+    assert page.evaluate(f"{VIEW}.selected.step") == 7
+
+
+def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
+    page = show("running", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='30']")
+    panel = open_panel(page, "whatif")
+    settle(page)
+    assert len(cells(panel)) == 30
+    play(page, "stream", "running")
+    page.wait_for_selector(".rv-wi-strip .rv-wi-cell")
+    page.evaluate("window.kept = document.querySelector('.rv-wi-strip .rv-wi-cell')")
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 69")
+    assert page.evaluate("window.kept === document.querySelector('.rv-wi-strip .rv-wi-cell')")
+    steps = [step for step, _ in folds.row_steps(samples.run(race_scenes.PROSE).events)]
+    assert [then for then, _ in cells(panel)] == [str(len(step.accepted)) for step in steps]
+
+
+def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(show: Show) -> None:
+    page = show("prose")
+    panel = open_panel(page, "whatif")
+    made = recording("lossless")
+    put(page, made.value)
+    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+    assert "changes no token of the text" in panel.inner_text()
+    assert [then for then, _ in cells(panel)] == [str(step.num_drafted) for step in steps]
+    lines = samples.lanes(race_scenes.PROSE)["ar"]
+    put(page, value(head("only-ar", {"ar": "plain AR"}), interleaved({"ar": lines})).whole())
+    assert "one token a forward" in panel.inner_text()
+    assert panel.locator(".rv-wi-body").is_hidden()

@@ -1,0 +1,165 @@
+"""The panel "Why here?" in a browser: live, held under the hand, recorded, branching, by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+import race_scenes
+import sample_traces as samples
+from browser import needs_browser, playwright
+from panel_browser import answer, asked, choose, open_panel, put, settle
+from race_browser import MARS, ROOT, Show, play
+from race_page import head, interleaved, value
+
+from app.replay import recordings
+from mars_runtime import folds
+from mars_runtime.settings import DecodeSettings
+
+pytestmark = needs_browser
+WORD_PROBLEM = 5  # a forward of the recording that refused three proposals which were right
+
+
+def recording(name: str) -> recordings.Recording:
+    return next(each for each in recordings.load() if each.name == name)
+
+
+def rows(panel: playwright.Locator) -> list[dict[str, str]]:
+    """Every row of the table: its cells' texts and its fate."""
+    return panel.locator("tbody tr").evaluate_all(
+        """nodes => nodes.map((tr) => ({ fate: tr.dataset.fate, later: tr.dataset.later,
+          ...Object.fromEntries([...tr.cells].map((c) => [c.className.split(" ")[0].slice(6), c.textContent])) }))"""
+    )
+
+
+def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
+    page = show("running", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='30']")
+    panel = open_panel(page, "why")
+    settle(page)
+    assert "forward 30 of 30" in panel.inner_text()
+    trace = samples.run(race_scenes.PROSE)
+    step = [step for step, _ in folds.row_steps(trace.events)][29]
+    found = rows(panel)
+    assert len(found) == len(step.proposals)
+    assert {row["later"] for row in found[len(step.accepted) :]} <= {"none"}
+    assert panel.locator(".rv-wh-hint").is_hidden()  # nobody answers on this page
+    assert panel.locator("tbody button").count() == 0
+    play(page, "stream", "running")
+    page.wait_for_function("document.querySelector('.rv-wh-table tbody tr')")
+    panel.locator("tbody").hover()
+    held = panel.locator(".rv-wh-where").inner_text()
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert panel.locator(".rv-wh-where").inner_text().split(" of ")[0] == held.split(" of ")[0]
+    page.mouse.move(2, 2)
+    page.wait_for_function(
+        "document.querySelector('.rv-wh-where').textContent.startsWith('forward 69 of 69')"
+    )
+    assert "The text ended here." in panel.inner_text()
+
+
+def test_a_recorded_run_says_what_became_of_every_proposal(show: Show) -> None:
+    page = show("prose")
+    panel = open_panel(page, "why")
+    made = recording("word-problem")
+    put(page, made.value)
+    page.focus(f"{MARS} .rv-text")
+    page.keyboard.press("Home")
+    for _ in range(WORD_PROBLEM):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    settle(page)
+    step = [step for step, _ in folds.row_steps(made.traces()["mars"].events)][WORD_PROBLEM]
+    found = rows(panel)
+    count = len(step.accepted)
+    fates = ["own", *["taken"] * (count - 1), "refused", *["unseen"] * (len(found) - count - 1)]
+    assert [row["fate"] for row in found] == fates
+    assert [row["place"] for row in found] == [str(step.start + i + 1) for i in range(len(found))]
+    widths = panel.locator(".rv-wh-track i").evaluate_all("l => l.map((i) => parseFloat(i.style.width))")
+    assert widths == pytest.approx([100 * each.confidence for each in step.proposals], abs=0.01)
+    assert panel.locator("table").evaluate("t => t.style.getPropertyValue('--tau')") == "0.95"
+    edges = panel.locator("tbody .rv-wh-bar").evaluate_all(
+        "l => l.map((c) => { const b = c.getBoundingClientRect(); return [b.left, b.width]; })"
+    )
+    assert all(edge == edges[0] for edge in edges)  # one scale, and so one line of tau
+    sentence = panel.locator(".rv-wh-say").inner_text()
+    assert "was below τ" in sentence
+    assert "wrote the same 3 tokens" in sentence
+    assert [row["later"] for row in found[count : count + 3]] == ["same"] * 3
+    assert "forward 7" in found[count]["later"] or "forward 7" in panel.inner_text()
+    page.keyboard.press("Escape")
+    settle(page)
+    assert "forward 7 of 7" in panel.inner_text()
+
+
+def test_forwards_are_walked_by_keyboard(show: Show) -> None:
+    page = show("prose")
+    panel = open_panel(page, "why")
+    choose(page, "mars", 0)
+    previous, onward = panel.locator(".rv-wh-step").all()
+    assert previous.is_disabled()
+    onward.focus()
+    page.keyboard.press("Enter")
+    settle(page)
+    assert "forward 2 of 69" in panel.inner_text()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    settle(page)
+    assert "forward 1 of 69" in panel.inner_text()
+    choose(page, "ar", 3)
+    assert "plain AR" in panel.inner_text()
+    assert len(rows(panel)) == 1
+    assert panel.locator(".rv-wh-mark").count() == 0  # no threshold where there is none
+
+
+def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(show: Show) -> None:
+    page = show("prose")
+    answer(page, ["branch"])
+    panel = open_panel(page, "why")
+    made = recording("word-problem")
+    put(page, made.value)
+    choose(page, "mars", WORD_PROBLEM)
+    step = [step for step, _ in folds.row_steps(made.traces()["mars"].events)][WORD_PROBLEM]
+    chip = panel.locator("tbody tr").nth(1).locator("td button").first
+    assert "Go on from token" in chip.get_attribute("aria-label")
+    chip.focus()
+    page.keyboard.press("Enter")
+    expected = {"kind": "branch", "lane": "mars", "token": step.start + 1}
+    assert asked(page) == [{**expected, "id": step.proposals[1].runners_up[0][0]}]
+    # What the run wrote anyway is no other way to go on; what it did not write is.
+    last = panel.locator("tbody tr").last.locator("th button")
+    last.click()
+    place = step.start + len(step.proposals) - 1
+    assert asked(page)[1:] == [{**expected, "token": place, "id": step.proposals[-1].token}]
+    assert panel.locator("tbody tr").nth(len(step.accepted)).locator("th button").count() == 0
+    assert "are kept" in panel.locator(".rv-wh-hint").inner_text()
+
+
+def test_a_lossless_run_shows_drafts_and_what_ar_put_in_their_place(show: Show) -> None:
+    page = show("prose")
+    panel = open_panel(page, "why")
+    made = recording("lossless")
+    put(page, made.value)
+    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+    index = next(i for i, step in enumerate(steps) if step.stop == "mismatch")
+    choose(page, "mars", index)
+    fates = [row["fate"] for row in rows(panel)]
+    count = len(steps[index].accepted)
+    assert fates[:count] == [*["confirmed"] * (count - 1), "replaced"]
+    assert set(fates[count:]) == {"dropped"}
+    choose(page, "mars", index - 1)
+    drafted = [row for row in rows(panel) if row["fate"] == "drafted"]
+    assert len(drafted) == steps[index - 1].num_drafted
+    kinds = [row["later"] for row in drafted]
+    assert kinds[count - 1] == "other" or "other" in kinds
+    assert "in the place of" in panel.locator(".rv-wh-say").inner_text()
+
+
+@pytest.mark.parametrize("metric", ["margin", "entropy"])
+def test_the_scale_is_named_after_the_metric(show: Show, metric: str) -> None:
+    page = show("prose")
+    panel = open_panel(page, "why")
+    settings = DecodeSettings(tau=0.6, block_size=8, metric=metric)
+    script = samples.Script(samples.MATHS, settings)
+    lines = interleaved(samples.lanes(script, ar=False))
+    put(page, value(head(metric, race_scenes.ONE), lines).whole())
+    assert panel.locator(".rv-wh-metric").inner_text() == metric
+    assert panel.locator(".rv-wh-mark").inner_text() == "τ .6"
