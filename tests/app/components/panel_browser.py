@@ -22,6 +22,7 @@ def put(page: playwright.Page, value: str) -> None:
 
 def open_panel(page: playwright.Page, name: str) -> playwright.Locator:
     """Open the panel of this id and give its element."""
+    page.set_default_timeout(90_000)  # a busy machine is slow, not wrong
     page.click(f'{ROOT} [role=tab][id$="-{name}-tab"]')
     panel = page.locator(f'{ROOT} [data-panel="{name}"]')
     panel.wait_for()
