@@ -26,6 +26,8 @@ STYLES = (
     "race_view/text.css",
     "race_view/panels.css",
     "player/player.css",
+    "panels/why.css",
+    "panels/whatif.css",
     "batch_view/batch.css",
     "explain/explain.css",
     "grid/grid.css",

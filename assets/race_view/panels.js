@@ -2,8 +2,10 @@
 // A panel is a class of assets/panels/: static id, static title, constructor(element, view), draw().
 
 import { make } from "../common/dom.js";
+import { WhatIfPanel } from "../panels/whatif.js";
+import { WhyPanel } from "../panels/why.js";
 
-const PANELS = [];
+const PANELS = [WhyPanel, WhatIfPanel];
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // the tab chosen last, for every view as long as the page lives
 let counted = 0;

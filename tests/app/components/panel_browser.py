@@ -1,4 +1,7 @@
-"""What tests of panels share: open one, put any run into the view, hear what it asks of the page."""
+"""What tests of panels share: open one, put any run into the view, hear what it asks of the page.
+
+``still_page`` is the race view by itself, without gradio: for runs that are put in at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,27 @@ from typing import Any
 from browser import playwright
 from race_browser import ROOT
 
+from app.components import bundle
+from app.components.race_view import RaceView
+from app.replay import recordings
+
 VIEW = f"document.querySelector('{ROOT}').lineView"
+HOST = """<!doctype html><title>panels</title><body><div id="race">{}</div><script>
+window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
+
+
+def still_page(context: playwright.BrowserContext) -> playwright.Page:
+    """A page that shows what is ``put`` into it, a recording to begin with, and nothing else."""
+    page = context.new_page()
+    page.set_viewport_size({"width": 1100, "height": 1000})
+    page.set_content(bundle.head() + HOST.format(RaceView.template("")))
+    put(page, recording("word-problem").value)
+    return page
+
+
+def recording(name: str) -> recordings.Recording:
+    """A recorded race by its name."""
+    return next(each for each in recordings.load() if each.name == name)
 
 
 def put(page: playwright.Page, value: str) -> None:
@@ -22,7 +45,6 @@ def put(page: playwright.Page, value: str) -> None:
 
 def open_panel(page: playwright.Page, name: str) -> playwright.Locator:
     """Open the panel of this id and give its element."""
-    page.set_default_timeout(90_000)  # a busy machine is slow, not wrong
     page.click(f'{ROOT} [role=tab][id$="-{name}-tab"]')
     panel = page.locator(f'{ROOT} [data-panel="{name}"]')
     panel.wait_for()

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import VIEW, answer, asked, open_panel, put, settle
+from panel_browser import VIEW, answer, asked, open_panel, put, recording, settle, still_page
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
 
-from app.replay import recordings
 from mars_runtime import folds
 from mars_runtime.acceptance import accept_prefix
 
 pytestmark = needs_browser
 
 
-def recording(name: str) -> recordings.Recording:
-    return next(each for each in recordings.load() if each.name == name)
+@pytest.fixture(scope="module")
+def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+    """One page for all checks that put a run in at once."""
+    page = still_page(browser)
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    yield page
+    page.close()
+    assert troubles == []
 
 
 def set_tau(page: playwright.Page, tau: float) -> None:
@@ -38,8 +47,8 @@ def cells(panel: playwright.Locator) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_recorded_run_is_judged_forward_by_forward(show: Show) -> None:
-    page = show("prose")
+def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> None:
+    page = still
     panel = open_panel(page, "whatif")
     made = recording("tau-moved")
     put(page, made.value)
@@ -55,8 +64,10 @@ def test_a_recorded_run_is_judged_forward_by_forward(show: Show) -> None:
     first = next(i for i, (_, now) in enumerate(expected) if now)
     marked = panel.locator(".rv-wi-strip .rv-wi-first")
     assert marked.count() == 1
-    assert panel.locator(".rv-wi-strip .rv-wi-cell").nth(first).evaluate(
-        "node => node.classList.contains('rv-wi-first')"
+    assert (
+        panel.locator(".rv-wi-strip .rv-wi-cell")
+        .nth(first)
+        .evaluate("node => node.classList.contains('rv-wi-first')")
     )
     text = panel.inner_text()
     assert f"Forward {first + 1} is the first that differs" in text
@@ -69,8 +80,8 @@ def test_a_recorded_run_is_judged_forward_by_forward(show: Show) -> None:
     assert panel.locator(".rv-wi-run").is_hidden()  # nobody answers on this page
 
 
-def test_the_same_threshold_changes_nothing_and_another_can_be_run(show: Show) -> None:
-    page = show("prose")
+def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwright.Page) -> None:
+    page = still
     answer(page, ["run"])
     panel = open_panel(page, "whatif")
     put(page, recording("sorting").value)
@@ -96,7 +107,11 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(show: Show) -
     page.keyboard.press("Home")
     for _ in range(7):
         page.keyboard.press("ArrowRight")
-    assert panel.locator(".rv-wi-detail").inner_text().startswith("Forward 8 took 7; τ .8 would take 8")
+    assert (
+        panel.locator(".rv-wi-detail")
+        .inner_text()
+        .startswith("Forward 8 took 7; τ .8 would take 8")
+    )
     page.keyboard.press("Enter")
     settle(page)
     assert page.evaluate(f"{VIEW}.selected.step") == 7
@@ -118,8 +133,8 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
     assert [then for then, _ in cells(panel)] == [str(len(step.accepted)) for step in steps]
 
 
-def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(show: Show) -> None:
-    page = show("prose")
+def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright.Page) -> None:
+    page = still
     panel = open_panel(page, "whatif")
     made = recording("lossless")
     put(page, made.value)

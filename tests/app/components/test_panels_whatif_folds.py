@@ -84,7 +84,9 @@ def test_under_its_own_threshold_a_run_is_itself(page: playwright.Page) -> None:
 
 def test_acceptance_is_that_of_the_runtime(page: playwright.Page) -> None:
     rows = [[], [0.1], [0.1, 0.9, 0.9], [0.9, 0.8, 0.8], [0.5, 0.79, 0.99], [1.0, 1.0, 1.0]]
-    found = evaluate(page, "panels/folds_whatif.js", "return given[0].map((r) => m.acceptPrefix(r, 0.8));", rows)
+    found = evaluate(
+        page, "panels/folds_whatif.js", "return given[0].map((r) => m.acceptPrefix(r, 0.8));", rows
+    )
     assert found == [accept_prefix(row, 0.8) for row in rows] == [0, 1, 3, 3, 1, 3]
     never = evaluate(page, "panels/folds_whatif.js", "return m.acceptPrefix([NaN, NaN, 1], 0);")
     assert never == accept_prefix([float("nan"), float("nan"), 1.0], 0.0) == 1
@@ -157,4 +159,9 @@ def test_a_place_that_is_not_written_yet_is_not_judged(page: playwright.Page) ->
     body = """
     const lane = laneOf(given[0].slice(0, 3));
     return m.proposalRows(lane, 0).map((row) => row.verdict);"""
-    assert evaluate(page, "panels/folds_why.js", body, PLAIN_RUN) == [None, None, "unwritten", "unwritten"]
+    assert evaluate(page, "panels/folds_why.js", body, PLAIN_RUN) == [
+        None,
+        None,
+        "unwritten",
+        "unwritten",
+    ]

@@ -1,16 +1,17 @@
-"""The panel "Why here?" in a browser: live, held under the hand, recorded, branching, by keyboard."""
+"""The panel "Why here?" in a browser: live, held under the hand, recorded, branching, by keys."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import answer, asked, choose, open_panel, put, settle
+from panel_browser import answer, asked, choose, open_panel, put, recording, settle, still_page
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
 
-from app.replay import recordings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 
@@ -18,15 +19,23 @@ pytestmark = needs_browser
 WORD_PROBLEM = 5  # a forward of the recording that refused three proposals which were right
 
 
-def recording(name: str) -> recordings.Recording:
-    return next(each for each in recordings.load() if each.name == name)
+@pytest.fixture(scope="module")
+def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+    """One page for all checks that put a run in at once."""
+    page = still_page(browser)
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    yield page
+    page.close()
+    assert troubles == []
 
 
 def rows(panel: playwright.Locator) -> list[dict[str, str]]:
     """Every row of the table: its cells' texts and its fate."""
     return panel.locator("tbody tr").evaluate_all(
-        """nodes => nodes.map((tr) => ({ fate: tr.dataset.fate, kind: tr.dataset.later,
-          ...Object.fromEntries([...tr.cells].map((c) => [c.className.split(" ")[0].slice(6), c.textContent])) }))"""
+        """nodes => nodes.map((tr) => ({ what: tr.dataset.fate, kind: tr.dataset.later,
+          ...Object.fromEntries(
+            [...tr.cells].map((c) => [c.classList[0].slice(6), c.textContent])) }))"""
     )
 
 
@@ -56,8 +65,8 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     assert "The text ended here." in panel.inner_text()
 
 
-def test_a_recorded_run_says_what_became_of_every_proposal(show: Show) -> None:
-    page = show("prose")
+def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Page) -> None:
+    page = still
     panel = open_panel(page, "why")
     made = recording("word-problem")
     put(page, made.value)
@@ -71,9 +80,11 @@ def test_a_recorded_run_says_what_became_of_every_proposal(show: Show) -> None:
     found = rows(panel)
     count = len(step.accepted)
     fates = ["own", *["taken"] * (count - 1), "refused", *["unseen"] * (len(found) - count - 1)]
-    assert [row["fate"] for row in found] == fates
+    assert [row["what"] for row in found] == fates
     assert [row["place"] for row in found] == [str(step.start + i + 1) for i in range(len(found))]
-    widths = panel.locator(".rv-wh-track i").evaluate_all("l => l.map((i) => parseFloat(i.style.width))")
+    widths = panel.locator(".rv-wh-track i").evaluate_all(
+        "l => l.map((i) => parseFloat(i.style.width))"
+    )
     assert widths == pytest.approx([100 * each.confidence for each in step.proposals], abs=0.01)
     assert panel.locator("table").evaluate("t => t.style.getPropertyValue('--tau')") == "0.95"
     edges = panel.locator("tbody .rv-wh-bar").evaluate_all(
@@ -89,9 +100,11 @@ def test_a_recorded_run_says_what_became_of_every_proposal(show: Show) -> None:
     assert "forward 7 of 7" in panel.inner_text()
 
 
-def test_forwards_are_walked_by_keyboard(show: Show) -> None:
-    page = show("prose")
+def test_forwards_are_walked_by_keyboard(still: playwright.Page) -> None:
+    page = still
     panel = open_panel(page, "why")
+    made = value(head("walked", race_scenes.BOTH), interleaved(samples.lanes(race_scenes.PROSE)))
+    put(page, made.whole())
     choose(page, "mars", 0)
     previous, onward = panel.locator(".rv-wh-step").all()
     assert previous.is_disabled()
@@ -109,8 +122,8 @@ def test_forwards_are_walked_by_keyboard(show: Show) -> None:
     assert panel.locator(".rv-wh-mark").count() == 0  # no threshold where there is none
 
 
-def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(show: Show) -> None:
-    page = show("prose")
+def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.Page) -> None:
+    page = still
     answer(page, ["branch"])
     panel = open_panel(page, "why")
     made = recording("word-problem")
@@ -132,28 +145,28 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(show: Show) -> Non
     assert "are kept" in panel.locator(".rv-wh-hint").inner_text()
 
 
-def test_a_lossless_run_shows_drafts_and_what_ar_put_in_their_place(show: Show) -> None:
-    page = show("prose")
+def test_a_lossless_run_shows_drafts_and_what_ar_put_in_their_place(still: playwright.Page) -> None:
+    page = still
     panel = open_panel(page, "why")
     made = recording("lossless")
     put(page, made.value)
     steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
     index = next(i for i, step in enumerate(steps) if step.stop == "mismatch")
     choose(page, "mars", index)
-    fates = [row["fate"] for row in rows(panel)]
+    fates = [row["what"] for row in rows(panel)]
     count = len(steps[index].accepted)
     assert fates[:count] == [*["confirmed"] * (count - 1), "replaced"]
     assert set(fates[count:]) == {"dropped"}
     choose(page, "mars", index - 1)
-    drafted = [row for row in rows(panel) if row["fate"] == "drafted"]
+    drafted = [row for row in rows(panel) if row["what"] == "drafted"]
     assert len(drafted) == steps[index - 1].num_drafted
     assert [row["kind"] for row in drafted[:count]] == [*["same"] * (count - 1), "other"]
     assert "in the place of" in panel.locator(".rv-wh-say").inner_text()
 
 
 @pytest.mark.parametrize("metric", ["margin", "entropy"])
-def test_the_scale_is_named_after_the_metric(show: Show, metric: str) -> None:
-    page = show("prose")
+def test_the_scale_is_named_after_the_metric(still: playwright.Page, metric: str) -> None:
+    page = still
     panel = open_panel(page, "why")
     settings = DecodeSettings(tau=0.6, block_size=8, metric=metric)
     script = samples.Script(samples.MATHS, settings)
