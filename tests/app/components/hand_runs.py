@@ -1,4 +1,4 @@
-"""Two short runs written by hand, small enough to judge every proposal by eye. Tokens are numbers."""
+"""Two short runs written by hand, small enough to judge by eye. Tokens are numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PLAIN_RUN = lines(
     ],
 )
 
-# Writes 1 | 2 3 | 4 | 5 | 6 END: the draft 2 is confirmed, 9 is replaced by AR's 4, and 6 END confirmed.
+# Writes 1 | 2 3 | 4 | 5 | 6 END: 2 is confirmed, 9 is replaced by AR's 4, 6 END confirmed.
 LOSSLESS_RUN = lines(
     DecodeSettings(tau=0.9, block_size=3, lossless=True),
     [

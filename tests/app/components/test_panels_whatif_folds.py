@@ -141,7 +141,8 @@ def test_fates_of_proposals_by_hand(page: playwright.Page) -> None:
     body = """
     const lane = laneOf(given[0]);
     const ends = m.endIds([lane]);
-    return lane.steps.map((_, i) => m.proposalRows(lane, i, ends).map((r) => [r.fate, r.verdict]));"""
+    const pair = (row) => [row.fate, row.verdict];
+    return lane.steps.map((_, i) => m.proposalRows(lane, i, ends).map(pair));"""
     plain = evaluate(page, "panels/folds_why.js", body, PLAIN_RUN)
     assert plain[0] == [["own", None], ["taken", None], ["refused", "same"], ["unseen", "other"]]
     assert [verdict for _, verdict in plain[1]] == [None, "other", "unknown", "unknown"]
