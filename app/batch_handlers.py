@@ -6,13 +6,12 @@ Values come in raw and text goes out; knows no gradio type, no component and no 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from app.batch_launch import start_side
 from app.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
-from app.batch_runs import BatchFeed, BatchSide, LiveBatch
+from app.batch_runs import BatchFeed, LiveBatch
 from app.controls import RefusalError
 from app.engines import Served
 from app.handlers import POLL_SECONDS, Handlers, sentence_of
@@ -20,14 +19,9 @@ from app.runs import LiveRuns, situation
 from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
 from mars_runtime.batch_folds import totals
-from mars_runtime.engine.header import make_header
-from mars_runtime.engine.request import Request
-from mars_runtime.events import Event
-from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
-    from mars_runtime.decoders.batch import BatchMethod
+    pass
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
@@ -99,10 +93,9 @@ class BatchHandlers:
     def _decode(self, session: str, served: Served, batch: LiveBatch) -> Iterator[str]:
         """Every method in turn, each with the device alone; the outputs are judged at the end."""
         order, feed = batch.order, batch.feed
-        encode = served.checkpoint.tokenizer.encode_prompt
-        prompts = [encode(prompt, served.entry.system) for prompt in order.prompts]
+        seconds = self._page.settings.max_seconds
         for name, method in zip(SIDES, order.methods, strict=False):
-            batch.begin(self._start(served, order, name, method, prompts))
+            batch.begin(start_side(served, order, name, method, seconds))
             yield from self._watch(session, batch)
             end = batch.sides[-1].end
             if end is None or end.reason not in ("eos", "limit"):
@@ -115,27 +108,6 @@ class BatchHandlers:
         else:
             self._judge(served, batch)
             feed.say(_finished_sentence(batch), "finished")
-
-    def _start(
-        self,
-        served: Served,
-        order: BatchOrder,
-        name: str,
-        method: str,
-        prompts: Sequence[Sequence[int]],
-    ) -> BatchSide:
-        settings = replace(order.settings, method="ar" if method == "ar" else "mars")
-        decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
-        run = served.engine.solo(decode, settings, deadline=self._page.settings.max_seconds)
-        every_id = tuple(token for prompt in prompts for token in prompt)
-        header = make_header(
-            served.checkpoint,
-            prompts_as_text(order.prompts),
-            Request(every_id, settings),
-            name=order.title(method),
-        )
-        writer = TraceWriter(header, served.checkpoint.tokenizer.token_bytes)
-        return BatchSide(name, method, order.title(method), run, writer)
 
     def _watch(self, session: str, batch: LiveBatch) -> Iterator[str]:
         """Yield the feed until the running side has ended or another batch was begun."""
@@ -182,19 +154,3 @@ def _running_sentence(batch: LiveBatch) -> str:
     if len(batch.sides) < len(order.methods):
         return f"{running}; then {order.title(order.methods[-1])} on the same prompts…"
     return f"{running}…"
-
-
-def _decode(
-    prompts: Sequence[Sequence[int]],
-    method: str,
-    batch_size: int,
-    cache_block: int,
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    settings: SettingsSource,
-) -> Iterator[Event]:
-    """``decode_batch``, imported where torch is loaded anyway."""
-    from mars_runtime.decoders.batch import decode_batch
-
-    chosen = cast("BatchMethod", method)
-    return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)

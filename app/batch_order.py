@@ -73,15 +73,20 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
 
 
 def _read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
-    if not isinstance(value, str) or not value.strip():
+    """Prompts as text, one a line, or as a list of texts."""
+    if isinstance(value, str):
+        lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
+        given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
+    else:
+        given = list(value) if isinstance(value, (list, tuple)) else []
+    if not given:
         raise RefusalError("prompts", "Type at least one prompt, one a line, or take the examples.")
-    lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
-    if len(lines) > MAX_PROMPTS:
+    if len(given) > MAX_PROMPTS:
         raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one a line.")
     prompts = []
-    for number, line in enumerate(lines, 1):
+    for number, each in enumerate(given, 1):
         try:
-            prompts.append(read_prompt(re.sub(f" ?{LINE_BREAK} ?", "\n", line), limits))
+            prompts.append(read_prompt(each, limits))
         except RefusalError as refusal:
             raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
     return tuple(prompts)

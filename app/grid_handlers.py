@@ -140,7 +140,7 @@ class GridHandlers:
     ) -> Lane:
         tokenizer, task = served.checkpoint.tokenizer, self._page.book.task(order.prompt)
         prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
-        request = Request(prompt_ids, settings, seconds)
+        request = Request(prompt_ids, settings, seconds, is_checked=True)
         header = make_header(
             served.checkpoint,
             order.prompt,

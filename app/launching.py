@@ -11,7 +11,6 @@ from app.runs import Lane, LiveRace
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
-from mars_runtime.engine.run import Run
 from mars_runtime.machine import device_name, versions
 from mars_runtime.settings import SettingsError
 from mars_runtime.tasks import Task
@@ -19,13 +18,6 @@ from mars_runtime.text import TextError
 from mars_runtime.trace import TraceWriter
 
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
-
-
-def start_run(served: Served, order: Order, max_seconds: float) -> Run:
-    """Submit the order's first lane alone, at its pace. Raises USER_ERRORS."""
-    settings = next(iter(order.lanes.values()))
-    prompt_ids = served.checkpoint.tokenizer.encode_prompt(order.prompt, served.entry.system)
-    return served.engine.submit(Request(prompt_ids, settings, max_seconds), order.pace)
 
 
 def start_race(

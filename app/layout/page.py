@@ -13,6 +13,7 @@ from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.batch_tab import batch_tab
+from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab
 from app.layout.grid_tab import grid_tab
 from app.layout.replays import shell_address
@@ -56,6 +57,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 explain_tab()
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
         wire(page, tab, footer, handlers)
+        wire_endpoints(handlers)
     return page
 
 

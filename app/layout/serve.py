@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import gradio as gr
 from starlette.middleware import Middleware
 
@@ -36,7 +38,7 @@ def serve(
         show_error=False,
         enable_monitoring=False,
         run_history=False,
-        mcp_server=False,
+        mcp_server=has_tools(),
         ssr_mode=False,
         pwa=False,
         footer_links=[],
@@ -46,6 +48,11 @@ def serve(
         prevent_thread_lock=not is_blocking,
     )
     return page
+
+
+def has_tools() -> bool:
+    """Whether the endpoints can be offered as MCP tools: with the optional ``gradio[mcp]`` only."""
+    return find_spec("mcp") is not None
 
 
 def _calm(page: gr.Blocks) -> None:

@@ -7,14 +7,13 @@ with a sentence; what gradio's components check would end in their own words, or
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from app.controls import DEFAULTS, RefusalError
-from app.endpoint import stream
 from app.handlers import PRESETS, Handlers, preset_of
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
         api_visibility="private",
     )
     _wire_end(page, handlers)
-    gr.api(_endpoint(handlers), api_name="generate", **run_queue(handlers))
 
 
 def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
@@ -91,7 +89,7 @@ def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
     """tau, B, auto, pace, lossless and metric act on the next forward of the visitor's own run."""
 
     def steer(request: gr.Request, *values: Any) -> None:
-        with _in_words():
+        with in_words():
             handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
     inputs = [tab.controls[name] for name in STEERED]
@@ -105,7 +103,7 @@ def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
     for name, button in tab.presets.items():
 
         def choose(request: gr.Request, *values: Any, name: str = name) -> tuple[float, bool]:
-            with _in_words():
+            with in_words():
                 named = dict(zip(STEERED, values, strict=True))
                 return handlers.preset(session_of(request), name, named)
 
@@ -173,32 +171,6 @@ def _opening(handlers: Handlers) -> tuple[Any, Any, str]:
     return gr.update(maximum=depth), gr.update(value=pace), footer
 
 
-def _endpoint(handlers: Handlers) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The typed endpoint: the same runs without the page."""
-
-    def generate(
-        prompt: str,
-        method: str = "mars",
-        tau: float = 0.95,
-        block_size: int = 4,
-        lossless: bool = False,
-        metric: str = "probability",
-        max_new_tokens: int = 256,
-        temperature: float = 0.0,
-        seed: int = 0,
-    ) -> Iterator[dict[str, Any]]:
-        """Generate text; streams the text so far with the figures of the run.
-
-        Each item has text, num_tokens, num_forwards, tokens_per_forward, tokens_per_second,
-        seconds (of decoding) and ended: empty while running, then eos, limit, deadline or error.
-        """
-        with _in_words():
-            values = {key: value for key, value in locals().items() if key in ORDER}
-            yield from stream(handlers, {**values, "view": method})
-
-    return generate
-
-
 def session_of(request: gr.Request) -> str:
     """Whose event this is; a caller without a session gets one of its own."""
     return request.session_hash or uuid.uuid4().hex
@@ -216,7 +188,7 @@ def _named(values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 @contextmanager
-def _in_words() -> Iterator[None]:
+def in_words() -> Iterator[None]:
     """Refusals reach the caller as their sentence, everything else as gradio's own."""
     try:
         yield

@@ -1,38 +1,106 @@
-"""The typed endpoint as a program uses it, over the real engine and a scripted backend."""
+"""The typed endpoints as a program uses them, over the real engine and a scripted model."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
-from scripted_page import ScriptedBackend
+from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
+
+from app.handlers import Handlers
+from mars_runtime import folds
+from mars_runtime.trace import read_trace
 
 gradio_client = pytest.importorskip("gradio_client")
+README = Path(__file__).resolve().parents[2] / "README.md"
+ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 
 
 @pytest.fixture(scope="module")
-def client(address: str) -> gradio_client.Client:
-    return gradio_client.Client(address, verbose=False)
+def served_page(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[str, Handlers, BatchBackend]]:
+    from app.layout import serve
+
+    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
+    page = serve(handlers, is_blocking=False)
+    yield page.local_url, handlers, backend
+    page.close()
+    handlers.engines.close()
 
 
-def test_generate_streams_text_and_figures(client, scripted_backend: ScriptedBackend) -> None:
-    scripted_backend.forward_seconds = 0.02
+@pytest.fixture
+def backend(served_page: tuple[str, Handlers, BatchBackend]) -> BatchBackend:
+    served_page[2].forward_seconds = 0.0
+    return served_page[2]
+
+
+@pytest.fixture(scope="module")
+def client(served_page: tuple[str, Handlers, BatchBackend]) -> gradio_client.Client:
+    return gradio_client.Client(served_page[0], verbose=False)
+
+
+def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> None:
+    backend.forward_seconds = 0.02
     job = client.submit(prompt="Say it.", tau=0.5, max_new_tokens=160, api_name="/generate")
     last = job.result(timeout=60)
     items = job.outputs()
     assert len(items) > 1
     assert all(last["text"].startswith(item["text"]) for item in items)
     assert last["ended"] == "limit"
-    assert last["text"].encode() == scripted_backend.text.encode()[:160]
+    assert last["text"].encode() == backend.text.encode()[:160]
     assert last["num_tokens"] == 160
     assert last["tokens_per_forward"] == 4.0
     assert last["tokens_per_second"] == pytest.approx(160 / last["seconds"], rel=0.01)
 
 
-def test_methods(client, scripted_backend: ScriptedBackend) -> None:
-    scripted_backend.forward_seconds = 0.0
+def test_methods(client, backend: BatchBackend) -> None:
     item = client.predict(prompt="Say it.", method="ar", max_new_tokens=9, api_name="/generate")
     assert item["num_forwards"] == 9
 
 
+def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBackend) -> None:
+    backend.forward_seconds = 0.01
+    job = client.submit(prompt="Say it.", tau=0.5, max_new_tokens=40, api_name="/compare")
+    last = job.result(timeout=60)
+    assert len(job.outputs()) > 1
+    assert last["mars"]["text"] == last["ar"]["text"] == TEXT[:40]
+    assert last["mars"]["tokens_per_forward"] == 4.0
+    assert last["ar"]["tokens_per_forward"] == 1.0
+    rates = [last[lane]["tokens_per_second"] for lane in ("mars", "ar")]
+    assert last["speedup"] == pytest.approx(rates[0] / rates[1], rel=0.02)
+    assert last["first_divergence"] is None
+    assert last["is_same_text"] is True
+    assert [item["is_same_text"] for item in job.outputs()[:-1]].count(True) == 0
+
+
+def test_batch_gives_a_result_a_prompt_and_totals(client, backend: BatchBackend) -> None:
+    prompts = ["One.", "Two ⏎ with\na line break."]
+    last = client.predict(prompts=prompts, method="block", max_new_tokens=60, api_name="/batch")
+    assert last["ended"] == "eos"
+    assert [result["ended"] for result in last["results"]] == ["eos", "eos"]
+    for result in last["results"]:
+        assert result["text"] == TEXT[: len(result["text"])]
+        assert ROW_BYTES - 7 < len(result["text"].encode()) <= ROW_BYTES
+    totals = last["totals"]
+    assert totals["num_tokens"] == sum(result["num_tokens"] for result in last["results"])
+    assert totals["num_commits"] > 0
+    assert totals["tokens_per_second"] > 0
+
+
+def test_traces_are_whole(client, backend: BatchBackend) -> None:
+    lines = client.predict(prompt="Say it.", tau=0.5, max_new_tokens=20, api_name="/traces")
+    trace = read_trace(lines)
+    assert trace.header.settings.tau == 0.5
+    assert trace.header.prompt == "Say it."
+    assert folds.text(trace) == TEXT[:20]
+    assert folds.end(trace.events).reason == "limit"
+
+
+@pytest.mark.parametrize("endpoint", ["/generate", "/compare", "/traces"])
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -41,20 +109,108 @@ def test_methods(client, scripted_backend: ScriptedBackend) -> None:
         ({"tau": 2}, "threshold"),
         ({"tau": "high"}, "threshold"),
         ({"block_size": 3.7}, "whole number"),
-        ({"method": "magic"}, "Choose what to run"),
+        ({"block_size": 9}, "trained depth"),
         ({"max_new_tokens": 10**9}, "tokens to generate"),
     ],
 )
-def test_refusals_are_sentences(client, change: dict[str, object], sentence: str) -> None:
+def test_refusals_are_sentences(
+    client, endpoint: str, change: dict[str, object], sentence: str
+) -> None:
     with pytest.raises(gradio_client.exceptions.AppError, match=sentence):
-        client.predict(**{"prompt": "Say it.", **change}, api_name="/generate")
+        client.predict(**{"prompt": "Say it.", **change}, api_name=endpoint)
 
 
-def test_only_generate_is_offered(client) -> None:
+@pytest.mark.parametrize(
+    ("endpoint", "change", "sentence"),
+    [
+        ("/generate", {"prompt": "x", "method": "magic"}, "Choose what to run"),
+        ("/batch", {"prompts": ["x"], "method": "magic"}, "Choose a method"),
+        ("/batch", {"prompts": []}, "Type at least one prompt"),
+        ("/batch", {"prompts": ["x"] * 17}, "at most 16 prompts"),
+        ("/batch", {"prompts": ["x", " "]}, "Prompt 2: Type a prompt"),
+        ("/batch", {"prompts": ["x", 5]}, "Prompt 2: The prompt must be text"),
+        ("/batch", {"prompts": ["x"], "cache_block": 1}, "cache block"),
+    ],
+)
+def test_each_endpoint_refuses_what_is_its_own(client, endpoint, change, sentence) -> None:
+    with pytest.raises(gradio_client.exceptions.AppError, match=sentence):
+        client.predict(**change, api_name=endpoint)
+
+
+def test_a_cancelled_job_ends_its_run(client, backend: BatchBackend) -> None:
+    backend.forward_seconds = 0.05
+    job = client.submit(prompt="Say it.", max_new_tokens=400, api_name="/compare")
+    while not job.outputs():
+        time.sleep(0.01)
+    job.cancel()
+    before, until = -1, time.monotonic() + 30
+    while backend.num_forwards != before and time.monotonic() < until:
+        before = backend.num_forwards
+        time.sleep(0.3)  # longer than a forward, so that a run that goes on shows
+    assert backend.num_forwards == before
+
+
+def test_only_these_are_offered_each_parameter_in_words(client) -> None:
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert list(named) == ["/generate"]
-    parameters = {
-        p["parameter_name"]: p["python_type"]["type"] for p in named["/generate"]["parameters"]
+    assert list(named) == ENDPOINTS
+    types = {
+        parameter["parameter_name"]: parameter["python_type"]["type"]
+        for parameter in named["/generate"]["parameters"]
     }
-    assert parameters["tau"] == "float"
-    assert parameters["block_size"] == "int"
+    assert types["tau"] == "float"
+    assert types["block_size"] == "int"
+
+
+def test_every_endpoint_and_parameter_is_described(served_page) -> None:
+    import httpx
+    from gradio.utils import get_function_description
+
+    info = httpx.get(f"{served_page[0]}gradio_api/info").json()["named_endpoints"]
+    assert list(info) == ENDPOINTS
+    assert info["/compare"]["description"].startswith("Run MARS against plain AR on one prompt")
+    assert "first_divergence" in info["/compare"]["description"]
+    functions = {f"/{fn.__name__}": fn for fn in endpoints(served_page[1])}
+    for name, function in functions.items():
+        description, parameters, _ = get_function_description(function)
+        assert description == info[name]["description"]
+        assert list(parameters) == [each["parameter_name"] for each in info[name]["parameters"]]
+        assert all(parameters.values())
+    assert "block cache" in get_function_description(functions["/batch"])[1]["method"]
+
+
+def endpoints(handlers: Handlers) -> list[Callable]:
+    """The functions that a page over these handlers offers."""
+    from app.layout import build
+
+    page = build(handlers)
+    return [fn.fn for fn in page.fns.values() if f"/{fn.api_name}" in ENDPOINTS]
+
+
+def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatch) -> None:
+    """With a stand-in for the package: what matters is what gradio is told."""
+    import importlib
+
+    serving = importlib.import_module("app.layout.serve")
+    handlers, _ = make_page(tmp_path, port=0)
+    told: list[bool] = []
+    monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))
+    for found in (None, object()):
+        monkeypatch.setattr(serving, "find_spec", {"mcp": found}.__getitem__)
+        serving.serve(handlers)
+    handlers.engines.close()
+    assert told == [False, True]
+
+
+def test_the_example_of_the_readme_runs(
+    served_page, backend, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = re.search(r"^## API\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.S | re.M)
+    assert found, "README has an example under API"
+    example = found.group(1)
+    assert "http://127.0.0.1:7860" in example
+    for endpoint in ENDPOINTS:
+        assert f'api_name="{endpoint}"' in example
+    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), "README.md", "exec"), {})
+    assert "tokens per forward" in capsys.readouterr().out
+    read_trace((tmp_path / "run.jsonl").read_text("utf-8").splitlines())

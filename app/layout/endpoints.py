@@ -1,0 +1,137 @@
+"""The typed endpoints, which gradio documents and offers to programs, as tools too where ``mcp`` is
+installed. Types and words only: what they do is ``app/api``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gradio as gr
+
+from app import api
+from app.handlers import Handlers
+from app.layout.wiring import in_words, run_queue
+
+PARAMETERS = {
+    "prompt": "what to answer, as typed",
+    "prompts": "up to 16 of them",
+    "method": "mars, or ar for one token a forward",
+    "tau": "threshold from 0 to 1: proposals at least that sure are taken",
+    "block_size": "B, proposals a forward",
+    "lossless": "emit only what AR would write; tau then says how boldly to draft",
+    "metric": "what tau is held against: probability, margin or entropy",
+    "max_new_tokens": "at most so many tokens for each prompt",
+    "temperature": "0 is greedy",
+    "seed": "matters above temperature 0",
+    "batch.method": "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached "
+    "(MARS), or ar",
+    "batch_size": "prompts that are decoded at once",
+    "cache_block": "tokens of a cache block; matters to the method block alone",
+}
+
+
+def wire_endpoints(handlers: Handlers) -> None:
+    """Offer all of them on the page that is being built."""
+    for make in (_generate, _compare, _batch, _traces):
+        endpoint, returns = make(handlers)
+        own = endpoint.__name__
+        names = inspect.signature(endpoint).parameters
+        lines = [f"{name}: {PARAMETERS.get(f'{own}.{name}') or PARAMETERS[name]}" for name in names]
+        words = [inspect.getdoc(endpoint), f"Gives {returns}.", "Parameters:", *lines]
+        endpoint.__doc__ = "\n".join(map(str, words))
+        gr.api(endpoint, api_name=own, **run_queue(handlers))
+
+
+Endpoint = tuple[Callable[..., Iterator[Any]], str]
+"""A function whose signature and docstring gradio reads, and what it gives in words."""
+
+
+def _generate(handlers: Handlers) -> Endpoint:
+    def generate(
+        prompt: str,
+        method: str = "mars",
+        tau: float = 0.95,
+        block_size: int = 4,
+        lossless: bool = False,
+        metric: str = "probability",
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Iterator[dict[str, Any]]:
+        """Generate text with MARS or plain AR. Streams the run so far."""
+        yield from _in_words(api.generate, handlers, locals())
+
+    return generate, (
+        "text, num_tokens, num_forwards, tokens_per_forward, tokens_per_second, seconds (of "
+        "decoding), ended (empty until it is eos, limit, deadline or error), message"
+    )
+
+
+def _compare(handlers: Handlers) -> Endpoint:
+    def compare(
+        prompt: str,
+        tau: float = 0.95,
+        block_size: int = 4,
+        lossless: bool = False,
+        metric: str = "probability",
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Iterator[dict[str, Any]]:
+        """Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far."""
+        yield from _in_words(api.compare, handlers, locals())
+
+    return compare, (
+        "mars and ar (each as of generate), speedup (tokens per second over AR's), "
+        "first_divergence (place of the first token that differs, from 0, or null), is_same_text"
+    )
+
+
+def _batch(handlers: Handlers) -> Endpoint:
+    def batch(
+        prompts: list[str],
+        method: str = "cursor",
+        tau: float = 0.95,
+        block_size: int = 4,
+        batch_size: int = 8,
+        cache_block: int = 16,
+        max_new_tokens: int = 64,
+    ) -> Iterator[dict[str, Any]]:
+        """Decode several prompts together by one method. Streams the batch so far."""
+        yield from _in_words(api.batch, handlers, locals())
+
+    return batch, (
+        "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, ended), "
+        "totals (of the whole batch, idle rows included), ended, message"
+    )
+
+
+def _traces(handlers: Handlers) -> Endpoint:
+    def traces(
+        prompt: str,
+        method: str = "mars",
+        tau: float = 0.95,
+        block_size: int = 4,
+        lossless: bool = False,
+        metric: str = "probability",
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Iterator[list[str]]:
+        """Run a prompt for its trace: every forward with all it proposed. Streams it so far."""
+        yield from _in_words(api.traces, handlers, locals())
+
+    return traces, (
+        "lines of JSON: a header, an event a forward, an end; joined by line ends they are a file "
+        "that mars_runtime.trace.read_trace reads"
+    )
+
+
+def _in_words(
+    run: Callable[..., Iterator[Any]], handlers: Handlers, values: dict[str, Any]
+) -> Iterator[Any]:
+    """The endpoint's stream; a refusal reaches the caller as its sentence."""
+    with in_words():
+        yield from run(handlers, values)
