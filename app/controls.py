@@ -48,19 +48,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A run as asked for: what to decode, in which lanes, how."""
+    """A run as asked for: what to decode, in which lanes, how. ``given``: the first tokens of the
+    output, which count among max_new_tokens; only what is left of those is generated."""
 
     prompt: str
     settings: DecodeSettings
     view: str
     pace: float
     checkpoint: str
+    given: tuple[int, ...] = ()
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
         """Lane name -> its settings, in the order of the page."""
         names = ("mars", "ar") if self.view == RACE else (self.view,)
-        return {name: lane_settings(self.settings, name) for name in names}
+        left = self.settings.max_new_tokens - len(self.given)
+        settings = replace(self.settings, max_new_tokens=left)
+        return {name: lane_settings(settings, name) for name in names}
 
 
 def has_control_text(prompt: str) -> bool:
@@ -83,7 +87,22 @@ def read_order(values: Mapping[str, Any], limits: Limits) -> Order:
     view = values.get("view")
     if not isinstance(view, str) or view not in VIEWS:
         raise RefusalError("view", f"Choose what to run: {', '.join(VIEWS.values())}.")
-    return Order(prompt, settings, view, read_pace(values.get("pace")), str(values["checkpoint"]))
+    pace, given = read_pace(values.get("pace")), read_given(values.get("given"), settings)
+    return Order(prompt, settings, view, pace, str(values["checkpoint"]), given)
+
+
+def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
+    """Ids of the tokens to go on from, none for a plain run; whether the checkpoint knows them is
+    asked later. Raises RefusalError."""
+    if value is None or value == "":
+        return ()
+    if not isinstance(value, list) or not all(type(token) is int for token in value):
+        raise RefusalError("given", "The tokens to go on from cannot be read.")
+    if len(value) >= settings.max_new_tokens:
+        raise RefusalError(
+            "given", "Nothing is left to generate from there on: allow more tokens to generate."
+        )
+    return tuple(value)
 
 
 def read_steering(values: Mapping[str, Any], limits: Limits) -> DecodeSettings:

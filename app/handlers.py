@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.asks import read_asked
 from app.controls import (
     Limits,
     Order,
@@ -22,9 +23,10 @@ from app.controls import (
 from app.engines import Engines, Served, UnavailableError, watchable_pace
 from app.examples import ExampleBook
 from app.feed import RunFeed
-from app.launching import USER_ERRORS, footer, start_race
+from app.launching import USER_ERRORS, check_given, footer, start_race
 from app.runs import LiveRace, LiveRuns
 from app.settings import AppSettings
+from app.share import read_link
 from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
 
@@ -68,9 +70,14 @@ class Handlers:
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
         try:
-            read_order(values, self.limits(values.get("checkpoint")))
+            order = read_order(values, self.limits(values.get("checkpoint")))
+            served = self.engines.get(order.checkpoint, timeout=0.0) if order.given else None
+            if served is not None:
+                check_given(served, order.given)
         except RefusalError as refusal:
             return refusal
+        except UnavailableError as error:
+            return RefusalError("checkpoint", str(error))
         return None
 
     def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]:
@@ -96,6 +103,26 @@ class Handlers:
                 self.live.end(session, race)
         if feed.has_news:
             yield feed.whole()
+
+    def run_asked(
+        self, session: str, asked: object, values: Mapping[str, Any]
+    ) -> Iterator[tuple[str | None, str]]:
+        """As ``run``, for what a view asked for (``asks.py``): values, each with no sentence, or a
+        sentence alone on why nothing was begun; what was measured stays on show then."""
+        try:
+            wanted = {**values, **read_asked(asked)}
+            refusal = self.check(wanted)
+        except RefusalError as error:
+            refusal = error
+        if refusal is not None:
+            yield None, str(refusal)
+            return
+        for value in self.run(session, wanted):
+            yield value, ""
+
+    def follow(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+        """The controls that a shared link sets, and a sentence on what it could not."""
+        return read_link(query, self.limits, self.engines.default)
 
     def _start(self, served: Served, order: Order, feed: RunFeed) -> LiveRace:
         seconds = self.settings.max_seconds
@@ -125,7 +152,7 @@ class Handlers:
             return
         for lane in race.lanes:
             if lane.end is not None and lane.end.reason in ("eos", "limit"):
-                text = served.checkpoint.tokenizer.decode(lane.tokens)
+                text = served.checkpoint.tokenizer.decode([*race.order.given, *lane.tokens])
                 race.feed.verdict(lane.name, tasks.check(task, text))
 
     def remark(self, prompt: object, checkpoint: object) -> str:

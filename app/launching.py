@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from app.controls import TITLES, Order
+from app.controls import TITLES, Order, RefusalError
 from app.engines import Served
 from app.feed import RunFeed
 from app.runs import Lane, LiveRace
@@ -20,25 +21,35 @@ from mars_runtime.trace import TraceWriter
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
 
 
+def check_given(served: Served, given: Sequence[int]) -> None:
+    """Raises RefusalError for tokens that no output of this checkpoint could go on from."""
+    tokenizer = served.checkpoint.tokenizer
+    if any(not 0 <= token < tokenizer.size for token in given):
+        raise RefusalError("given", "The tokens to go on from are not of this checkpoint.")
+    if tokenizer.eos_ids.intersection(given):
+        raise RefusalError("given", "This token ends the text: nothing comes behind it.")
+    if tokenizer.forbidden_ids.intersection(given):
+        raise RefusalError("given", "A control token is no part of a text: choose another.")
+
+
 def start_race(
     served: Served, order: Order, feed: RunFeed, max_seconds: float, task: Task | None = None
 ) -> LiveRace:
-    """Submit the order's lanes together. Raises USER_ERRORS.
+    """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
 
     max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
     """
+    check_given(served, order.given)
     tokenizer = served.checkpoint.tokenizer
-    prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
+    prompt_ids = [*tokenizer.encode_prompt(order.prompt, served.entry.system), *order.given]
     requests = {
         name: Request(prompt_ids, settings, max_seconds, is_checked=True)
         for name, settings in order.lanes.items()
     }
     facts = asdict(task) if task is not None else None
-    costs = served.engine.costs()
+    told = {"costs": served.engine.costs(), "task": facts, "num_given": len(order.given)}
     headers = {
-        name: make_header(
-            served.checkpoint, order.prompt, request, costs=costs, task=facts, name=TITLES[name]
-        )
+        name: make_header(served.checkpoint, order.prompt, request, **told, name=TITLES[name])
         for name, request in requests.items()
     }
     runs = served.engine.race(list(requests.values()), pace=order.pace)

@@ -1,6 +1,10 @@
+// What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
 (() => {
+  window.mars.mountAsks();
+  window.mars.mountShare();
+
   const press = (id) => document.getElementById(id)?.click();
   const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
   const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };

@@ -105,16 +105,16 @@ class TraceWriter:
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         self._header = header
         self._token_bytes = token_bytes
-        self._seen: set[int] = set()
+        self._seen = set(header.given)
         self._settings: dict[int, DecodeSettings] = {}
 
     def header_line(self) -> str:
-        """The first line."""
+        """The first line, however often it is asked for."""
         fields = {f.name: getattr(self._header, f.name) for f in dataclasses.fields(Header)}
         fields["settings"] = dataclasses.asdict(self._header.settings)
-        new = self._new_tokens(self._header.given)
         line = {"type": "header", "version": VERSION, **fields}
-        return _encode(line | ({"vocabulary": new} if new else {}))
+        given = self._spelled(self._header.given)
+        return _encode(line | ({"vocabulary": given} if given else {}))
 
     def line(self, event: Event) -> str:
         """The line of one event. Raises ValueError if a number in it is not finite."""
@@ -163,7 +163,10 @@ class TraceWriter:
     def _new_tokens(self, tokens: Iterable[int]) -> dict[int, str]:
         new = set(tokens) - self._seen
         self._seen |= new
-        return {token: self._token_bytes(token).decode("latin-1") for token in sorted(new)}
+        return self._spelled(new)
+
+    def _spelled(self, tokens: Iterable[int]) -> dict[int, str]:
+        return {token: self._token_bytes(token).decode("latin-1") for token in sorted(set(tokens))}
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:

@@ -90,6 +90,10 @@ def test_checks_and_given_tokens_travel_with_their_bytes() -> None:
     events = [Step((row_step(0, (5, 6)),)), Step((row,))]
     lines = [json.loads(line) for line in Trace.of(header, events, token_bytes).lines()]
     assert lines[0]["vocabulary"].keys() == {"8", "9"}
+    writer = TraceWriter(header, token_bytes)
+    assert (
+        writer.header_line() == writer.header_line() == json.dumps(lines[0], separators=(",", ":"))
+    )
     assert "checks" not in lines[1]["rows"][0]
     assert lines[2]["rows"][0]["checks"] == [[6, 0.75], [11, 0.5]]
     assert lines[2]["vocabulary"].keys() == {"11"}

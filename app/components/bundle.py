@@ -18,8 +18,11 @@ ENTRIES = (
     "batch_view/view.js",
     "explain/explain.js",
     "grid/view.js",
+    "page/asks.js",
+    "page/share.js",
 )
-"""Modules whose exports called ``mount...`` are what components call: ``mars.mountRaceView``."""
+"""Modules whose exports called ``mount...`` are what components, or the page itself, call:
+``mars.mountRaceView``."""
 STYLES = (
     "common/tokens.css",
     "race_view/layout.css",

@@ -12,6 +12,7 @@ import gradio as gr
 from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
+from app.layout.asks import wire_asks, wire_links
 from app.layout.batch_tab import batch_tab
 from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab
@@ -58,6 +59,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
         wire(page, tab, footer, handlers)
         wire_endpoints(handlers)
+        wire_asks(tab, handlers)
+        wire_links(page, tab, handlers)
     return page
 
 
@@ -124,6 +127,7 @@ def _knobs(tab: LiveTab, handlers: Handlers) -> None:
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
+        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
 
 
 def _more(tab: LiveTab, handlers: Handlers) -> None:

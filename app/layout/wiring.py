@@ -39,8 +39,12 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
     _wire_steering(tab, handlers)
     _wire_choices(tab, handlers)
     controls = tab.controls
+
+    def opening(request: gr.Request) -> tuple[Any, Any, str]:
+        return _opening(handlers, request)
+
     page.load(
-        lambda: _opening(handlers),
+        opening,
         outputs=[controls["block_size"], controls["pace"], footer],
         show_progress="hidden",
         api_visibility="private",
@@ -166,9 +170,11 @@ def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
     page.unload(leave)
 
 
-def _opening(handlers: Handlers) -> tuple[Any, Any, str]:
+def _opening(handlers: Handlers, request: gr.Request) -> tuple[Any, Any, str]:
     depth, pace, footer = handlers.opening()
-    return gr.update(maximum=depth), gr.update(value=pace), footer
+    values, _ = handlers.follow(request.query_params)
+    is_another = values.get("checkpoint", handlers.engines.default) != handlers.engines.default
+    return gr.skip() if is_another else gr.update(maximum=depth), gr.update(value=pace), footer
 
 
 def session_of(request: gr.Request) -> str:

@@ -26,10 +26,11 @@ def make_header(
     costs: ForwardCosts | None = None,
     task: dict[str, Any] | None = None,
     name: str = "",
+    num_given: int = 0,
 ) -> Header:
     """The header for the trace of ``request``, which asks ``prompt`` of ``checkpoint``, now.
 
-    costs: as the engine that serves it measured them.
+    costs: as the engine that serves it measured them. num_given: as in Header.
     """
     model = checkpoint.model
     return Header(
@@ -45,4 +46,5 @@ def make_header(
         task=task,
         name=name,
         rho=dict(costs.rho) if costs is not None else {},
+        num_given=num_given,
     )

@@ -1,0 +1,49 @@
+// What a view asks of the page: another run of what it shows, or one that goes on from a token of it.
+// Knows the page's ids and the names of its controls; whether their values make sense is the server's affair.
+
+const ANSWERED = ["run", "branch"];
+const CHOSEN = ["tau", "block_size", "lossless", "metric", "temperature", "seed"];
+
+let wanted = null;
+
+// The run that is asked for: prompt, checkpoint and given tokens of the run on show, settings, lanes.
+function orderOf({ kind, lane, token, id, settings }, run) {
+  const main = run.lanes.find((each) => each.isMars) || run.lanes[0];
+  const from = kind === "branch" ? run.lanes.find((each) => each.name === (lane.name || lane)) : main;
+  const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
+  const names = run.lanes.map((each) => each.name);
+  return {
+    asked: JSON.stringify({ prompt: from.header.prompt, checkpoint: from.header.checkpoint, given: [...from.givenIds(), ...behind] }),
+    settings: { ...(main.isMars ? main.settings : {}), ...settings },
+    view: names.includes("mars") && names.includes("ar") ? "race" : names[0],
+  };
+}
+
+// The new values of the page's controls, in the order of their names; what nobody chose stays as it is.
+function filled({ settings, view }, names, now) {
+  const chosen = { view };
+  for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
+  if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
+  if (chosen.auto) delete chosen.block_size;
+  return names.map((name, i) => (name in chosen ? chosen[name] : now[i]));
+}
+
+// The race view stands in the first tab; what is asked elsewhere is shown there.
+function showLive(target) {
+  const race = document.getElementById("race");
+  if (!race) return;
+  if (!race.contains(target)) [...document.querySelectorAll("[role=tab]")].find((tab) => tab.textContent.trim() === "Live")?.click();
+  if (race.getBoundingClientRect().top < 0) race.scrollIntoView();
+}
+
+export function mountAsks() {
+  window.marsAsk = [...(window.marsAsk || []), ...ANSWERED];
+  document.addEventListener("mars-ask", ({ detail, target }) => {
+    if (!ANSWERED.includes(detail.kind)) return;
+    wanted = orderOf(detail, target.lineView.run);
+    showLive(target);
+    document.getElementById("ask").click();
+  });
+  // Called by that button: what it sends, then the values of the controls.
+  window.marsAsked = (names, now) => (wanted ? [wanted.asked, ...filled(wanted, names, now)] : ["", ...now]);
+}

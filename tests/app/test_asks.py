@@ -1,0 +1,160 @@
+"""Asks of a view, and links, on the real page over a scripted backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from browser import chromium, is_foreign, needs_browser, playwright
+from scripted_page import TEXT, ScriptedBackend
+from test_page import set_knob
+
+pytestmark = needs_browser
+
+ROOT = "#race .mars-race"
+MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
+ASK = "([root, kind, data]) => document.querySelector(root).lineView.ask(kind, data)"
+LANE = """([root, lane]) => {
+  const found = document.querySelector(root).lineView.run.lanes.find((each) => each.name === lane);
+  return { ids: found.tokens.map((t) => t.id), header: found.header, given: found.given };
+}"""
+
+
+@pytest.fixture(scope="module")
+def context(address: str) -> Iterator[playwright.BrowserContext]:
+    """One visitor who may copy; fails if anything but this server was asked."""
+    strangers: list[str] = []
+    with chromium() as launched:
+        made = launched.new_context(viewport={"width": 1280, "height": 900})
+        made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        made.grant_permissions(["clipboard-read", "clipboard-write"])
+        made.on("request", lambda r: is_foreign(r.url, address) and strangers.append(r.url))
+        yield made
+    assert strangers == []
+
+
+def open_page(context: playwright.BrowserContext, address: str) -> playwright.Page:
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector(ROOT)
+    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    return page
+
+
+@pytest.fixture
+def page(
+    context: playwright.BrowserContext, address: str, scripted_backend: ScriptedBackend
+) -> Iterator[playwright.Page]:
+    """The page at full speed, after a race of 40 tokens at tau 0.5."""
+    scripted_backend.forward_seconds = 0.001
+    opened = open_page(context, f"{address}?prompt=Say+it.&tau=0.5&max_new_tokens=40")
+    opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
+    set_knob(opened, "pace", 0)
+    over(opened, lambda: opened.click("#run"))
+    yield opened
+    opened.close()
+
+
+def over(page: playwright.Page, begin: object) -> None:
+    """Begin another run and wait for its end."""
+    before = page.get_attribute(ROOT, "data-run")
+    begin()  # type: ignore[operator]
+    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
+
+
+def ask(page: playwright.Page, kind: str, **data: object) -> None:
+    over(page, lambda: page.evaluate(ASK, [ROOT, kind, data]))
+
+
+def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
+    found: dict[str, object] = page.evaluate(LANE, [ROOT, name])
+    return found
+
+
+def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(page: playwright.Page) -> None:
+    whole = lane(page)
+    page.fill("#prompt textarea", "typed since")
+    ask(page, "branch", lane={"name": "mars"}, token=8, id=66)
+    for name in ("mars", "ar"):
+        branch = lane(page, name)
+        header = branch["header"]
+        assert header["prompt"] == "Say it."
+        assert header["num_given"] == 9
+        assert header["prompt_ids"][-9:] == [*whole["ids"][:8], 66]
+        assert len(branch["ids"]) == 40 - 9
+    assert page.locator(f"{MARS} .rv-given").evaluate("e => e.textContent") == TEXT[:8] + "B"
+    assert page.locator(f"{AR} .rv-given").count() == 1
+    assert page.input_value("#prompt textarea") == "typed since"
+    ask(page, "branch", lane={"name": "ar"}, token=2, id=67)
+    assert lane(page)["given"] == TEXT[:8] + "B" + TEXT[:2] + "C"
+    over(page, lambda: page.click("#run"))
+    plain = lane(page)
+    assert (plain["header"]["prompt"], plain["header"]["num_given"]) == ("typed since", 0)
+    assert page.locator(".rv-given").count() == 0
+
+
+def test_what_cannot_be_branched_from_is_a_sentence_and_the_run_stays(
+    page: playwright.Page,
+) -> None:
+    before = page.get_attribute(ROOT, "data-run")
+    for token, id_, sentence in ((3, 257, "ends the text"), (39, 66, "allow more tokens")):
+        page.evaluate(ASK, [ROOT, "branch", {"lane": {"name": "mars"}, "token": token, "id": id_}])
+        page.wait_for_selector(f"#remark :text('{sentence}')")
+    assert page.get_attribute(ROOT, "data-run") == before
+    assert page.get_attribute(ROOT, "data-state") == "finished"
+    assert page.locator(f"{MARS} .rv-t").count() == 40
+
+
+def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page) -> None:
+    page.fill("#prompt textarea", "typed since")
+    settings = {"tau": 0.25, "block_size": 2, "lossless": True, "metric": "margin"}
+    ask(page, "run", settings=settings)
+    found = lane(page)
+    assert {name: found["header"]["settings"][name] for name in settings} == settings
+    assert found["header"]["prompt"] == "Say it."
+    assert page.input_value("#tau input[type=range]") == "0.25"
+    assert page.input_value("#block_size input[type=range]") == "2"
+    assert page.is_checked("#lossless input")
+    page.click("#more > button")
+    assert page.is_checked("#metric input[value=margin]")
+    ask(page, "run", settings={**settings, "block_size": "auto"})
+    assert page.is_checked("#auto input")
+    assert lane(page)["header"]["settings"]["block_size"] == "auto"
+    assert page.input_value("#prompt textarea") == "typed since"
+
+
+def test_a_copied_link_brings_everything_back_and_runs_nothing(
+    page: playwright.Page, context: playwright.BrowserContext, address: str
+) -> None:
+    prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
+    page.fill("#prompt textarea", prompt)
+    page.click("#lossless input")
+    page.click("#share")
+    page.wait_for_selector("#remark :text('Link copied')")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(address + "?")
+    query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+    chosen = {"prompt": prompt, "tau": "0.5", "lossless": "true", "max_new_tokens": "40"}
+    assert chosen.items() <= query.items()
+    page.fill("#prompt textarea", "long " * 1700)
+    page.click("#share")
+    page.wait_for_selector("#remark :text('too long for a link')")
+    again = open_page(context, f"{link}&metric=best&" + urlencode({"nobody": "<b>"}))
+    again.wait_for_selector("#remark :text('metric was left out')")
+    assert again.input_value("#prompt textarea") == prompt
+    assert again.input_value("#tau input[type=range]") == "0.5"
+    assert again.is_checked("#lossless input")
+    again.click("#share")
+    again.wait_for_selector("#remark :text('Link copied')")
+    assert again.evaluate("navigator.clipboard.readText()") == link
+    assert again.get_attribute(ROOT, "data-state") not in ("running", "slow", "finished")
+    again.close()
+
+
+def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
+    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
+    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert found == [True, True, False]
+    assert json.loads(page.evaluate("window.marsAsked(['tau'], [1])[0] || '{}'")) == {}
