@@ -94,7 +94,7 @@ export class WhatIfPanel {
     this.write(lane);
     const focus = this.view.focus;
     const chosen = focus.lane === lane ? focus.step : -1;
-    if (this.strip.draw(this.found.cells, this.found.first, chosen)) this.later();
+    this.strip.draw(this.found.cells, this.found.first, chosen);
     if (this.strip.at < 0) this.point(-1);
   }
 
@@ -132,7 +132,7 @@ export class WhatIfPanel {
     const texts = [divergenceText(found, tau), losslessText(found), takenText(found), leftText(found)];
     texts.forEach((text, i) => put(this.says[i], text));
     put(this.legendText, `a forward: above ${found.drafts ? "its drafts" : "the tokens it took"}, below those with τ ${short(tau)} where they differ; `
-      + "thick bar: the first difference; dashed: estimate");
+      + "thick frame: the first difference; dashed: estimate");
   }
 
   // The forward under the pointer or the arrow keys, else the one that the panels speak of.

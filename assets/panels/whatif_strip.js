@@ -1,9 +1,11 @@
-// One cell a forward: above what it took, below what it would take. One tab stop, arrow keys inside; cells are
-// changed in place, so that dragging a threshold over thousands of forwards stays smooth.
+// One cell a forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
+// sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
 
 import { make } from "../common/dom.js";
 
-const AT_ONCE = 1500; // new cells a frame
+const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
+const SIGHT = 236; // pixels of height at most
+const MARGIN = 1; // rows kept above and below those in sight
 
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
@@ -15,82 +17,114 @@ export class WhatIfStrip {
     this.element.tabIndex = 0;
     this.element.setAttribute("role", "group");
     this.element.setAttribute("aria-label", "Forwards, a cell each. Left and right arrows read them, Enter chooses one.");
-    this.nodes = [];
-    this.drawn = []; // what each node shows
-    this.first = -1;
-    this.at = -1;
-    this.chosen = -1;
+    this.inner = make("div", "rv-wi-cells");
+    this.element.append(this.inner);
+    this.nodes = new Map(); // index -> element, those near the rows in sight
+    this.cells = [];
+    this.clear();
     this.listen();
   }
 
   clear() {
-    this.element.replaceChildren();
-    this.nodes = [];
-    this.drawn = [];
-    this.first = -1;
-    this.at = -1;
-    this.chosen = -1;
+    this.inner.replaceChildren();
+    this.nodes.clear();
+    Object.assign(this, { cells: [], first: -1, chosen: -1, at: -1, top: 0 });
     this.element.scrollTop = 0;
   }
 
-  // Returns whether some cells are left for the next frame.
+  // first: of the cells that differ; chosen: the forward that the panels speak of.
   draw(cells, first, chosen) {
-    const known = this.nodes.length;
-    const until = Math.min(cells.length, known + AT_ONCE);
-    const fresh = document.createDocumentFragment();
-    for (let i = 0; i < until; i += 1) {
-      if (i >= known) {
-        this.nodes.push(make("span", "rv-wi-cell"));
-        fresh.append(this.nodes[i]);
-      }
-      this.cell(i, cells[i]);
+    const hadSight = this.isInSight(this.chosen);
+    Object.assign(this, { cells, first, chosen });
+    this.columns ||= this.measure();
+    this.inner.style.height = `${Math.ceil(cells.length / this.columns) * HIGH}px`;
+    if (hadSight) this.reveal(chosen);
+    this.show();
+  }
+
+  measure() {
+    return Math.max(1, Math.floor(this.inner.clientWidth / WIDE));
+  }
+
+  row(index) {
+    return Math.floor(index / this.columns) * HIGH;
+  }
+
+  isInSight(index) {
+    if (index < 0) return true;
+    return this.row(index) >= this.top && this.row(index) + HIGH <= this.top + SIGHT;
+  }
+
+  // Brings a cell into sight, without moving the page.
+  reveal(index) {
+    if (index < 0 || this.isInSight(index)) return;
+    this.top = Math.max(0, this.row(index) - SIGHT / 2);
+    this.element.scrollTop = this.top;
+  }
+
+  // Puts the cells near the rows in sight in their places and takes the others out.
+  show() {
+    const from = Math.max(0, Math.floor(this.top / HIGH) - MARGIN) * this.columns;
+    const until = Math.min(this.cells.length, (Math.ceil((this.top + SIGHT) / HIGH) + MARGIN) * this.columns);
+    for (const [index, node] of this.nodes) {
+      if (index >= from && index < until) continue;
+      node.remove();
+      this.nodes.delete(index);
     }
-    this.element.append(fresh);
-    this.first = this.move(this.first, first, "rv-wi-first");
-    this.chosen = this.move(this.chosen, chosen, "rv-wi-chosen");
-    return until < cells.length;
+    for (let index = from; index < until; index += 1) this.cell(index);
   }
 
-  cell(i, cell) {
-    const state = `${cell.then} ${cell.now}`;
-    if (this.drawn[i] === state) return;
-    this.drawn[i] = state;
-    const node = this.nodes[i];
-    const differs = cell.then !== cell.now;
-    node.className = `rv-wi-cell rv-wi-a${ramp(cell, cell.then)} rv-wi-b${ramp(cell, cell.now)}${differs ? " rv-wi-differs" : ""}`;
-    if (i === this.first) node.classList.add("rv-wi-first");
-    if (i === this.chosen) node.classList.add("rv-wi-chosen");
-    if (i === this.at) node.classList.add("rv-wi-at");
-    node.textContent = String(cell.then);
-    node.dataset.now = differs ? String(cell.now) : "";
-  }
-
-  move(from, to, name) {
-    if (from === to) return from;
-    if (this.nodes[from]) this.nodes[from].classList.remove(name);
-    if (!this.nodes[to]) return -1;
-    this.nodes[to].classList.add(name);
-    return to;
+  cell(index) {
+    let node = this.nodes.get(index);
+    if (!node) {
+      node = make("span");
+      node.rvForward = index;
+      this.nodes.set(index, node);
+      this.inner.append(node);
+    }
+    const cell = this.cells[index];
+    const { then, now } = cell;
+    const marks = [then !== now && "rv-wi-differs", this.first >= 0 && index > this.first && "rv-wi-guess", index === this.first && "rv-wi-first",
+      index === this.chosen && "rv-wi-chosen", index === this.at && "rv-wi-at"].filter(Boolean);
+    const place = `translate(${(index % this.columns) * WIDE}px, ${this.row(index)}px)`;
+    const state = `${then} ${now} ${place} ${marks.join(" ")}`;
+    if (node.rvState === state) return;
+    node.rvState = state;
+    node.className = `rv-wi-cell rv-wi-a${ramp(cell, then)} rv-wi-b${ramp(cell, now)} ${marks.join(" ")}`;
+    node.style.transform = place;
+    node.textContent = String(then);
+    node.dataset.now = then === now ? "" : String(now);
   }
 
   listen() {
     const { element } = this;
-    const indexOf = (event) => this.nodes.indexOf(event.target.closest(".rv-wi-cell"));
+    const indexOf = (event) => event.target.rvForward ?? -1;
+    element.addEventListener("scroll", () => {
+      this.top = element.scrollTop;
+      this.show();
+    }, { passive: true });
     element.addEventListener("pointerover", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
     element.addEventListener("click", (event) => {
-      const index = indexOf(event);
-      if (index >= 0) this.report.choose(index);
+      if (indexOf(event) >= 0) this.report.choose(indexOf(event));
     });
     element.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.resized()).observe(element);
+  }
+
+  resized() {
+    const columns = this.inner.clientWidth ? this.measure() : this.columns;
+    if (columns === this.columns) return;
+    this.columns = columns;
+    if (this.cells.length) this.draw(this.cells, this.first, this.chosen);
   }
 
   key(event) {
-    const last = this.nodes.length - 1;
+    const last = this.cells.length - 1;
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const from = this.at >= 0 ? this.at : this.chosen;
-    const targets = { ArrowRight: from + 1, ArrowDown: from + 1, ArrowLeft: from - 1, ArrowUp: from - 1, Home: 0, End: last, Enter: from };
+    const targets = { ArrowRight: from + 1, ArrowDown: from + this.columns, ArrowLeft: from - 1, ArrowUp: from - this.columns, Home: 0, End: last, Enter: from };
     if (!(event.key in targets)) return;
     event.preventDefault();
     event.stopPropagation();
@@ -98,22 +132,15 @@ export class WhatIfStrip {
       if (from >= 0) this.report.choose(from);
       return;
     }
-    this.point(Math.max(0, Math.min(last, targets[event.key])));
-    this.reveal(this.nodes[this.at]);
+    const target = Math.max(0, Math.min(last, targets[event.key]));
+    this.reveal(target);
+    this.point(target);
   }
 
   point(index) {
     if (index === this.at) return;
-    this.at = this.move(this.at, index, "rv-wi-at");
-    this.report.point(this.at);
-  }
-
-  // Brings a cell into sight, without moving the page.
-  reveal(node) {
-    const { element } = this;
-    const top = node.offsetTop - element.offsetTop;
-    if (top < element.scrollTop || top + node.offsetHeight > element.scrollTop + element.clientHeight) {
-      element.scrollTop = top - element.clientHeight / 2;
-    }
+    this.at = index;
+    this.show();
+    this.report.point(index);
   }
 }

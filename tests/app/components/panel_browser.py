@@ -17,7 +17,7 @@ from app.components.race_view import RaceView
 from app.replay import recordings
 
 VIEW = f"document.querySelector('{ROOT}').lineView"
-HOST = """<!doctype html><title>panels</title><body><div id="race">{}</div><script>
+HOST = """<!doctype html><title>panels</title>{}<body><div id="race">{}</div><script>
 window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
 
 
@@ -25,7 +25,7 @@ def still_page(context: playwright.BrowserContext) -> playwright.Page:
     """A page that shows what is ``put`` into it, a recording to begin with, and nothing else."""
     page = context.new_page()
     page.set_viewport_size({"width": 1100, "height": 1000})
-    page.set_content(bundle.head() + HOST.format(RaceView.template("")))
+    page.set_content(HOST.format(bundle.head(), RaceView.template("")))
     put(page, recording("word-problem").value)
     return page
 

@@ -145,3 +145,23 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     put(page, value(head("only-ar", {"ar": "plain AR"}), interleaved({"ar": lines})).whole())
     assert "one token a forward" in panel.inner_text()
     assert panel.locator(".rv-wi-body").is_hidden()
+
+
+def test_a_long_run_keeps_only_the_cells_in_sight_and_reads_to_its_end(
+    still: playwright.Page,
+) -> None:
+    panel = open_panel(still, "whatif")
+    lines = interleaved(samples.lanes(race_scenes.LONG, ar=False))
+    put(still, value(head("long", race_scenes.ONE), lines).whole())
+    num = still.evaluate(f"{VIEW}.run.lanes[0].steps.length")
+    assert num > 1000
+    panel.locator(".rv-wi-strip").focus()
+    still.keyboard.press("Home")
+    assert panel.locator(".rv-wi-detail").inner_text().startswith("Forward 1 took")
+    still.keyboard.press("End")
+    assert panel.locator(".rv-wi-detail").inner_text().startswith(f"Forward {num:,} took")
+    at = panel.locator(".rv-wi-strip .rv-wi-at")
+    strip, cell = panel.locator(".rv-wi-strip").bounding_box(), at.bounding_box()
+    assert strip["y"] <= cell["y"]
+    assert cell["y"] + cell["height"] <= strip["y"] + strip["height"]
+    assert panel.locator(".rv-wi-strip .rv-wi-cell").count() < num / 2
