@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -15,19 +15,26 @@ SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body that is, or turns out to be, longer than ``max_bytes``."""
+    """ASGI middleware: 413 for a body that is, or turns out to be, longer than ``max_bytes``.
 
-    def __init__(self, app: Application, max_bytes: int) -> None:
+    ``elsewhere``: paths (without a slash at the end) that have another limit.
+    """
+
+    def __init__(
+        self, app: Application, max_bytes: int, elsewhere: Mapping[str, int] | None = None
+    ) -> None:
         self.app = app
         self.max_bytes = max_bytes
+        self.elsewhere = elsewhere or {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass the request on unless its body is too long."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        max_bytes = self.elsewhere.get(scope["path"].rstrip("/"), self.max_bytes)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self.max_bytes:
+        if not declared.isdigit() or int(declared) > max_bytes:
             await _refuse(receive, send)
             return
         num_bytes = 0
@@ -36,7 +43,7 @@ class BodyLimit:
             nonlocal num_bytes
             message = await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > self.max_bytes:
+            if num_bytes > max_bytes:
                 return {"type": "http.disconnect"}
             return message
 

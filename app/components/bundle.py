@@ -16,6 +16,7 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets"
 ENTRIES = (
     "race_view/view.js",
     "batch_view/view.js",
+    "compare/view.js",
     "explain/explain.js",
     "grid/view.js",
     "page/asks.js",
@@ -32,6 +33,8 @@ STYLES = (
     "panels/why.css",
     "panels/whatif.css",
     "batch_view/batch.css",
+    "export/menu.css",
+    "compare/compare.css",
     "explain/explain.css",
     "grid/grid.css",
 )

@@ -14,6 +14,7 @@ from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.asks import wire_asks, wire_links
 from app.layout.batch_tab import batch_tab
+from app.layout.compare_tab import compare_tab
 from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab
 from app.layout.grid_tab import grid_tab
@@ -54,6 +55,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 batch_tab(page, handlers, tab.controls["checkpoint"])
             with gr.Tab("Grid", elem_id="grid-tab"):
                 grid_tab(page, handlers, tab.controls)
+            with gr.Tab("Compare", elem_id="compare-tab"):
+                compare_tab(handlers)
             with gr.Tab("How it works"):
                 explain_tab()
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")

@@ -12,8 +12,10 @@ from app.layout.page import build
 from app.layout.theme import head, theme
 from app.limits import BodyLimit
 from app.replay.recordings import Recording
+from app.settings import AppSettings
 
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
+IMPORT_PATH = "/gradio_api/component_server"  # where gradio takes calls of server functions
 
 
 def serve(
@@ -44,7 +46,7 @@ def serve(
         footer_links=[],
         max_file_size="1mb",
         state_session_capacity=200,
-        app_kwargs={"middleware": [Middleware(BodyLimit, max_bytes=settings.max_body_bytes)]},
+        app_kwargs={"middleware": [_body_limit(settings)]},
         prevent_thread_lock=not is_blocking,
     )
     return page
@@ -53,6 +55,12 @@ def serve(
 def has_tools() -> bool:
     """Whether the endpoints can be offered as MCP tools: with the optional ``gradio[mcp]`` only."""
     return find_spec("mcp") is not None
+
+
+def _body_limit(settings: AppSettings) -> Middleware:
+    """Small requests everywhere but where a recorded run is brought, which travels as JSON text."""
+    imports = {IMPORT_PATH: 2 * settings.max_import_bytes}
+    return Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports)
 
 
 def _calm(page: gr.Blocks) -> None:

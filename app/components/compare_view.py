@@ -1,0 +1,41 @@
+"""The tray of pinned runs and their comparison: kept and drawn by the browser alone.
+
+The server is asked for one thing: whether a trace that somebody brings is one. Knows no runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from app.components.bundle import ASSETS
+from app.components.line_view import plotly_url
+
+Judge = Callable[[str], dict[str, Any]]
+
+
+class CompareView(gr.HTML):
+    """``judge``: the text of a trace -> ``{"lines", "pin"}`` or ``{"error"}``; ``most_chars``: the
+    longest text that is sent to it. ``place``: where it stands (``elem_id``, ...)."""
+
+    def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
+        def judged(text: object) -> dict[str, Any]:
+            return judge(text)  # type: ignore[arg-type]
+
+        judged.__name__ = "judge"
+        page = (ASSETS / "compare/compare.html").read_text("utf-8")
+        super().__init__(
+            "",
+            html_template=page.replace("@plotly", plotly_url()).replace(
+                "@most_chars", str(most_chars)
+            ),
+            css_template="",
+            js_on_load="window.mars.mountCompareView(element, server);",
+            server_functions=[judged],
+            apply_default_css=False,
+            container=False,
+            padding=False,
+            **place,
+        )

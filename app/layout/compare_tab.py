@@ -1,0 +1,17 @@
+"""The Compare tab: the tray of pinned runs, and a race view that shows one of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app.components.compare_view import CompareView
+from app.components.race_view import RaceView
+from app.handlers import Handlers
+from app.imports import read_import
+
+
+def compare_tab(handlers: Handlers) -> None:
+    """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
+    most = handlers.settings.max_import_bytes
+    CompareView(partial(read_import, max_chars=most), most, elem_id="compare")
+    RaceView(value="", elem_id="opened")

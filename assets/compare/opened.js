@@ -1,0 +1,36 @@
+// A run opened in the race view of the Compare tab, from wherever on the page it is asked for.
+
+const TAB = "Compare";
+const VIEW = "#opened .mars-race";
+const PATIENCE = 5000; // milliseconds for the tab to appear
+
+let shown = null; // the pin whose run is open
+
+// What the race view reads of a pinned run; see app/components/race_value.py.
+export function valueOf({ id, lane, lines, name, record }) {
+  const day = (lane.header.date || "").slice(0, 10);
+  const recorded = [day, name].filter(Boolean).join(" · ");
+  const head = { run: `pin-${id}`, lanes: [{ lane: lane.name, title: lane.isMars ? "MARS" : "plain AR" }], pace: 0, recorded };
+  const verdict = typeof record.verdict === "boolean" ? [`verdict\t${JSON.stringify({ lane: lane.name, right: record.verdict })}`] : [];
+  return { pin: id, value: [JSON.stringify(head), ...lines.map((line) => `${lane.name}\t${line}`), ...verdict, ""].join("\n") };
+}
+
+const view = () => document.querySelector(VIEW)?.lineView;
+
+export const openedPin = () => shown;
+
+export async function openRun({ value, pin = null }) {
+  if (!view()) [...document.querySelectorAll('[role="tab"]')].find((tab) => tab.textContent.trim() === TAB)?.click();
+  const until = performance.now() + PATIENCE;
+  while (!view() && performance.now() < until) await new Promise((resolve) => { setTimeout(resolve, 50); });
+  const found = view();
+  if (!found) return;
+  shown = pin;
+  found.read(value);
+  requestAnimationFrame(() => found.root.scrollIntoView({ block: "start" }));
+}
+
+export function closeRun() {
+  shown = null;
+  view()?.read("");
+}

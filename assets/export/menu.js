@@ -1,0 +1,108 @@
+// A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
+// is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
+
+import { make, put } from "../common/dom.js";
+import { loadPlotly } from "../common/plotly.js";
+import { coloursOf } from "../common/colours.js";
+import { mainLane } from "../common/trace.js";
+import { confidenceFigure, forwardsFigure, timeFigure } from "../race_view/chart_specs.js";
+import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
+import { chartsPng, textPng } from "./png.js";
+
+const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
+const NO_CHARTS = "The charts need plotly.js, which did not load.";
+
+export function exportMenu(offers, name = "Export") {
+  const menu = make("details", "ex-menu");
+  const panel = make("div", "ex-panel");
+  const said = make("p", "ex-said");
+  said.setAttribute("role", "status");
+  menu.append(make("summary", "", name), panel);
+  menu.addEventListener("toggle", () => {
+    if (!menu.open) return;
+    put(said, "");
+    const lines = offers().map((offer) => lineOf(offer, said));
+    panel.replaceChildren(...(lines.length ? lines : [make("p", "", "Nothing has been decoded yet.")]), said);
+  });
+  closeByItself(menu);
+  return menu;
+}
+
+function lineOf({ label, files }, said) {
+  const line = make("div", "ex-line");
+  line.append(make("span", "ex-label", label));
+  for (const { text, hint, make: made } of files) {
+    const button = make("button", "", text);
+    button.type = "button";
+    button.title = hint;
+    button.setAttribute("aria-label", `${label}: ${hint}`);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        const { name, blob } = await made();
+        download(name, blob);
+        put(said, `${name} is on its way.`);
+      } catch (error) {
+        put(said, error.sentence || FAILED);
+      }
+      button.disabled = false;
+      button.focus();
+    });
+    line.append(button);
+  }
+  return line;
+}
+
+// Escape closes and stays with the menu; so does looking elsewhere.
+function closeByItself(menu) {
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.preventDefault();
+    event.stopPropagation();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+  });
+  menu.addEventListener("toggle", () => {
+    if (!menu.open) return;
+    const elsewhere = (event) => {
+      if (menu.isConnected && menu.open && menu.contains(event.target)) return;
+      menu.open = false;
+      document.removeEventListener("pointerdown", elsewhere);
+    };
+    document.addEventListener("pointerdown", elsewhere);
+  });
+}
+
+// The files of one lane. root: where it stands, for the colours; differs: the token that is marked, or -1.
+export const laneOffer = (lane, label, root, differs = -1) => ({ label, files: [
+  { text: "JSONL", hint: "trace, a line a forward", make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }) },
+  { text: "CSV", hint: "table of the forwards", make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }) },
+  { text: "PNG", hint: "picture of the text", make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, differs) }) },
+] });
+
+// The charts of one lane, and of all of them against time.
+export const chartsOffer = (lane, lanes, root) => ({ label: "Charts", files: [
+  { text: "PNG", hint: "picture of the charts", make: async () => {
+    const plotly = await plotlyOf(root);
+    const c = coloursOf(root);
+    const figures = [["Tokens accepted by each forward", forwardsFigure(lane, c, false)], ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
+      ["Tokens against measured time", timeFigure(lanes, c)]];
+    return { name: fileName(lane, "charts.png"), blob: await chartsPng(figures.map(([title, spec]) => ({ title, spec })), root, plotly) };
+  } },
+] });
+
+// The menu of a race view: each lane of the run that it shows, and its charts.
+export const runMenu = (view) => exportMenu(() => {
+  const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
+  if (!lanes.length) return [];
+  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, view.run.differs)), chartsOffer(mainLane(view.run), lanes, view.root)];
+});
+
+export async function plotlyOf(root) {
+  const plotly = await loadPlotly(root.dataset.plotly);
+  if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });
+  return plotly;
+}

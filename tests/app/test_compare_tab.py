@@ -1,0 +1,276 @@
+"""The Compare tab as a visitor uses it: runs of the Live tab pinned, kept, compared, taken out and in.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sample_traces as samples
+from browser import chromium, is_foreign, needs_browser, playwright
+
+from app.settings import AppSettings
+from mars_runtime import folds
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import read_trace
+
+pytestmark = needs_browser
+ROW = "#compare .cv-row"
+PNG = b"\x89PNG\r\n\x1a\n"
+MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
+FULL_SPEED = """
+const slider = document.querySelector("#pace input[type=range]");
+slider.value = 0;
+slider.dispatchEvent(new Event("input", { bubbles: true }));
+"""
+Visit = Callable[..., playwright.Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def visit(browser: playwright.Browser, address: str) -> Iterator[Visit]:
+    """Open the page as a new visitor; fails on script errors, dialogs and foreign addresses."""
+    contexts, troubles = [], []
+
+    def open_page(width: int = 1440, theme: str = "light") -> playwright.Page:
+        context = browser.new_context(viewport={"width": width, "height": 1000})
+        contexts.append(context)
+        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
+        page.goto(f"{address}?__theme={theme}")
+        page.wait_for_selector("#race .mars-race[data-state=empty]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def open_tab(page: playwright.Page, num_pins: int) -> None:
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_selector(f'#compare .mars-compare[data-pins="{num_pins}"]')
+
+
+def bring(page: playwright.Page, *files: tuple[str, bytes | str]) -> str:
+    """Give files to the picker; what is said of them."""
+    page.evaluate("document.querySelector('.cv-said').textContent = ''")
+    payload = [
+        {"name": name, "mimeType": "", "buffer": data if isinstance(data, bytes) else data.encode()}
+        for name, data in files
+    ]
+    page.set_input_files("#compare .cv-files", payload)
+    page.wait_for_function(
+        "document.querySelector('.cv-said').textContent.endsWith('imported.')"
+    )
+    return page.inner_text("#compare .cv-said")
+
+
+def trace_file(name: str, script: samples.Script, **header: str) -> tuple[str, str]:
+    trace = samples.run(script)
+    trace.header = replace(trace.header, **header)
+    return name, "\n".join(trace.lines()) + "\n"
+
+
+def saved(page: playwright.Page, menu: str, hint: str, line: int = 0) -> tuple[str, bytes]:
+    """Open an export menu, press one of its buttons; the file's name and what is in it."""
+    page.locator(f"{menu} > summary").click()
+    with page.expect_download() as download:
+        page.locator(f"{menu} .ex-line button[title='{hint}']").nth(line).click()
+    made = download.value.suggested_filename, Path(download.value.path()).read_bytes()
+    page.wait_for_selector(f"{menu} .ex-said:text('{made[0]}')")
+    page.keyboard.press("Escape")
+    assert page.locator(f"{menu} .ex-panel").is_hidden()
+    return made
+
+
+def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
+    visit: Visit, scripted_backend
+) -> None:
+    scripted_backend.forward_seconds = 0.001
+    page = visit()
+    page.fill("#prompt textarea", "Say <i>it</i>.")
+    page.evaluate(FULL_SPEED)
+    page.click("#run")
+    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    menu = "#race .rv-top .ex-menu"
+    live = {
+        line: saved(page, menu, "trace, a line a forward", line)[1].decode() for line in (0, 1)
+    }
+    for line, method in ((0, "mars"), (1, "ar")):
+        assert read_trace(live[line].splitlines()).header.settings.method == method
+    page.click("#race .rv-pane[data-lane=mars] .rv-pin")
+    page.wait_for_selector("#race .rv-pin:text('Pinned')")
+    page.click("#race .rv-pane[data-lane=ar] .rv-pin")
+    open_tab(page, 2)
+    mars = page.locator(ROW).nth(1)
+    assert mars.locator(".cv-name").input_value().endswith("Say <i>it</i>.")
+    assert "scripted" in mars.locator(".cv-facts").inner_text()
+    trace = read_trace(live[0].splitlines())
+    assert f"{folds.tpf(trace.events):.2f} TPF" in mars.locator(".cv-figures").inner_text()
+    mars.locator(".cv-name").fill("My <b>run</b>")
+    mars.locator(".cv-note").fill("Line one\nand two")
+    mars.locator(".cv-rating input[value='0']").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.locator(".cv-name").first.focus()
+    page.reload()
+    page.wait_for_selector("#race .mars-race[data-state=empty]")
+    open_tab(page, 2)
+    assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
+    assert mars.locator(".cv-note").input_value() == "Line one\nand two"
+    assert mars.locator(".cv-rating input:checked").get_attribute("value") == "4"
+    assert page.locator("#compare :is(b, i):not(.cv-table b)").count() == 0
+    name, text = saved(page, f"{ROW}:nth-child(2) .ex-menu", "trace, a line a forward")
+    assert text.decode() == live[0]
+    assert name.startswith("scripted-tau0.95-B")
+    page.locator(ROW).nth(1).get_by_role("button", name="Delete").click()
+    page.wait_for_selector('#compare .mars-compare[data-pins="1"]')
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
+    assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
+
+
+def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
+    page = visit()
+    open_tab(page, 0)
+    plain = replace(MARS, settings=DecodeSettings(method="ar"))
+    said = bring(
+        page,
+        trace_file("mars.jsonl", replace(MARS, change=(60, " deep")), date="2026-11-20T09:00"),
+        trace_file("ar.jsonl", plain, date="2026-11-20T09:01"),
+        trace_file("far.jsonl", replace(MARS, seed=3), hardware="<img src=x>", date="2026-11-21"),
+    )
+    assert said == "3 runs were imported."
+    assert "imported" in page.locator(f"{ROW} .cv-facts").first.inner_text()
+    boxes = page.locator(f"{ROW} .cv-tick input")
+    boxes.nth(1).focus()
+    page.keyboard.press("Space")
+    boxes.nth(2).check()
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=1")
+    table = page.locator("#compare .cv-table")
+    columns = table.locator("th[scope=col]").all_inner_texts()
+    assert [column[0] for column in columns] == ["A", "B"]
+    traces = [samples.run(script) for script in (plain, replace(MARS, change=(60, " deep")))]
+    row = table.locator("tr", has_text="tokens per forward").locator("td").all_inner_texts()
+    values = [f"{folds.tpf(trace.events):.2f}" for trace in traces]
+    assert [cell.split()[0] for cell in row] == values
+    assert ["best" in cell for cell in row] == [False, True]
+    assert page.locator("#compare .cv-remark").count() == 0
+    assert page.locator("#compare .cv-texts .rv-pane .cv-differs").all_inner_texts() == [
+        traces[0].vocabulary[folds.accepted_tokens(traces[0].events)[60]].decode(), " deep"
+    ]
+    assert "from token 61 on" in page.inner_text("#compare .cv-texts .rv-pane >> nth=1")
+    page.select_option("#compare .cv-reference select", index=1)
+    assert "the reference" in page.inner_text("#compare .cv-texts .rv-pane >> nth=1")
+    page.focus("#compare .cv-texts .rv-pane >> nth=0 >> .rv-text")
+    page.keyboard.press("Home")
+    assert page.locator("#compare .cv-texts .rv-pane >> nth=1 >> .cv-here").count() == 1
+    assert "token 1" in page.inner_text("#compare .rv-card")
+    page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
+    page.evaluate("window.kept = [...document.querySelectorAll('#compare .rv-plot')]")
+    boxes.nth(0).check()
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=2")
+    assert "different machines" in page.inner_text("#compare .cv-figuretable")
+    row = table.locator("tr", has_text="tokens per second").locator("td").all_inner_texts()
+    assert not any("best" in cell for cell in row)
+    assert page.locator("#compare img").count() == 0
+    assert page.evaluate(
+        """[...document.querySelectorAll('#compare .rv-plot')].every((node, i) => node === window.kept[i]
+          && node.data.map((trace) => trace.name).join('') === 'ABC')"""
+    )
+    for hint in ("picture of the aligned texts", "picture of the charts"):
+        name, picture = saved(page, ".cv-comparehead .ex-menu", hint)
+        assert picture.startswith(PNG)
+        assert name.endswith(".png")
+        assert len(picture) > 20_000
+    page.locator(ROW).nth(2).get_by_role("button", name="Open").click()
+    page.wait_for_selector("#opened .mars-race[data-state=finished]")
+    shown = "nodes => nodes.map((node) => node.textContent).join('')"
+    assert page.eval_on_selector_all("#opened .rv-t", shown) == folds.text(traces[1])
+    page.locator(ROW).nth(2).get_by_role("button", name="Close").click()
+    page.wait_for_selector("#opened .mars-race", state="hidden")
+
+
+def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
+    page = visit(theme="dark")
+    open_tab(page, 0)
+    hostile = trace_file("hostile.jsonl", replace(MARS, text=samples.HOSTILE + "\x00\x07\ufffe"))
+    assert bring(page, hostile, trace_file("prose.jsonl", MARS)) == "2 runs were imported."
+    page.locator(".cv-name").last.fill("renamed")
+    page.locator(".cv-note").last.fill("a note")
+    page.locator(".cv-rating").last.locator("label").nth(5).click()
+    name, tray = saved(page, ".cv-head .ex-menu", "traces with names, notes and ratings")
+    assert name == "tray.jsonl"
+    traces = [line for line in tray.decode().splitlines() if not line.startswith('{"type":"pin"')]
+    assert "\n".join(traces) + "\n" == trace_file("", MARS)[1] + hostile[1]
+    row = f"{ROW}:nth-child(2) .ex-menu"
+    assert saved(page, row, "trace, a line a forward")[1].decode() == hostile[1]
+    assert b"forward,clock_s" in saved(page, row, "table of the forwards")[1]
+    assert b"run,forward" in saved(page, ".cv-head .ex-menu", "table of the forwards")[1]
+    for hint in ("picture of the text", "picture of the charts"):
+        picture = saved(page, row, hint)[1]
+        assert picture.startswith(PNG)
+        assert len(picture) > 20_000
+    again = visit()
+    open_tab(again, 0)
+    assert bring(again, ("tray.jsonl", tray)) == "2 runs were imported."
+    assert sorted(again.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
+    assert "a note" in again.locator(".cv-note").evaluate_all("l => l.map(n => n.value)")
+    assert again.locator(".cv-rating input[value='5']:checked").count() == 1
+    assert bring(again, ("tray.jsonl", tray)) == "Nothing was imported."
+    assert "in the tray already" in again.inner_text(".cv-refused")
+
+
+BROKEN = {
+    "empty.jsonl": b"",
+    "binary.jsonl": bytes(range(256)) * 40,
+    "foreign.json": b'{"openapi": "3.1"}',
+    "page.html": b"<script>alert(1)</script><img src=x onerror=alert(2)>",
+    "nan.jsonl": trace_file("", MARS)[1].replace('"seconds":', '"seconds":NaN,"x":', 1).encode(),
+    "huge.jsonl": trace_file("", MARS)[1].replace('"start":', '"start":1e400,"x":', 1).encode(),
+    "types.jsonl": trace_file("", MARS)[1].replace('"rows":[', '"rows":7,"x":[', 1).encode(),
+    "large.jsonl": b"x" * (AppSettings().max_import_bytes + 1),
+    "half.jsonl": (trace_file("", MARS)[1] + json.dumps({"type": "header"})).encode(),
+}
+
+
+def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(visit: Visit) -> None:
+    page = visit(width=390)
+    open_tab(page, 0)
+    assert bring(page, trace_file("good.jsonl", MARS)) == "1 run was imported."
+    before = page.inner_text("#compare .cv-list")
+    assert bring(page, *BROKEN.items()) == "Nothing was imported."
+    sentences = page.locator("#compare .cv-refused li").all_inner_texts()
+    assert [sentence.partition(":")[0] for sentence in sentences] == list(BROKEN)
+    for sentence in sentences:
+        assert sentence.endswith(".")
+        assert len(sentence) < 200
+    assert "MB" in sentences[list(BROKEN).index("large.jsonl")]
+    assert "run 2" in sentences[-1]
+    assert page.inner_text("#compare .cv-list") == before
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    data = page.evaluate_handle(
+        """(text) => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], "<b>drop</b>.jsonl"));
+          return data;
+        }""",
+        trace_file("", replace(MARS, seed=9))[1],
+    )
+    page.dispatch_event("#compare .cv-list", "drop", {"dataTransfer": data})
+    page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
+    assert page.locator("#compare b").count() == 0
