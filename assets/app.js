@@ -4,6 +4,7 @@
 (() => {
   window.mars.mountAsks();
   window.mars.mountShare();
+  window.marsAsk = [...(window.marsAsk || []), "pin", "open"]; // answered by compare/pin.js
 
   const press = (id) => document.getElementById(id)?.click();
   const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into

@@ -59,9 +59,9 @@ export class Comparison {
   textsPng() {
     const row = make("div", "cv-picture");
     this.texts.panes.forEach((shown, i) => {
-      const { pane, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
+      const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
       shown.view.tokens.forEach((node, n) => { if (node.classList.contains("cv-differs")) view.tokens[n].classList.add("cv-differs"); });
-      row.append(pane);
+      row.append(element);
     });
     return elementPng([row], this.root, PANE * this.pins.length);
   }

@@ -3,8 +3,7 @@
 
 import { make, put } from "../common/dom.js";
 import { aligned } from "../panels/folds_diff.js";
-import { settingsText } from "../race_view/card.js";
-import { TokenView } from "../race_view/text.js";
+import { Pane } from "../race_view/panes.js";
 import { LETTERS } from "./figures.js";
 
 export class Texts {
@@ -18,26 +17,19 @@ export class Texts {
   show(pins, reference) {
     this.panes = pins.map((pin, i) => this.pane(pin, i));
     this.element.replaceChildren(...this.panes.map((pane) => pane.element));
-    for (const pane of this.panes) pane.view.append(pane.lane);
     this.align(reference);
   }
 
   pane(pin, i) {
     const { lane } = pin;
-    const element = make("article", "rv-pane");
-    element.dataset.method = lane.isMars ? "mars" : "ar";
-    const head = make("header", "rv-head");
-    const title = make("h3");
-    title.append(make("span", "cv-letter", LETTERS[i]), pin.name);
-    const differs = make("span", "cv-differing rv-num");
-    head.append(title, make("span", "rv-num", settingsText(lane.settings, lane.steps.at(-1)?.blockSize)), differs);
-    const text = make("div", "rv-text");
-    text.tabIndex = 0;
-    text.setAttribute("role", "group");
-    text.setAttribute("aria-label", `Text of ${LETTERS[i]}, ${pin.name}. Left and right arrows move between tokens, up and down between forwards.`);
-    element.append(head, text);
-    const pane = { element, text, lane, differs, marked: [] };
-    pane.view = new TokenView(text, lane, false, { token: (view, index, anchor) => this.pointed(pane, index, anchor), leave: () => this.left(), choose() {} });
+    lane.title = pin.name;
+    const pane = { lane, marked: [] };
+    const report = { token: (view, index, anchor) => this.pointed(pane, index, anchor), leave: () => this.left(), choose() {} };
+    const made = new Pane(lane, false, report);
+    made.head.querySelector("h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
+    made.draw(lane);
+    const text = made.view.element;
+    Object.assign(pane, { element: made.element, parts: made.parts, view: made.view, text });
     for (const event of ["pointerenter", "focusin", "wheel", "touchstart"]) text.addEventListener(event, () => { this.leader = pane; }, { passive: true });
     text.addEventListener("scroll", () => this.scrolled(pane), { passive: true });
     return pane;
@@ -61,9 +53,9 @@ export class Texts {
     this.say(base, "the reference", false);
   }
 
-  say({ differs }, text, isDifferent) {
-    put(differs, text);
-    differs.dataset.differs = String(isDifferent);
+  say({ parts }, text, isDifferent) {
+    put(parts.differs, text);
+    parts.differs.classList.toggle("rv-same", !isDifferent);
   }
 
   pointed(pane, index, anchor) {

@@ -1,11 +1,10 @@
-// Pictures of what a view shows, drawn by the browser itself: the text by way of an SVG that holds the
-// elements and their styles, charts by way of plotly. Nothing is fetched, light or dark as the page is.
+// Pictures of what a view shows, drawn by the browser itself. The text goes by way of an SVG that holds the
+// elements and their styles, charts by way of plotly. Nothing is fetched; light or dark as the page is.
 
-import { make } from "../common/dom.js";
+import { make, put } from "../common/dom.js";
 import { coloursOf } from "../common/colours.js";
-import { settingsText } from "../race_view/card.js";
 import { environment } from "../race_view/figures.js";
-import { TokenView } from "../race_view/text.js";
+import { Pane } from "../race_view/panes.js";
 
 const WIDTH = 880;
 const CHART = { width: 880, height: 260 };
@@ -14,25 +13,19 @@ const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
 const MOST_PIXELS = 120_000_000;
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
 
-// The pane of a lane as it stands on the page, but whole: nothing scrolls in a picture.
+// The pane of a lane as it stands on the page; differs: the token that is marked, or -1.
 export function paneOf(lane, title, differs = -1) {
-  const pane = make("article", "rv-pane");
-  pane.dataset.method = lane.isMars ? "mars" : "ar";
-  const head = make("header", "rv-head");
-  const count = `${lane.tokens.length} tokens · ${lane.steps.length} forwards`;
-  head.append(make("h3", "", title), make("span", "", settingsText(lane.settings, lane.steps.at(-1)?.blockSize)), make("span", "rv-count", count));
-  const text = make("div", "rv-text");
-  const view = new TokenView(text, lane, false, { token() {}, choose() {}, leave() {} });
-  view.append(lane);
-  if (differs >= 0) view.markDivergence(differs);
-  pane.append(head, text);
-  return { pane, view };
+  const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
+  put(pane.head.querySelector("h3"), title);
+  pane.draw(lane);
+  pane.compared(differs, true, false);
+  return pane;
 }
 
 export function textPng(lane, title, root, differs = -1) {
-  const { pane } = paneOf(lane, title, differs);
+  const { element } = paneOf(lane, title, differs);
   const foot = [environment(lane.header), (lane.header.date || "").slice(0, 16).replace("T", " ")].filter(Boolean).join(" · ");
-  return elementPng([pane, make("p", "rv-env", foot)], root, WIDTH);
+  return elementPng([element, make("p", "rv-env", foot)], root, WIDTH);
 }
 
 // Elements of a view, laid out at a width, as a PNG.

@@ -5,11 +5,11 @@ import { moveText } from "./card.js";
 
 export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 
-const axis = (c, title, more) => ({ title: { text: title, standoff: 8, font: { size: 12, color: c.muted } }, color: c.muted,
+export const axis = (c, title, more) => ({ title: { text: title, standoff: 8, font: { size: 12, color: c.muted } }, color: c.muted,
   gridcolor: c.grid, linecolor: c.line, zeroline: false, ticks: "outside", ticklen: 3, tickcolor: c.line,
   tickfont: { size: 11 }, tickmode: "auto", nticks: 7, automargin: false, ...more });
 
-const layout = (c, xaxis, yaxis, more) => ({ margin: { l: 52, r: 38, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)",
+export const layout = (c, xaxis, yaxis, more) => ({ margin: { l: 52, r: 38, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)", font: { family: c.font, size: 12, color: c.muted }, showlegend: false, hovermode: "closest",
   dragmode: c.isCoarse ? false : "zoom", uirevision: "keep", modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
   hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } }, xaxis, yaxis, ...more });

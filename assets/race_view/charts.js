@@ -1,6 +1,7 @@
 // Plotly on three nodes that live as long as the component: one newPlot each, then react on the same node.
 // Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
 
+import { coloursOf } from "../common/colours.js";
 import { make } from "../common/dom.js";
 import { mainLane } from "../common/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
@@ -81,7 +82,7 @@ export class Charts {
     const main = mainLane(run);
     if (!run.lanes.some((lane) => lane.steps.length)) return;
     const isLive = run.lanes.some((lane) => !lane.end);
-    const c = this.colours();
+    const c = coloursOf(this.root);
     const spec = key === "time" ? timeFigure(run.lanes, c) : key === "forwards" ? forwardsFigure(main, c, isLive) : confidenceFigure(main, c, isLive);
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
@@ -195,13 +196,5 @@ export class Charts {
       cursor.style.height = `${full.yaxis._length}px`;
       cursor.hidden = false;
     }
-  }
-
-  colours() {
-    const style = getComputedStyle(this.root);
-    const get = (name) => style.getPropertyValue(`--rv-${name}`).trim();
-    return { ink: get("ink"), card: get("card"), muted: get("muted"), grid: get("grid"), line: get("line"), warm: get("warm"), mars: get("mars"), ar: get("ar"),
-      bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")], font: get("sans"),
-      isCoarse: window.matchMedia("(pointer: coarse)").matches };
   }
 }

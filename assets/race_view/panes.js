@@ -10,16 +10,16 @@ export class Pane {
     this.lane = lane;
     this.element = make("article", "rv-pane");
     this.element.dataset.lane = lane.name;
-    const head = make("header", "rv-head");
+    this.head = make("header", "rv-head");
     this.parts = { settings: make("span", "rv-num"), verdict: make("span", "rv-verdict"), differs: make("span", "rv-differs rv-num"),
       count: make("span", "rv-count rv-num"), forwards: make("span", "rv-forwards rv-num") };
     this.parts.verdict.hidden = true;
-    head.append(make("h3", "", lane.title), ...Object.values(this.parts));
+    this.head.append(make("h3", "", lane.title), ...Object.values(this.parts));
     const text = make("div", "rv-text");
     text.tabIndex = 0;
     text.setAttribute("role", "group");
     text.setAttribute("aria-label", `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`);
-    this.element.append(head, text);
+    this.element.append(this.head, text);
     this.view = new TokenView(text, lane, isFollowing, report);
   }
 

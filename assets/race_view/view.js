@@ -4,6 +4,8 @@
 import { put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
 import { Lane, divergence, mainLane } from "../common/trace.js";
+import { pinButton } from "../compare/pin.js";
+import { runMenu } from "../export/menu.js";
 import { Player } from "../player/player.js";
 import { Card } from "./card.js";
 import { Charts } from "./charts.js";
@@ -28,6 +30,7 @@ export class RaceView extends LineView {
     this.panes.classList.add("rv-counts");
     this.player = new Player(root.querySelector(".rv-player"), () => this.moved());
     this.panels = new Panels(root.querySelector(".rv-panels"), this);
+    root.querySelector(".rv-top").append(runMenu(this));
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
@@ -58,6 +61,7 @@ export class RaceView extends LineView {
     this.player.show(this.playhead);
     const report = { token: (...a) => this.pointedToken(...a), leave: () => this.left(), choose: (...a) => this.choose(...a) };
     this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
+    if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(this, pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length === 2);

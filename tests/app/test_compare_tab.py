@@ -1,4 +1,4 @@
-"""The Compare tab as a visitor uses it: runs of the Live tab pinned, kept, compared, taken out and in.
+"""The Compare tab as a visitor uses it: runs pinned, kept, compared, taken out and brought in.
 
 Skipped where Debian's chromium is not installed. Nothing here needs weights.
 """
@@ -73,9 +73,7 @@ def bring(page: playwright.Page, *files: tuple[str, bytes | str]) -> str:
         for name, data in files
     ]
     page.set_input_files("#compare .cv-files", payload)
-    page.wait_for_function(
-        "document.querySelector('.cv-said').textContent.endsWith('imported.')"
-    )
+    page.wait_for_function("document.querySelector('.cv-said').textContent.endsWith('imported.')")
     return page.inner_text("#compare .cv-said")
 
 
@@ -107,9 +105,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
     menu = "#race .rv-top .ex-menu"
-    live = {
-        line: saved(page, menu, "trace, a line a forward", line)[1].decode() for line in (0, 1)
-    }
+    live = {line: saved(page, menu, "trace, a line a forward", line)[1].decode() for line in (0, 1)}
     for line, method in ((0, "mars"), (1, "ar")):
         assert read_trace(live[line].splitlines()).header.settings.method == method
     page.click("#race .rv-pane[data-lane=mars] .rv-pin")
@@ -171,7 +167,8 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
     assert ["best" in cell for cell in row] == [False, True]
     assert page.locator("#compare .cv-remark").count() == 0
     assert page.locator("#compare .cv-texts .rv-pane .cv-differs").all_inner_texts() == [
-        traces[0].vocabulary[folds.accepted_tokens(traces[0].events)[60]].decode(), " deep"
+        traces[0].vocabulary[folds.accepted_tokens(traces[0].events)[60]].decode(),
+        " deep",
     ]
     assert "from token 61 on" in page.inner_text("#compare .cv-texts .rv-pane >> nth=1")
     page.select_option("#compare .cv-reference select", index=1)
@@ -189,8 +186,8 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
     assert not any("best" in cell for cell in row)
     assert page.locator("#compare img").count() == 0
     assert page.evaluate(
-        """[...document.querySelectorAll('#compare .rv-plot')].every((node, i) => node === window.kept[i]
-          && node.data.map((trace) => trace.name).join('') === 'ABC')"""
+        """[...document.querySelectorAll('#compare .rv-plot')].every((node, i) => (
+          node === window.kept[i] && node.data.map((trace) => trace.name).join('') === 'ABC'))"""
     )
     for hint in ("picture of the aligned texts", "picture of the charts"):
         name, picture = saved(page, ".cv-comparehead .ex-menu", hint)
@@ -228,7 +225,9 @@ def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
     again = visit()
     open_tab(again, 0)
     assert bring(again, ("tray.jsonl", tray)) == "2 runs were imported."
-    assert sorted(again.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
+    assert (
+        sorted(again.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
+    )
     assert "a note" in again.locator(".cv-note").evaluate_all("l => l.map(n => n.value)")
     assert again.locator(".cv-rating input[value='5']:checked").count() == 1
     assert bring(again, ("tray.jsonl", tray)) == "Nothing was imported."
