@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.bundle import ASSETS
+from app.components import files
 from app.components.line_view import plotly_url
 
 Judge = Callable[[str], dict[str, Any]]
@@ -20,17 +20,16 @@ class CompareView(gr.HTML):
     """``judge``: the text of a trace -> ``{"lines", "pin"}`` or ``{"error"}``; ``most_chars``: the
     longest text that is sent to it. ``place``: where it stands (``elem_id``, ...)."""
 
+    page = "compare/compare.html"
+
     def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
         def judged(text: object) -> dict[str, Any]:
             return judge(text)  # type: ignore[arg-type]
 
         judged.__name__ = "judge"
-        page = (ASSETS / "compare/compare.html").read_text("utf-8")
         super().__init__(
             "",
-            html_template=page.replace("@plotly", plotly_url()).replace(
-                "@most_chars", str(most_chars)
-            ),
+            html_template=files.template(self.page, plotly=plotly_url(), most=str(most_chars)),
             css_template="",
             js_on_load="window.mars.mountCompareView(element, server);",
             server_functions=[judged],

@@ -8,10 +8,11 @@ from app.components.compare_view import CompareView
 from app.components.race_view import RaceView
 from app.handlers import Handlers
 from app.imports import read_import
+from app.layout.replays import shell_address
 
 
 def compare_tab(handlers: Handlers) -> None:
     """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
     most = handlers.settings.max_import_bytes
     CompareView(partial(read_import, max_chars=most), most, elem_id="compare")
-    RaceView(value="", elem_id="opened")
+    RaceView("", shell_address(), elem_id="opened")

@@ -6,6 +6,7 @@ import { loadPlotly } from "../common/plotly.js";
 import { coloursOf } from "../common/colours.js";
 import { mainLane } from "../common/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "../race_view/chart_specs.js";
+import { canSaveReplay, replayHtml } from "../replay/save.js";
 import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
 
@@ -94,12 +95,23 @@ export const chartsOffer = (lane, lanes, root) => ({ label: "Charts", files: [
   } },
 ] });
 
-// The menu of a race view: each lane of the run that it shows, and its charts.
+// The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
 export const runMenu = (view) => exportMenu(() => {
   const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
   if (!lanes.length) return [];
-  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, view.run.differs)), chartsOffer(mainLane(view.run), lanes, view.root)];
+  const main = mainLane(view.run);
+  const page = { text: "HTML", hint: "page that replays the run without a network", make: () => replayFile(view, main) };
+  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, view.run.differs)), chartsOffer(main, lanes, view.root),
+    ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : [])];
 });
+
+async function replayFile(view, main) {
+  try {
+    return { name: fileName(main, "html"), blob: textBlob(await replayHtml(view), "text/html") };
+  } catch (error) {
+    throw Object.assign(error, { sentence: "The page for replays did not load from the server; try again." });
+  }
+}
 
 export async function plotlyOf(root) {
   const plotly = await loadPlotly(root.dataset.plotly);
