@@ -73,11 +73,12 @@ export class WhyPanel {
     put(this.where, isEmpty ? "" : whereText(lane, step));
     put(this.settings, isEmpty ? "" : settingsText(step.settings, step.blockSize));
     if (isEmpty) return put(this.sentence, "No forward is shown yet.");
-    const rows = proposalRows(lane, index, endIds(this.view.run.lanes));
+    const ends = endIds(this.view.run.lanes);
+    const rows = proposalRows(lane, index, ends);
     const isSame = this.shown && this.shown.lane === lane && this.shown.step === index;
     this.shown = { lane, step: index };
     if (isSame) this.table.refresh(lane, rows);
-    else this.table.build(lane, step, rows);
+    else this.table.build(lane, step, rows, ends);
     return put(this.sentence, `${whyText(lane, step)} ${afterText(lane, rows)}`.trim());
   }
 

@@ -9,7 +9,7 @@ const HEADS = [["place", "token"], ["token", "proposal"], ["bar", ""], ["value",
   ["later", "afterwards"], ["chips", "runners-up, probability"]];
 
 export class WhyTable {
-  // branch: can(row) and go(place, id) go on from a place with another token.
+  // branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
   constructor(branch) {
     this.branch = branch;
     this.element = make("table", "rv-wh-table");
@@ -22,7 +22,8 @@ export class WhyTable {
     this.rows = [];
   }
 
-  build(lane, step, rows) {
+  build(lane, step, rows, ends) {
+    this.ends = ends;
     const settings = step.settings || {};
     const hasTau = settings.method !== "ar" && Number.isFinite(settings.tau);
     put(this.caption, `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(settings.tau)}` : ""}`);
@@ -71,11 +72,11 @@ export class WhyTable {
 
   chip(lane, row, id, p, canPress) {
     const name = lane.tokenName(id);
-    const isPressed = canPress && (!row.token || row.token.id !== id);
-    const node = make(isPressed ? "button" : "span", "rv-wh-chip");
+    const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
+    const node = make(isButton ? "button" : "span", "rv-wh-chip");
     node.append(make("code", "", name));
     if (p) node.append(make("small", "rv-num", p));
-    if (!isPressed) return node;
+    if (!isButton) return node;
     node.type = "button";
     node.title = `Go on from token ${row.place + 1} with “${name}”`;
     node.setAttribute("aria-label", p ? `${node.title}, ${p}` : node.title);

@@ -95,6 +95,24 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(page: playwrigh
     assert page.locator(".rv-given").count() == 0
 
 
+def test_panels_ask_for_a_branch_and_for_another_threshold(page: playwright.Page) -> None:
+    whole = lane(page)
+    page.click(f"{ROOT} [role=tab][id$='-why-tab']")
+    page.evaluate(
+        "root => { const v = document.querySelector(root).lineView; v.choose(v.run.lanes[0], 0); }",
+        ROOT,
+    )
+    chip = page.locator(f"{ROOT} [data-panel=why] tbody td button").nth(1)
+    place = int(chip.get_attribute("aria-label").split("token ")[1].split()[0]) - 1
+    over(page, chip.click)
+    assert lane(page)["header"]["prompt_ids"][-place - 1 :] == [*whole["ids"][:place], 32]
+    page.click(f"{ROOT} [role=tab][id$='-whatif-tab']")
+    slider = page.locator(f"{ROOT} [data-panel=whatif] input")
+    slider.evaluate("node => { node.value = 0.3; node.dispatchEvent(new Event('input')); }")
+    over(page, lambda: page.click(f"{ROOT} [data-panel=whatif] .rv-wi-run"))
+    assert lane(page)["header"]["settings"]["tau"] == 0.3
+
+
 def test_what_cannot_be_branched_from_is_a_sentence_and_the_run_stays(
     page: playwright.Page,
 ) -> None:

@@ -15,6 +15,8 @@ from race_browser import ROOT
 from app.components import bundle
 from app.components.race_view import RaceView
 from app.replay import recordings
+from mars_runtime import folds
+from mars_runtime.events import RowStep
 
 VIEW = f"document.querySelector('{ROOT}').lineView"
 HOST = """<!doctype html><title>panels</title>{}<body><div id="race">{}</div><script>
@@ -41,6 +43,23 @@ def put(page: playwright.Page, value: str) -> None:
     page.evaluate(f"value => {VIEW}.read(value)", value)
     page.wait_for_selector(f'{ROOT}[data-run="{run}"]')
     page.wait_for_function(f"{VIEW}.feed.lines.length === 0 && !{VIEW}.frame")
+
+
+def forwards(made: recordings.Recording) -> list[RowStep]:
+    """What the MARS lane of a recording did, forward by forward."""
+    return [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+
+
+def refused(made: recordings.Recording, is_right: bool) -> int:
+    """A forward whose first refused proposal the run wrote afterwards, or did not write."""
+    written = folds.accepted_tokens(made.traces()["mars"].events)
+    for index, step in enumerate(forwards(made)):
+        count = len(step.accepted)
+        then = written[step.start + count : step.start + count + 1]
+        is_refusal = step.stop == "threshold" and bool(then)
+        if is_refusal and (step.proposals[count].token == then[0]) == is_right:
+            return index
+    raise AssertionError(f"{made.name} refuses no such proposal: take another recording.")
 
 
 def open_panel(page: playwright.Page, name: str) -> playwright.Locator:

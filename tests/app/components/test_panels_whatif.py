@@ -8,12 +8,23 @@ import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import VIEW, answer, asked, open_panel, put, recording, settle, still_page
+from panel_browser import (
+    VIEW,
+    answer,
+    asked,
+    forwards,
+    open_panel,
+    put,
+    recording,
+    settle,
+    still_page,
+)
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
 
 from mars_runtime import folds
 from mars_runtime.acceptance import accept_prefix
+from mars_runtime.events import RowStep
 
 pytestmark = needs_browser
 
@@ -47,18 +58,21 @@ def cells(panel: playwright.Locator) -> list[tuple[str, str]]:
     ]
 
 
+def judged_again(steps: list[RowStep], tau: float) -> list[tuple[str, str]]:
+    """What the cells should show, by the runtime's rule."""
+    counts = [accept_prefix([each.confidence for each in step.proposals], tau) for step in steps]
+    pairs = [(len(step.accepted), now) for step, now in zip(steps, counts, strict=True)]
+    return [(str(then), "" if now == then else str(now)) for then, now in pairs]
+
+
 def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> None:
     page = still
     panel = open_panel(page, "whatif")
     made = recording("tau-moved")
     put(page, made.value)
     set_tau(page, 0.8)
-    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
-    expected = []
-    for step in steps:
-        now = accept_prefix([each.confidence for each in step.proposals], 0.8)
-        then = len(step.accepted)
-        expected.append((str(then), "" if now == then else str(now)))
+    steps = forwards(made)
+    expected = judged_again(steps, 0.8)
     found = cells(panel)
     assert found[:-1] == expected[:-1]  # the last one also ends at the end of the text
     first = next(i for i, (_, now) in enumerate(expected) if now)
@@ -84,7 +98,10 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     page = still
     answer(page, ["run"])
     panel = open_panel(page, "whatif")
-    put(page, recording("sorting").value)
+    made = recording("sorting")
+    put(page, made.value)
+    expected = judged_again(forwards(made), 0.8)
+    first = next(i for i, (_, now) in enumerate(expected) if now)
     set_tau(page, 0.95)
     assert "would be this one, exactly" in panel.inner_text()
     assert not any(now for _, now in cells(panel))
@@ -94,7 +111,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
         page.keyboard.press("ArrowLeft")
     settle(page)
     assert panel.locator(".rv-wi-knob output").inner_text() == ".8"
-    assert "Forward 8 is the first that differs" in panel.inner_text()
+    assert f"Forward {first + 1} is the first that differs" in panel.inner_text()
     assert "anyway" in panel.locator(".rv-wi-taken").inner_text()
     button = panel.locator(".rv-wi-run")
     assert button.inner_text() == "Run it with τ .8"
@@ -105,16 +122,14 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     # One tab stop for the strip; arrows read the cells, Enter chooses a forward for every panel.
     panel.locator(".rv-wi-strip").focus()
     page.keyboard.press("Home")
-    for _ in range(7):
+    for _ in range(first):
         page.keyboard.press("ArrowRight")
-    assert (
-        panel.locator(".rv-wi-detail")
-        .inner_text()
-        .startswith("Forward 8 took 7; τ .8 would take 8")
-    )
+    then, now = expected[first]
+    said = f"Forward {first + 1} took {then}; τ .8 would take {now}"
+    assert panel.locator(".rv-wi-detail").inner_text().startswith(said)
     page.keyboard.press("Enter")
     settle(page)
-    assert page.evaluate(f"{VIEW}.selected.step") == 7
+    assert page.evaluate(f"{VIEW}.selected.step") == first
 
 
 def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
@@ -138,7 +153,7 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     panel = open_panel(page, "whatif")
     made = recording("lossless")
     put(page, made.value)
-    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+    steps = forwards(made)
     assert "changes no token of the text" in panel.inner_text()
     assert [then for then, _ in cells(panel)] == [str(step.num_drafted) for step in steps]
     lines = samples.lanes(race_scenes.PROSE)["ar"]

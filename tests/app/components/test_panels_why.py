@@ -8,7 +8,18 @@ import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import answer, asked, choose, open_panel, put, recording, settle, still_page
+from panel_browser import (
+    answer,
+    asked,
+    choose,
+    forwards,
+    open_panel,
+    put,
+    recording,
+    refused,
+    settle,
+    still_page,
+)
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
 
@@ -16,7 +27,6 @@ from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
-WORD_PROBLEM = 5  # a forward of the recording that refused three proposals which were right
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +78,16 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
 def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Page) -> None:
     page = still
     panel = open_panel(page, "why")
-    made = recording("word-problem")
+    made = recording("sorting")
     put(page, made.value)
+    index = refused(made, is_right=True)
     page.focus(f"{MARS} .rv-text")
     page.keyboard.press("Home")
-    for _ in range(WORD_PROBLEM):
+    for _ in range(index):
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     settle(page)
-    step = [step for step, _ in folds.row_steps(made.traces()["mars"].events)][WORD_PROBLEM]
+    step = forwards(made)[index]
     found = rows(panel)
     count = len(step.accepted)
     fates = ["own", *["taken"] * (count - 1), "refused", *["unseen"] * (len(found) - count - 1)]
@@ -93,11 +104,13 @@ def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Pag
     assert all(edge == edges[0] for edge in edges)  # one scale, and so one line of tau
     sentence = panel.locator(".rv-wh-say").inner_text()
     assert "was below τ" in sentence
-    assert "wrote the same 3 tokens" in sentence
-    assert [row["later"] for row in found[count : count + 3]] == ["✓ the same, forward 7"] * 3
+    assert "would have been right" in sentence
+    assert found[count]["later"] == f"✓ the same, forward {index + 2}"
+    assert f"forward {index + 1} of" in panel.locator(".rv-wh-where").inner_text()
     page.keyboard.press("Escape")
     settle(page)
-    assert "forward 7 of 7" in panel.inner_text()
+    last = len(forwards(made))
+    assert f"forward {last} of {last}" in panel.inner_text()
 
 
 def test_forwards_are_walked_by_keyboard(still: playwright.Page) -> None:
@@ -126,22 +139,32 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     page = still
     answer(page, ["branch"])
     panel = open_panel(page, "why")
-    made = recording("word-problem")
+    made = recording("sorting")
     put(page, made.value)
-    choose(page, "mars", WORD_PROBLEM)
-    step = [step for step, _ in folds.row_steps(made.traces()["mars"].events)][WORD_PROBLEM]
-    chip = panel.locator("tbody tr").nth(1).locator("td button").first
+    index = refused(made, is_right=True)
+    step = forwards(made)[index]
+    choose(page, "mars", index)
+    chip = panel.locator("tbody tr").first.locator("td button").first
     assert "Go on from token" in chip.get_attribute("aria-label")
     chip.focus()
     page.keyboard.press("Enter")
-    expected = {"kind": "branch", "lane": "mars", "token": step.start + 1}
-    assert asked(page) == [{**expected, "id": step.proposals[1].runners_up[0][0]}]
+    runner_up = step.proposals[0].runners_up[0][0]
+    assert asked(page) == [{"kind": "branch", "lane": "mars", "token": step.start, "id": runner_up}]
     # What the run wrote anyway is no other way to go on; what it did not write is.
-    last = panel.locator("tbody tr").last.locator("th button")
-    last.click()
-    place = step.start + len(step.proposals) - 1
-    assert asked(page)[1:] == [{**expected, "token": place, "id": step.proposals[-1].token}]
-    assert panel.locator("tbody tr").nth(len(step.accepted)).locator("th button").count() == 0
+    row = panel.locator("tbody tr").nth(len(step.accepted))
+    assert row.locator("th button").count() == 0
+    index = refused(made, is_right=False)
+    step = forwards(made)[index]
+    choose(page, "mars", index)
+    place = step.start + len(step.accepted)
+    row = panel.locator("tbody tr").nth(len(step.accepted))
+    row.locator("th button").click()
+    proposal = step.proposals[len(step.accepted)].token
+    assert asked(page)[1:] == [{"kind": "branch", "lane": "mars", "token": place, "id": proposal}]
+    # Nothing goes on behind an end.
+    choose(page, "mars", len(forwards(made)) - 1)
+    assert panel.locator("button code").filter(has_text="im_end").count() == 0
+    page.keyboard.press("Escape")
     assert "are kept" in panel.locator(".rv-wh-hint").inner_text()
 
 
@@ -150,7 +173,7 @@ def test_a_lossless_run_shows_drafts_and_what_ar_put_in_their_place(still: playw
     panel = open_panel(page, "why")
     made = recording("lossless")
     put(page, made.value)
-    steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
+    steps = forwards(made)
     index = next(i for i, step in enumerate(steps) if step.stop == "mismatch")
     choose(page, "mars", index)
     fates = [row["what"] for row in rows(panel)]
