@@ -18,6 +18,7 @@ ENTRIES = (
     "batch_view/view.js",
     "compare/view.js",
     "explain/explain.js",
+    "present/presenter.js",
     "grid/view.js",
     "page/asks.js",
     "page/share.js",
@@ -36,6 +37,7 @@ STYLES = (
     "export/menu.css",
     "compare/compare.css",
     "explain/explain.css",
+    "present/present.css",
     "grid/grid.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)

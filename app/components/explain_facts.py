@@ -1,16 +1,19 @@
-"""The measured figures that "How it works" quotes, read from ``assets/results``. Knows no gradio.
+"""The page "How it works" with the measured figures that it quotes, from ``assets/results``.
 
 Names here are the placeholders of ``assets/explain/explain.html``; values are plain text, but for
-``tau-rows``, which are rows of a table made of numbers alone.
+``tau-rows``, which are rows of a table made of numbers alone. Knows no gradio.
 """
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.components import files
 from app.components.bundle import ASSETS
 
 RESULTS = ASSETS / "results"
@@ -19,7 +22,16 @@ COMMANDS = {
     "evaluation-command": "python -m mars_runtime evaluate",
     "benchmark-command": "python -m mars_runtime benchmark",
 }
+ROWS = "tau-rows"
+PLACE = re.compile(r"@([a-z]+(?:-[a-z]+)*)")
 Values = Mapping[str, Any]
+
+
+def page() -> str:
+    """The HTML of the page. Raises KeyError for a figure that nobody measured."""
+    known = facts()
+    fill = {name: text if name == ROWS else html.escape(text) for name, text in known.items()}
+    return PLACE.sub(lambda place: fill[place.group(1)], files.template("explain/explain.html"))
 
 
 def facts(folder: Path = RESULTS) -> dict[str, str]:
@@ -44,7 +56,7 @@ def _accuracy(evaluation: Values) -> dict[str, str]:
         "lossless-tpf": f"{lossless['tpf']['value']:.2f}",
         "lossless-agreement": _percent(lossless["agreement"]),
         "evaluation-where": where(evaluation),
-        "tau-rows": "".join(_rows(cells, sorted(swept, key=lambda c: -c["settings"]["tau"]))),
+        ROWS: "".join(_rows(cells, sorted(swept, key=lambda c: -c["settings"]["tau"]))),
     }
 
 

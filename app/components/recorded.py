@@ -1,4 +1,4 @@
-"""The recorded runs that come with a page, as one script element of data in its head.
+"""The recorded runs and measured figures that come with a page: one script element of data.
 
 Its scripts read them by name (``assets/explain/recordings.js``), so pictures and the tour need no
 server. Knows no gradio, and not what the runs show.
@@ -10,14 +10,18 @@ import json
 from collections.abc import Sequence
 
 from app.components.bundle import ASSETS
+from app.components.explain_facts import ROWS, facts
 
 NAMES = ("python", "lossless", "tau-moved", "tale", "block-cache")
 """What "How it works" and the tour show."""
 
 
 def element(names: Sequence[str] = NAMES) -> str:
-    """``<script type="application/json">`` with name -> value of the race view."""
+    """``<script type="application/json">`` with ``runs``: name -> value of the race view, and
+    ``facts``: name -> figure in words."""
     folder = ASSETS / "recordings"
     values = {name: (folder / f"{name}.txt").read_text("utf-8") for name in names}
-    data = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="mars-recorded">{data}</script>'
+    known = {name: text for name, text in facts().items() if name != ROWS}
+    data = {"runs": values, "facts": known}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="mars-recorded">{text}</script>'

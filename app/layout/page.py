@@ -16,7 +16,7 @@ from app.layout.asks import wire_asks, wire_links
 from app.layout.batch_tab import batch_tab
 from app.layout.compare_tab import compare_tab
 from app.layout.endpoints import wire_endpoints
-from app.layout.explain_tab import explain_tab
+from app.layout.explain_tab import explain_tab, present_button
 from app.layout.grid_tab import grid_tab
 from app.layout.replays import shell_address
 from app.layout.wiring import preset_classes, start_block_size, wire
@@ -44,10 +44,12 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     with gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
     ) as page:
-        gr.Markdown(
-            "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
-            elem_id="masthead",
-        )
+        with gr.Row(elem_id="top"):
+            gr.Markdown(
+                "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
+                elem_id="masthead",
+            )
+            present_button()
         with gr.Tabs():
             with gr.Tab("Live"):
                 tab = _live_tab(handlers, first)

@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.components import bundle, files
+from app.components import bundle, explain_facts, files, recorded
 from app.replay.page import ENTRIES, document, filled
 from app.replay.recordings import Measured, Recording, measured
 from mars_runtime.trace import Header
 
+SITE_ENTRIES = (*ENTRIES, "replay/how.js")
 SCRIPT, PLOTLY = "mars.js", "plotly.min.js"
 TITLE = "MARS live, recorded"
 README = f"""---
@@ -43,11 +44,12 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     plotly = files.plotly_file()
     if plotly is not None:
         shutil.copyfile(plotly, folder / PLOTLY)
-    (folder / SCRIPT).write_text(bundle.bundle(ENTRIES), encoding="utf-8")
+    (folder / SCRIPT).write_text(bundle.bundle(SITE_ENTRIES), encoding="utf-8")
     (folder / "README.md").write_text(README, encoding="utf-8")
     listed = [_listed(*pair) for pair in zip(recordings, figures, strict=True)]
     index = document(files.template("replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
+    pages["how.html"] = filled(_how(), {"title": "How it works"})
     view = files.template("race_view/view.html", plotly="", replay="")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
@@ -56,6 +58,12 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in pages]
+
+
+def _how() -> str:
+    """How it works and the tour, with the recordings that they show."""
+    main = files.template("replay/how.html") + explain_facts.page() + recorded.element()
+    return document(main, "mountHow", addresses=[SCRIPT])
 
 
 def _address(recording: Recording) -> str:

@@ -1,15 +1,20 @@
-// The recorded runs that came with the page (app/components/recorded.py): read when asked for, kept.
+// The recorded runs and measured figures that came with the page (app/components/recorded.py): read when asked for.
 
 const read = new Map();
+let came = null;
 
 function shipped() {
   const element = document.getElementById("mars-recorded");
-  return element ? JSON.parse(element.textContent) : {};
+  came ||= element ? JSON.parse(element.textContent) : { runs: {}, facts: {} };
+  return came;
 }
+
+// A measured figure in words, by its name in app/components/explain_facts.py.
+export const fact = (name) => shipped().facts[name] || "–";
 
 // { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.
 export function recording(name) {
-  if (!read.has(name)) read.set(name, parse(shipped()[name]));
+  if (!read.has(name)) read.set(name, parse(shipped().runs[name]));
   return read.get(name);
 }
 

@@ -122,7 +122,7 @@ export class SlotPlayer {
     this.range = make("input");
     Object.assign(this.range, { type: "range", min: 0, max: this.last, step: 1 });
     this.range.setAttribute("aria-label", "Moment of the run");
-    this.range.addEventListener("input", () => this.step(Number(this.range.value) - this.moment));
+    this.range.addEventListener("input", () => this.seek(Number(this.range.value)));
     box.append(this.range);
     if (this.runs[0].forwards.some((f) => f.stop === "mismatch")) {
       button("Next mismatch", "Go to the next mismatch", () => this.toMismatch()).classList.add("ex-word");
@@ -130,18 +130,20 @@ export class SlotPlayer {
     return box;
   }
 
+  // The first mismatch from forward `from` on, or the first of all; for the moment at which it is fed.
+  mismatch(from) {
+    const at = this.runs[0].forwards.filter((f) => f.stop === "mismatch").map((f) => f.index);
+    return at.find((index) => index >= from) ?? at[0];
+  }
+
   toMismatch() {
-    const { forwards } = this.runs[0];
-    const at = Math.floor((this.moment + 1) / 2);
-    const next = forwards.findIndex((f) => f.index >= at && f.stop === "mismatch");
-    this.pause();
-    this.show(2 * (next >= 0 ? next : forwards.findIndex((f) => f.stop === "mismatch")) + 1);
+    this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
   }
 
   key(event) {
     const isButton = event.target.tagName === "BUTTON";
     if (event.target === this.range || event.ctrlKey || event.metaKey || event.altKey) return;
-    const acts = { ArrowRight: () => this.step(1), ArrowLeft: () => this.step(-1), Home: () => this.step(-this.moment), End: () => this.step(this.last) };
+    const acts = { ArrowRight: () => this.step(1), ArrowLeft: () => this.step(-1), Home: () => this.seek(0), End: () => this.seek(this.last) };
     if (!isButton) acts[" "] = () => this.toggle();
     if (!acts[event.key]) return;
     event.preventDefault();
@@ -150,20 +152,29 @@ export class SlotPlayer {
   }
 
   step(by) {
+    this.seek(this.moment + by);
+  }
+
+  seek(moment) {
     this.pause();
-    this.show(Math.max(0, Math.min(this.last, this.moment + by)));
+    this.show(Math.max(0, Math.min(this.last, moment)));
   }
 
   // With reduced motion nothing plays: the button steps.
   toggle() {
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.step(1);
-    if (this.timer) return this.pause();
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.step(1);
+    else if (this.timer) this.pause();
+    else this.play();
+  }
+
+  play() {
     if (this.moment >= this.last) this.show(0);
+    this.pause();
     this.timer = setInterval(() => {
       if (this.moment >= this.last || !this.range.isConnected) this.pause();
       else this.show(this.moment + 1);
     }, 900);
-    return this.face();
+    this.face();
   }
 
   pause() {

@@ -82,6 +82,11 @@ export class TauView {
     this.draw();
   }
 
+  setTau(tau) {
+    this.slider.value = String(tau);
+    this.draw();
+  }
+
   draw() {
     const tau = Number(this.slider.value);
     put(this.output, short(tau));

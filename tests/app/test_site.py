@@ -75,8 +75,8 @@ def test_the_list_says_what_each_recording_measured_and_leads_to_it(
     header = measured(recordings[0]).header
     for part in (header.hardware, header.checkpoint, header.date[:10]):
         assert part in page.inner_text("main")
-    page.keyboard.press("Tab")  # the theme
-    page.keyboard.press("Tab")
+    for _ in ("the theme", "how it works", "present", "the first recording"):
+        page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     wait_until_shown(page)
     assert page.inner_text("h1") == recordings[0].title
@@ -98,6 +98,23 @@ def test_every_page_shows_its_recording(page: playwright.Page, site: Path) -> No
         badge = page.inner_text(".rv-recorded")
         assert badge == f"recorded {header.date[:10]}, on {header.hardware}"
     page.unroute("**/plotly.min.js")
+
+
+def test_how_it_works_and_the_tour_come_with_the_site(page: playwright.Page, site: Path) -> None:
+    page.goto((site / "index.html").as_uri())
+    page.click(".rp-more a >> nth=1")
+    page.wait_for_selector(".mars-present[data-stop='0']")
+    assert page.locator(".pr-lane").count() == 2
+    assert page.locator(".pr-golive").is_hidden()
+    for _ in range(2):
+        page.keyboard.press(" ")
+    assert "×" in page.inner_text(".pr-figure")
+    page.keyboard.press("Escape")
+    assert page.locator(".ex-picture .ex-said").count() == 4
+    assert page.locator(".ex-mask svg").is_visible()
+    page.click(".rp-present")
+    assert page.locator(".mars-present").count() == 1
+    page.keyboard.press("Escape")
 
 
 def test_the_theme_follows_the_system_until_somebody_chooses(
@@ -160,7 +177,7 @@ def test_a_page_may_fetch_nothing_and_run_nothing_else(page: playwright.Page, si
 
 def test_a_phone_has_no_sideways_scroll(page: playwright.Page, site: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    for name in ("index", "lossless"):
+    for name in ("index", "lossless", "how"):
         page.goto((site / f"{name}.html").as_uri())
         page.wait_for_selector("h1:not(:empty)")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -22,7 +22,8 @@ def document(theme: str = "light") -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>How it works</title>'
         f'<meta name="viewport" content="width=device-width">{recorded.element()}{bundle.head()}'
         f'</head><body{dark}style="{BODY}; --body: {ground}">'
-        f'<main><button id="present">Present</button>{ExplainView.template("")}</main>'
+        '<main><button id="present" onclick="mars.mountPresenter()">Present</button>'
+        f"{ExplainView.template('')}</main>"
         "<script>mars.mountExplain(document.body);</script></body></html>"
     )
 

@@ -1,0 +1,80 @@
+// The other scenes of the tour: one big figure, one picture of How it works, or words alone.
+
+import { figure } from "../common/bytes.js";
+import { make } from "../common/dom.js";
+import { Lane, folds } from "../common/trace.js";
+import { PICTURES } from "../explain/explain.js";
+import { fact, recording } from "../explain/recordings.js";
+import { RaceScene } from "./race_scene.js";
+
+class FigureScene {
+  constructor(element, spec) {
+    this.beats = [{}];
+    const [value, ...lines] = spec.fact ? measured(spec) : ofRecording(spec.recording);
+    element.append(make("p", "pr-figure", value), ...lines.map((line) => make("p", "pr-figureline", line)));
+  }
+
+  beat() {}
+
+  leave() {}
+}
+
+// First lane over second, as they were recorded.
+function ofRecording(name) {
+  const recorded = recording(name);
+  if (!recorded) return ["–", "The recording of this stop did not come with the page."];
+  const [main, other] = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
+  const [speed, base] = [folds.perSecond(main), folds.perSecond(other)];
+  return [`${figure(speed / base)}×`, `${figure(speed)} against ${figure(base)} tokens per second, ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
+    `One run, recorded ${recorded.note}.`];
+}
+
+function measured(spec) {
+  return [`${fact(spec.fact)}×`, `and ${fact(spec.line)}× on natural text, which it cannot foresee`, `${fact(`${spec.of}-command`)}, on ${fact(`${spec.of}-where`)}`];
+}
+
+class PictureScene {
+  constructor(element, spec) {
+    this.beats = spec.beats;
+    const place = make("div", "ex-picture");
+    const holder = make("div", "mars-explain pr-picture");
+    holder.append(place);
+    element.append(holder);
+    this.picture = PICTURES[spec.picture](place);
+    if (!this.picture) this.beats = [{}];
+  }
+
+  // isPlayed: whether things may move by themselves.
+  beat(index, isPlayed) {
+    const { picture } = this;
+    const { tau, moment, mismatch, play, query } = this.beats[index];
+    if (tau !== undefined) picture.setTau(tau);
+    if (moment !== undefined) picture.seek(moment);
+    if (mismatch !== undefined) picture.seek(2 * picture.mismatch(0) + 1 + mismatch);
+    if (play) isPlayed ? picture.play() : picture.seek(picture.last);
+    if (query !== undefined) picture.choose(query);
+  }
+
+  get isPlaying() {
+    return Boolean(this.picture && this.picture.timer);
+  }
+
+  leave() {
+    if (this.isPlaying) this.picture.pause();
+  }
+}
+
+class WordsScene {
+  constructor(element, spec) {
+    this.beats = [{}];
+    element.append(...spec.lines.map((line) => make("p", "pr-line", line)));
+  }
+
+  beat() {}
+
+  leave() {}
+}
+
+const SCENES = { race: RaceScene, figure: FigureScene, picture: PictureScene, words: WordsScene };
+
+export const makeScene = (element, spec) => new SCENES[spec.kind](element, spec);

@@ -1,0 +1,150 @@
+"""Presenter mode in a real browser, without a network: driven to its end, stepped back, left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from browser import chromium, needs_browser, playwright
+from explain_page import document
+
+from app.replay.recordings import FOLDER, read_value
+from mars_runtime import folds
+
+DIALOG = "dialog.mars-present"
+OVER = f"{DIALOG}[data-over=true]"
+Open = Callable[..., "playwright.Page"]
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def tour(browser: playwright.Browser) -> Iterator[Open]:
+    """A page of its own with the network off, the tour open; nothing may fail or be asked for."""
+    troubles: list[str] = []
+    contexts = []
+
+    def open_tour(motion: str = "reduce", width: int = 1440) -> playwright.Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, reduced_motion=motion
+        )
+        contexts.append(context)
+        context.set_default_timeout(90_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.set_content(document())
+        context.set_offline(True)
+        page.on("request", lambda request: troubles.append(request.url))
+        page.click("#present")
+        return page
+
+    yield open_tour
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def place(page: playwright.Page) -> tuple[int, int]:
+    data = page.evaluate(f"({{...document.querySelector('{DIALOG}').dataset}})")
+    return int(data["stop"]), int(data["beat"])
+
+
+def text_of(page: playwright.Page, lane: int) -> str:
+    """The tokens in sight of a lane of the race."""
+    return page.evaluate(
+        """(n) => [...document.querySelectorAll(".pr-lane")[n].querySelectorAll(".rv-t")]
+          .filter((t) => t.getClientRects().length).map((t) => t.textContent).join("")""",
+        lane,
+    )
+
+
+def recorded_text(name: str, lane: str) -> str:
+    return folds.text(read_value((FOLDER / f"{name}.txt").read_text("utf-8"))[lane])
+
+
+def test_the_space_bar_drives_the_tour_to_its_end_offline(tour: Open) -> None:
+    page = tour()
+    headlines, places = [], []
+    while True:
+        places.append(place(page))
+        headlines.append(page.inner_text("#pr-headline"))
+        assert page.locator(f"{DIALOG} .pr-stage > *").count()
+        if places[-1] == (0, 1):
+            assert text_of(page, 0) == recorded_text("python", "mars")
+            assert text_of(page, 1) == recorded_text("python", "ar")
+        if page.locator(OVER).count():
+            break
+        page.keyboard.press(" ")
+    assert places == sorted(set(places))
+    assert [stop for stop, beat in places if beat == 0] == list(range(len(set(headlines))))
+    page.keyboard.press(" ")
+    assert place(page) == places[-1]
+    page.keyboard.press("ArrowLeft")
+    assert place(page) == places[-2]
+
+
+def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
+    page = tour()
+    traces = read_value((FOLDER / "python.txt").read_text("utf-8"))
+    speeds = [folds.tokens_per_second(trace.events) for trace in traces.values()]
+    for _ in range(2):
+        page.keyboard.press("PageDown")
+    shown = page.inner_text(".pr-figure")
+    assert float(shown.rstrip("×")) == pytest.approx(speeds[0] / speeds[1], rel=0.01)
+
+
+def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:
+    page = tour()
+    while not page.locator(".pr-why").count():
+        page.keyboard.press(" ")
+    trace = read_value((FOLDER / "tau-moved.txt").read_text("utf-8"))["mars"]
+    steps = [step for step, _ in folds.row_steps(trace.events)]
+    taken, offered = len(steps[4].accepted), len(steps[4].proposals)
+    assert page.inner_text(".pr-why h3") == f"Forward 5: {taken} of {offered} taken"
+    assert page.locator(".pr-why .ex-taken").count() == taken
+
+
+def test_text_grows_and_a_stop_is_restarted(tour: Open) -> None:
+    page = tour(motion="no-preference")
+    whole = recorded_text("python", "ar")
+    page.wait_for_function("+document.querySelector('.pr-count').textContent.split(' ')[0] > 0")
+    assert text_of(page, 0) != recorded_text("python", "mars")
+    page.keyboard.press(" ")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.pr-count')].every((c) => /✓|✗/.test(c.textContent))"
+    )
+    assert text_of(page, 1) == whole
+    page.keyboard.press("r")
+    assert place(page) == (0, 0)
+    assert text_of(page, 1) != whole
+
+
+def test_it_keeps_the_focus_and_gives_it_back(tour: Open) -> None:
+    page = tour()
+    inside = f"Boolean(document.activeElement.closest('{DIALOG}'))"
+    assert page.evaluate(inside)
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        assert page.evaluate(f"{inside} || document.activeElement === document.body")
+    page.focus(f"{DIALOG} .pr-next")
+    page.evaluate("document.querySelector('.ex-toc a').focus()")
+    assert page.evaluate(inside), "what is behind can be reached"
+    assert page.locator("button", has_text="Run it live").is_hidden()
+    page.keyboard.press("Escape")
+    assert page.locator(DIALOG).count() == 0
+    assert page.evaluate("document.activeElement.id") == "present"
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_nothing_is_wider_than_the_screen(tour: Open, width: int) -> None:
+    page = tour(width=width)
+    while not page.locator(OVER).count():
+        wide = page.evaluate(f"document.querySelector('{DIALOG}').scrollWidth")
+        assert wide <= width, place(page)
+        page.keyboard.press("PageDown")
