@@ -29,7 +29,7 @@ export const TOUR = [
     scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: "end" }] },
   },
   {
-    headline: "Lossless: the text of plain AR, token for token",
+    headline: "Lossless: AR's text, token for token",
     says: "Only what AR confirms is written. Same text on both sides, fewer forwards on the left.",
     scene: { kind: "race", recording: "lossless", isLive: true, beats: [{ until: 4 }, { until: "end" }] },
   },
