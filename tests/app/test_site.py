@@ -82,6 +82,7 @@ def test_the_list_says_what_each_recording_measured_and_leads_to_it(
     assert page.inner_text("h1") == recordings[0].title
     page.locator(".rv-plot.js-plotly-plot").nth(2).wait_for()
     page.click(".rp-back")
+    page.wait_for_selector(".rp-list a")
     assert page.locator(".rp-list a").count() == len(recordings)
 
 
