@@ -12,6 +12,7 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 
 EOS = "<|im_end|>"
+NUM_PROMPT = 13
 PIECE = re.compile(r" ?[A-Za-z]{1,6}|[0-9]|\n+| +(?= )|[ ]?[^\sA-Za-z0-9]|\s")
 
 PROSE = (
@@ -96,7 +97,9 @@ def run(script: Script) -> Trace:
     if script.end == "eos":
         ids.append(vocabulary.id(EOS.encode()))
     given, ids = ids[: script.num_given], ids[script.num_given :]
-    events: list[Event] = [Prefill(12, 0.004), *_steps(script, ids, vocabulary)]
+    num_prompt = NUM_PROMPT + len(given)
+    steps = _steps(script, ids, vocabulary, num_prompt)
+    events: list[Event] = [Prefill(num_prompt - 1, 0.004), *steps]
     if script.steps_shown is not None:
         events = events[: script.steps_shown + 1]
     if script.end is not None:
@@ -104,7 +107,7 @@ def run(script: Script) -> Trace:
     header = Header(
         checkpoint="mars-tiny",
         prompt=script.prompt,
-        prompt_ids=(1, 2, 3, *given),
+        prompt_ids=(*range(NUM_PROMPT), *given),
         settings=script.settings,
         hardware="2 cores of a test machine",
         dtype="float32",
@@ -115,18 +118,26 @@ def run(script: Script) -> Trace:
     return Trace.of(header, events, vocabulary.token_bytes)
 
 
-def _steps(script: Script, ids: Sequence[int], vocabulary: Vocabulary) -> Iterator[Step]:
+def _steps(
+    script: Script, ids: Sequence[int], vocabulary: Vocabulary, num_prompt: int
+) -> Iterator[Step]:
     rng = random.Random(script.seed)
     settings, start, index, count = script.settings, 0, 0, 1
+    pending, drafts = 1, 0
     while start < len(ids):
         settings = script.moves.get(index, settings)
         row = _row(rng, settings, ids, start, vocabulary, script.end)
+        fed = pending + max(1, len(row.proposals) - drafts) - 1
+        cursor = num_prompt + start - (pending - drafts)
+        row = replace(row, cursor=cursor, num_pending=pending, num_fed=fed)
         row = _checked(row, ids, count, vocabulary, random.Random(f"{script.seed} {start}"))
         count = len(row.accepted)
         yield Step(
             (row,), script.forward_seconds * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals))
         )
         start += len(row.accepted)
+        agreed = min(drafts, len(row.accepted))
+        pending, drafts = len(row.accepted) - agreed + row.num_drafted, row.num_drafted
         index += 1
 
 
@@ -156,9 +167,7 @@ def _row(
             else vocabulary.id(rng.choice([b" and", b" the", b"ing"]))
         )
         proposals.append(_proposal(rng, guess, 0.0, max(settings.tau, 0.05), vocabulary))
-    return RowStep(
-        0, start, start + 12, 1, depth, tuple(proposals), accepted, drafted, settings, stop
-    )
+    return RowStep(0, start, 0, 0, 0, tuple(proposals), accepted, drafted, settings, stop)
 
 
 def _checked(
@@ -172,8 +181,7 @@ def _checked(
         (ids[place] if rng.random() < 0.8 else rng.choice(others), 0.4 + 0.6 * rng.random())
         for place in range(row.start - pending + 1, row.start)
     )
-    fed = row.num_fed + pending - 1
-    return replace(row, num_pending=pending, num_fed=fed, checks=checks)
+    return replace(row, checks=checks)
 
 
 def _proposal(

@@ -1,7 +1,7 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { figure, whole } from "../common/bytes.js";
+import { figure, memory, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 
 const BIG = [["speed", "tokens/s, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
@@ -69,13 +69,6 @@ export class Totals {
 const brief = (side) => side.title.replace("MARS, ", "");
 
 const percent = (share) => (share ? figure(100 * share) : "0");
-
-export function memory(bytes) {
-  const units = ["bytes", "kB", "MB", "GB"];
-  let [size, unit] = [bytes, 0];
-  while (size >= 1000 && unit < 3) [size, unit] = [size / 1000, unit + 1];
-  return `${unit ? figure(size) : whole(size)} ${units[unit]}`;
-}
 
 // What the figures, the cache among them, were measured on.
 function environment(side) {

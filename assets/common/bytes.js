@@ -67,3 +67,11 @@ export function figure(number) {
 export const whole = (number) => number.toLocaleString("en-US");
 
 export const milliseconds = (seconds) => figure(seconds * 1000);
+
+// A size in decimal units: 512 bytes, 1.02 MB.
+export function memory(bytes) {
+  const units = ["bytes", "kB", "MB", "GB"];
+  let [size, unit] = [bytes, 0];
+  while (size >= 1000 && unit < 3) [size, unit] = [size / 1000, unit + 1];
+  return `${unit ? figure(size) : whole(size)} ${units[unit]}`;
+}

@@ -28,6 +28,7 @@ export class Lane {
     this.steps = [];
     this.moves = [];
     this.prefill = null;
+    this.cacheBytes = 0; // reserved for keys and values, 0 if not told
     this.seconds = 0;
     this.end = null;
     this.verdict = null;
@@ -38,7 +39,7 @@ export class Lane {
 
   push(event, line) {
     if (event.type === "header") this.readHeader(event);
-    else if (event.type === "prefill") this.prefill = (this.prefill || 0) + event.seconds;
+    else if (event.type === "prefill") this.readPrefill(event);
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
     else throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
@@ -66,6 +67,11 @@ export class Lane {
     return this.decoder.decode(bytes, { stream: true });
   }
 
+  readPrefill(event) {
+    this.prefill = (this.prefill || 0) + event.seconds;
+    this.cacheBytes += event.cache_bytes || 0;
+  }
+
   readStep(event) {
     this.learn(event.vocabulary);
     this.seconds += event.seconds;
@@ -86,6 +92,10 @@ export class Lane {
       seconds: event.seconds,
       elapsed: this.seconds,
       clock: (this.prefill || 0) + this.seconds,
+      cursor: row.cursor,
+      pending: row.num_pending,
+      fed: row.num_fed,
+      isCommit: event.commit === true,
     };
     this.steps.push(step);
     this.readChecks(row.checks || []);

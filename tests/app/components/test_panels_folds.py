@@ -1,0 +1,239 @@
+"""The numbers behind the panels, computed in a browser, against mars_runtime and by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sample_traces as samples
+from browser import needs_browser, playwright
+from modules import evaluate, modules_page
+from race_scenes import CODE, LOSSLESS, PROSE
+
+from mars_runtime import folds
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+    made = modules_page(browser)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("script", [PROSE, CODE, LOSSLESS])
+def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.Script) -> None:
+    trace = samples.run(script)
+    positions, counts = evaluate(
+        page,
+        "panels/folds_counts.js",
+        "const { steps } = laneOf(given[0]); return [m.acceptance(steps), m.forwardCounts(steps)];",
+        samples.trace_lines(trace),
+    )
+    assert [each["share"] for each in positions] == folds.acceptance_by_position(trace.events)
+    filled = {each["count"]: each["forwards"] for each in counts if each["forwards"]}
+    assert filled == folds.tokens_per_forward_counts(trace.events)
+    assert [each["count"] for each in counts] == list(range(1, len(counts) + 1))
+
+
+def tokens(*forwards: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Tokens as a lane has them; None ends the text."""
+    made = []
+    for forward in forwards:
+        for position, text in enumerate(forward):
+            step = {"count": len(forward)}
+            joins = {"joins": -1, "isEnd": text == "END"}
+            made.append(
+                {"text": "" if text == "END" else text, "step": step, "position": position, **joins}
+            )
+    return made
+
+
+def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
+    given = tokens(("The", " sum"), (" is",), (" ", "4", "2", "."), ("\n", "END"))
+    kinds = evaluate(page, "panels/folds_kinds.js", "return m.byKind(given[0]);", given)
+    found = {each["kind"]: each for each in kinds}
+    assert (found["words"]["tokens"], found["words"]["forwards"]) == (3, 2.0)
+    assert found["words"]["tpf"] == 1.5
+    assert found["numbers"]["tpf"] == 4.0
+    assert found["punctuation"]["tpf"] == 4.0
+    assert (found["white space"]["tokens"], found["white space"]["forwards"]) == (2, 0.75)
+    assert found["code"]["tokens"] == 0
+
+
+def test_code_is_fences_and_blocks_and_nothing_behind_them(page: playwright.Page) -> None:
+    text = "So:\ndef f(x):\n    return 1\n\nDone now ```x = 1``` or maybe\n```\ny = 2"
+    pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
+    kinds = evaluate(
+        page, "panels/folds_kinds.js", "return m.kindsOf(given[0]);", tokens(tuple(pieces))
+    )
+    code = "".join(piece for piece, kind in zip(pieces, kinds, strict=True) if kind == "code")
+    for part in ("f(x)", "return 1", "x = 1", "y = 2"):
+        assert part in code
+    for part in ("So:", "Done", "maybe"):
+        assert part not in code
+
+
+def test_pieces_of_a_character_are_of_its_kind(page: playwright.Page) -> None:
+    given = tokens(("", "", "é", "", "🌧", "END"))
+    given[4]["text"] = "🌧"
+    kinds = evaluate(page, "panels/folds_kinds.js", "return m.kindsOf(given[0]);", given)
+    assert kinds == ["words", "words", "words", "punctuation", "punctuation", None]
+
+
+ALIGN = """
+const [first, second] = given.map((text) => text.split(" ").filter(Boolean));
+return m.aligned(first, second).map(({ kind, a, b, num }) =>
+  kind === "second" ? `+${second.slice(b, b + num).join(" ")}`
+  : `${kind === "first" ? "-" : "="}${first.slice(a, a + num).join(" ")}`);
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("a b c", "a b c", ["=a b c"]),
+        ("a b c d", "a x c d", ["=a", "-b", "+x", "=c d"]),
+        ("a b", "a b c d", ["=a b", "+c d"]),
+        ("x a b", "a b", ["-x", "=a b"]),
+        ("", "a", ["+a"]),
+        ("a b c d e f", "c d q f", ["-a b", "=c d", "-e", "+q", "=f"]),
+    ],
+)
+def test_short_texts_are_aligned_exactly(
+    page: playwright.Page, first: str, second: str, expected: list[str]
+) -> None:
+    assert evaluate(page, "panels/folds_diff.js", ALIGN, first, second) == expected
+
+
+LONG = """
+// A text with changes far apart, and its slow twin: both lists must be put together again from the parts.
+let seed = given[0];
+const random = () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
+const first = Array.from({ length: 4000 }, () => Math.floor(random() * given[1]));
+const second = first.flatMap((value) => (random() < 0.02 ? [] : random() < 0.02 ? [value, -1] : random() < 0.04 ? [-2] : [value]));
+const began = performance.now();
+const segments = m.aligned(first, second);
+const took = performance.now() - began;
+const mine = segments.filter((s) => s.kind !== "second").flatMap((s) => first.slice(s.a, s.a + s.num));
+const theirs = segments.filter((s) => s.kind !== "first").flatMap((s) => second.slice(s.b, s.b + s.num));
+const shared = segments.filter((s) => s.kind === "both");
+return { isWhole: String(mine) === String(first) && String(theirs) === String(second), took,
+  isTrue: shared.every((s) => String(first.slice(s.a, s.a + s.num)) === String(second.slice(s.b, s.b + s.num))),
+  share: shared.reduce((sum, s) => sum + s.num, 0) / first.length };
+"""
+
+
+@pytest.mark.parametrize("variety", [2000, 40, 2])
+def test_long_texts_are_aligned_in_bounded_time(page: playwright.Page, variety: int) -> None:
+    found = evaluate(page, "panels/folds_diff.js", LONG, 7, variety)
+    assert found["isWhole"]
+    assert found["isTrue"]
+    if variety > 2:
+        assert found["share"] > 0.85
+    assert found["took"] < 1500  # seconds if it were the whole table; a busy machine is slow
+
+
+JUDGED = """
+const lane = laneOf(given[0]);
+const other = given[1] && laneOf(given[1], "ar");
+for (const [place, id, p] of given[2] || []) lane.tokens[place].check = { id, p };
+const { judged, own, open, agreed, source } = m.judge(lane, other);
+return { own, open, agreed, source, judged: judged.map(({ place, ar, agrees }) => [place, ar.id, agrees]) };
+"""
+
+
+def test_tokens_are_judged_by_checks_else_up_to_where_the_texts_part(page: playwright.Page) -> None:
+    lines = samples.lanes(PROSE)
+    trace = samples.read(lines["mars"])
+    places = [
+        row.start + i for row, _ in folds.row_steps(trace.events) for i in range(len(row.accepted))
+    ]
+    firsts = {row.start for row, _ in folds.row_steps(trace.events)}
+    others = [place for place in places if place not in firsts]
+    alone = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], None)
+    assert (alone["own"], alone["open"]) == (len(firsts), len(others))
+    assert (alone["source"], alone["judged"]) == ("", [])
+    by_lane = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], lines["ar"])
+    part = PROSE.change[0]
+    assert [place for place, _, _ in by_lane["judged"]] == [p for p in others if p <= part]
+    assert by_lane["agreed"] == len([p for p in others if p < part])
+    mine = folds.accepted_tokens(trace.events)
+    checks = [[others[0], mine[others[0]], 0.9], [others[1], mine[others[1]] + 1, 0.5]]
+    checked = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], lines["ar"], checks)
+    assert checked["source"] == "checks"
+    assert [[place, agrees] for place, _, agrees in checked["judged"]] == [
+        [others[0], True],
+        [others[1], False],
+    ]
+    assert checked["open"] == len(others) - 2
+
+
+def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.Page) -> None:
+    trace = samples.run(LOSSLESS)
+    lines = samples.trace_lines(trace)
+    found = evaluate(page, "panels/folds_judged.js", JUDGED, lines, None)
+    assert (found["own"], found["open"]) == (folds.num_tokens(trace.events), 0)
+    rows = [row for row, _ in folds.row_steps(trace.events)]
+    expected = []
+    for before, row in zip(rows, rows[1:], strict=False):
+        drafts = before.proposals[len(before.accepted) :][: before.num_drafted]
+        for draft, token in zip(drafts, row.accepted, strict=False):
+            expected.append([draft.confidence, draft.token == token])
+            if draft.token != token:
+                break
+    pairs = evaluate(
+        page,
+        "panels/folds_judged.js",
+        "return m.draftsJudged(laneOf(given[0])).map((d) => [d.confidence, d.agrees]);",
+        lines,
+    )
+    assert pairs == expected
+    assert {agrees for _, agrees in pairs} == {True, False}
+
+
+def test_bins_count_and_average(page: playwright.Page) -> None:
+    pairs = [(0.1, False), (0.95, True), (0.96, False), (0.99, True), (1.0, True)]
+    bins = evaluate(
+        page,
+        "panels/folds_judged.js",
+        "return m.calibration(given[0].map(([confidence, agrees]) => ({ confidence, agrees })));",
+        pairs,
+    )
+    assert [each["num"] for each in bins] == [1, 0, 0, 0, 0, 0, 2, 2]
+    assert [bins[i]["agreed"] for i in (0, 6, 7)] == [0, 1, 2]
+    assert bins[6]["mean"] == pytest.approx(0.955)
+    assert bins[7]["share"] == 1.0
+
+
+@pytest.mark.parametrize("script", [PROSE, LOSSLESS])
+def test_the_cache_of_each_forward(page: playwright.Page, script: samples.Script) -> None:
+    trace = samples.run(script)
+    states, slots = evaluate(
+        page,
+        "panels/folds_cache.js",
+        """const lane = laneOf(given[0]);
+        return [lane.steps.map((_, i) => m.cacheAt(lane, i)), lane.steps.map((_, i) => m.slotsAt(lane, i, 5))];""",
+        samples.trace_lines(trace),
+    )
+    rows = [row for row, _ in folds.row_steps(trace.events)]
+    mine = folds.accepted_tokens(trace.events)
+    for row, after, state, drawn in zip(rows, [*rows[1:], None], states, slots, strict=True):
+        assert state["prompt"] + state["output"] == row.cursor
+        assert state["pending"] + state["drafts"] == row.num_pending
+        assert state["used"] == row.cursor + row.num_fed
+        assert state["cursor"] + state["pending"] == samples.NUM_PROMPT + row.start
+        if after:
+            assert state["after"] == after.cursor
+        assert [slot["slot"] for slot in drawn] == list(
+            range(max(0, row.cursor - 5), row.cursor + row.num_fed)
+        )
+        for slot in drawn:
+            if slot["state"] in ("final", "pending") and slot["slot"] >= samples.NUM_PROMPT:
+                assert slot["id"] == mine[slot["slot"] - samples.NUM_PROMPT]
+        assert [slot["state"] for slot in drawn].count("mask") == state["masks"]
+        said = [slot["proposal"][0] for slot in drawn if slot["proposal"]]
+        assert said == [p.token for p in row.proposals[: len(said)]]
+        assert sum(slot["isTaken"] for slot in drawn) == min(len(said), len(row.accepted))
