@@ -6,7 +6,7 @@ import { make, put } from "../common/dom.js";
 import { divergence } from "../common/trace.js";
 import { DiffText } from "./diff_text.js";
 import { draftsJudged, isVerified, judge } from "./folds_judged.js";
-import { shownKey, shownLanes } from "./shown.js";
+import { shownKey, shownLanes, subject } from "./shown.js";
 
 const LISTED = 8;
 const PAUSE = 500; // milliseconds between two alignments
@@ -112,7 +112,7 @@ export class AgainstArPanel {
     button.type = "button";
     button.append(make("span", "rv-ag-where", `token ${whole(place + 1)}`), make("code", "rv-ag-mine", mine),
       make("span", "rv-ag-word", "AR"), make("code", "rv-ag-theirs", theirs), make("span", "rv-ag-p", Number.isFinite(p) ? probability(p) : ""));
-    button.addEventListener("click", () => this.view.goTo(shownLanes(this.view)[0].name, step));
+    button.addEventListener("click", () => this.view.goTo(subject(this.view), step));
     item.append(button);
     return item;
   }

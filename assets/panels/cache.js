@@ -5,7 +5,7 @@ import { memory, probability, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { cacheAt, isBlockwise, promptTokens, slotsAt } from "./folds_cache.js";
 import { FedChart } from "./fed_chart.js";
-import { chosenForward, shownKey } from "./shown.js";
+import { chosenForward } from "./shown.js";
 import { SlotStrip } from "./slot_strip.js";
 
 const BEFORE = 14; // final slots drawn one by one ahead of the cursor
@@ -31,13 +31,13 @@ export class CachePanel {
       row.append(this.values[key].name, this.values[key].value);
       this.list.append(row);
     }
-    this.chart = new FedChart((lane, index) => view.goTo(lane.name, index));
+    this.chart = new FedChart((lane, index) => view.goTo(lane, index));
     element.append(this.head, this.strip.element, this.list, this.chart.element);
   }
 
   draw() {
     const { lane, index } = chosenForward(this.view);
-    const key = `${shownKey(this.view)}|${lane ? lane.name : ""}|${index}`;
+    const key = lane ? `${this.view.run.id} ${lane.name} ${lane.steps.length} ${index}` : "";
     if (key === this.key) return;
     this.key = key;
     const isEmpty = !lane || index < 0;
@@ -88,7 +88,7 @@ function room(lane) {
 }
 
 function headText(lane, index, state) {
-  const what = `Forward ${whole(index + 1)} of ${lane.isMars ? "MARS" : "plain AR"} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
+  const what = `Forward ${whole(index + 1)} of ${lane.title} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
   if (state.isCommit) return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
   if (isBlockwise(lane)) return `${what} The block is being filled: nothing becomes final before its commit.`;
   const num = state.after - state.cursor;

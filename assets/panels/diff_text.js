@@ -23,9 +23,10 @@ export class DiffText {
   }
 
   draw(lane, other) {
-    this.element.hidden = !lane || !other || !lane.tokens.length || !other.tokens.length;
+    const hasBoth = Boolean(lane && other && lane.tokens.length && other.tokens.length);
+    const segments = hasBoth ? aligned(lane.tokens.map((token) => token.id), other.tokens.map((token) => token.id)) : [];
+    this.element.hidden = segments.every((segment) => segment.kind === "both");
     if (this.element.hidden) return;
-    const segments = aligned(lane.tokens.map((token) => token.id), other.tokens.map((token) => token.id));
     markAhead(segments, lane, other);
     put(this.title, summary(segments, this.names));
     const top = this.text.scrollTop;

@@ -55,6 +55,7 @@ export class FedChart {
     while (this.nodes.length > shown.length) this.nodes.pop().remove();
     while (this.nodes.length < shown.length) this.add();
     shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
+    this.element.style.setProperty("--columns", String(shown.length));
     put(this.title, `Slots fed by each forward, ${whole(most)} at most`);
     put(this.ends[0], `forward ${whole(this.from + 1)}`);
     put(this.ends[1], whole(this.from + shown.length));
@@ -90,7 +91,8 @@ export class FedChart {
     const most = Math.max(1, steps.at(-1).cursor + steps.at(-1).fed);
     const x = (i) => (100 * (i + 0.5)) / steps.length;
     const points = steps.filter((_, i) => i % stride === 0 || i === steps.length - 1).map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
-    this.path.setAttribute("d", `M0,100 ${points.map((point) => `L${point}`).join(" ")} L100,100 Z`);
+    const level = (point) => point.split(",")[1];
+    this.path.setAttribute("d", `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(points.at(-1))} L100,100 Z`);
     for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
     put(this.lineEnds[1], `${whole(steps.length)}: ${whole(steps.at(-1).cursor)}`);

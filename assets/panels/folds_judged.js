@@ -13,14 +13,15 @@ export const isVerified = (settings) => Boolean(settings) && (settings.method ==
 // own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
 // source: "checks", "lane" or "" where nothing tells.
 export function judge(lane, other) {
-  const hasChecks = lane.tokens.some((token) => token.check);
+  const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // by the next forward
+  const hasChecks = lane.tokens.some(isTold);
   const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
   const end = source === "lane" ? comparable(lane, other) : 0;
   const judged = [];
   let [own, open] = [0, 0];
   lane.tokens.forEach((token, place) => {
     if (token.position === 0 || isVerified(token.step.settings)) own += 1;
-    else if (token.check) judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
+    else if (isTold(token)) judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
     else if (place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
     else open += 1;
   });

@@ -58,8 +58,8 @@ export class Picture {
     const bar = { node: make("div", "rv-pic-bar"), top: make("span", "rv-pic-top rv-num"), room: make("span", "rv-pic-room"),
       fill: make("i"), mark: make("b"), label: make("span", "rv-pic-label rv-num"),
       sub: make("span", "rv-pic-sub rv-num"), row: make("tr") };
-    bar.room.append(bar.fill, bar.mark);
-    bar.node.append(bar.top, bar.room, bar.label, bar.sub);
+    bar.room.append(bar.fill, bar.mark, bar.top);
+    bar.node.append(bar.room, bar.label, bar.sub);
     bar.cells = [make("th"), make("td")];
     bar.cells[0].scope = "row";
     bar.row.append(...bar.cells);
@@ -81,7 +81,7 @@ export class Picture {
     bar.node.classList.toggle("rv-pic-void", Boolean(item.isVoid));
     const hasMark = Number.isFinite(item.mark);
     bar.mark.hidden = !hasMark;
-    if (hasMark) bar.mark.style.setProperty("--mark", item.mark.toFixed(4));
+    bar.node.style.setProperty("--mark", hasMark ? item.mark.toFixed(4) : "0");
     put(bar.top, isLabelled ? item.top : "");
     put(bar.label, isLabelled ? item.label : "");
     put(bar.sub, item.sub || "");
