@@ -35,7 +35,8 @@ class Header:
     settings: in force at the start; date: ISO 8601 with its zone; threads: of the arithmetic;
     versions: program or library -> version; task: JSON values that let a task judge the text; rho:
     number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1, on this device;
-    num_given: the last so many of ``prompt_ids`` are the beginning of the output, given beforehand.
+    num_given: the last so many of ``prompt_ids`` are the beginning of the output, given beforehand;
+    slot_bytes: keys and values of one token in the cache, 0 if not told.
     """
 
     checkpoint: str
@@ -51,6 +52,7 @@ class Header:
     name: str = ""
     rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
     num_given: int = 0
+    slot_bytes: int = 0
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -174,6 +174,7 @@ def _header(line: Mapping[str, Any]) -> Header:
         name=as_text(line["name"]),
         rho=_rho(as_mapping(line.get("rho", {}))),
         num_given=as_whole(line.get("num_given", 0), len(prompt_ids)),
+        slot_bytes=as_whole(line.get("slot_bytes", 0), MAX_BYTES),
     )
 
 

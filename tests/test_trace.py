@@ -61,7 +61,7 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    del lines[0]["rho"], lines[0]["num_given"]
+    del lines[0]["rho"], lines[0]["num_given"], lines[0]["slot_bytes"]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER
     assert trace.events[1].rows[0].block_size == 0

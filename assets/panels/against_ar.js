@@ -157,7 +157,9 @@ function around(lane, place) {
   const line = make("p");
   const text = (from, to) => lane.tokens.slice(Math.max(0, from), to).map((token) => lane.tokenName(token.id)).join("");
   const rest = text(place + 1, place + 1 + AROUND);
-  line.append(make("b", lane.isMars ? "rv-ag-mars" : "rv-ag-ar", lane.isMars ? "MARS" : "AR"), make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
+  const words = make("span");
+  words.append(make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
     make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)), make("code", "", rest));
+  line.append(make("b", lane.isMars ? "" : "rv-ag-ar", lane.isMars ? "MARS" : "AR"), words);
   return line;
 }

@@ -32,6 +32,8 @@ def make_header(
 
     costs: as the engine that serves it measured them. num_given: as in Header.
     """
+    from mars_runtime.engine.memory import slot_bytes
+
     model = checkpoint.model
     return Header(
         checkpoint=checkpoint.name,
@@ -47,4 +49,5 @@ def make_header(
         name=name,
         rho=dict(costs.rho) if costs is not None else {},
         num_given=num_given,
+        slot_bytes=slot_bytes(model),
     )

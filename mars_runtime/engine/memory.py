@@ -32,12 +32,16 @@ class Room:
 
 def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
     """As many rows as asked, each as long as the model holds, as far as ``num_bytes`` go."""
-    bytes_per_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
-    num_tokens = num_bytes // bytes_per_token
+    num_tokens = num_bytes // slot_bytes(model)
     whole = model.config.max_positions
     least = min(whole, WORTHWHILE_TOKENS) + MAX_FED
     num_rows = max(1, min(max_rows, num_tokens // least))
     return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
+
+
+def slot_bytes(model: Qwen2) -> int:
+    """Keys and values of one token."""
+    return BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
 
 
 def free_bytes(model: Qwen2) -> int:

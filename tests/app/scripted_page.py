@@ -151,7 +151,11 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
     """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
     model = SimpleNamespace(
-        device=torch.device("cpu"), arithmetic="float32", weights=lambda: iter(())
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        arithmetic="float32",
+        weights=lambda: iter(()),
+        cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
     )
     checkpoint = SimpleNamespace(
         name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -75,6 +76,34 @@ def stopped() -> Iterator[str]:
     yield value(head("stopped", BOTH), interleaved(lines)).whole()
 
 
+def without_checks(lanes: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Lanes of a trace that does not tell what AR would have chosen."""
+
+    def plain(line: str) -> str:
+        event = json.loads(line)
+        for row in event.get("rows", []):
+            row.pop("checks", None)
+        return json.dumps(event)
+
+    return {name: [plain(line) for line in lines] for name, lines in lanes.items()}
+
+
+def unchecked(script: samples.Script, lanes: dict[str, str]) -> Scene:
+    """A run of before traces told that."""
+
+    def play() -> Iterator[str]:
+        lines = without_checks(samples.lanes(script, ar="ar" in lanes))
+        yield value(head(f"unchecked-{len(lanes)}", lanes), interleaved(lines)).whole()
+
+    return play
+
+
+def plain_ar() -> Iterator[str]:
+    """AR by itself."""
+    lines = {"ar": samples.lanes(PROSE)["ar"]}
+    yield value(head("plain-ar", {"ar": "plain AR"}), interleaved(lines)).whole()
+
+
 def broken() -> Iterator[str]:
     """A line that is no JSON."""
     script = samples.Script(samples.MATHS, START)
@@ -110,5 +139,9 @@ SCENES: dict[str, Scene] = {
     "stream": streaming(PROSE),
     "long": streaming(LONG),
     "recorded": finished(MATHS, recorded="2026-11-20"),
+    "losslessdone": finished(LOSSLESS),
+    "unchecked": unchecked(PROSE, BOTH),
+    "uncheckedalone": unchecked(PROSE, ONE),
+    "plainar": plain_ar,
     "longdone": finished(LONG, recorded="2026-11-20"),
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import sample_traces as samples
 from browser import needs_browser, playwright
 from modules import evaluate, modules_page
-from race_scenes import CODE, LOSSLESS, PROSE
+from race_scenes import CODE, LOSSLESS, PROSE, without_checks
 
 from mars_runtime import folds
 
@@ -109,19 +110,22 @@ def test_short_texts_are_aligned_exactly(
 
 
 LONG = """
-// A text with changes far apart, and its slow twin: both lists must be put together again from the parts.
+// A text with changes far apart: both lists must be put together again from the parts.
 let seed = given[0];
 const random = () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
 const first = Array.from({ length: 4000 }, () => Math.floor(random() * given[1]));
-const second = first.flatMap((value) => (random() < 0.02 ? [] : random() < 0.02 ? [value, -1] : random() < 0.04 ? [-2] : [value]));
+const changed = (value) => [[], [value, -1], [-2]][Math.floor(random() * 3)];
+const second = first.flatMap((value) => (random() < 0.08 ? changed(value) : [value]));
 const began = performance.now();
 const segments = m.aligned(first, second);
 const took = performance.now() - began;
-const mine = segments.filter((s) => s.kind !== "second").flatMap((s) => first.slice(s.a, s.a + s.num));
-const theirs = segments.filter((s) => s.kind !== "first").flatMap((s) => second.slice(s.b, s.b + s.num));
+const ofFirst = (s) => first.slice(s.a, s.a + s.num);
+const ofSecond = (s) => second.slice(s.b, s.b + s.num);
+const mine = segments.filter((s) => s.kind !== "second").flatMap(ofFirst);
+const theirs = segments.filter((s) => s.kind !== "first").flatMap(ofSecond);
 const shared = segments.filter((s) => s.kind === "both");
 return { isWhole: String(mine) === String(first) && String(theirs) === String(second), took,
-  isTrue: shared.every((s) => String(first.slice(s.a, s.a + s.num)) === String(second.slice(s.b, s.b + s.num))),
+  isTrue: shared.every((s) => String(ofFirst(s)) === String(ofSecond(s))),
   share: shared.reduce((sum, s) => sum + s.num, 0) / first.length };
 """
 
@@ -139,36 +143,55 @@ def test_long_texts_are_aligned_in_bounded_time(page: playwright.Page, variety: 
 JUDGED = """
 const lane = laneOf(given[0]);
 const other = given[1] && laneOf(given[1], "ar");
-for (const [place, id, p] of given[2] || []) lane.tokens[place].check = { id, p };
-const { judged, own, open, agreed, source } = m.judge(lane, other);
-return { own, open, agreed, source, judged: judged.map(({ place, ar, agrees }) => [place, ar.id, agrees]) };
+const found = m.judge(lane, other);
+return { ...found, judged: found.judged.map(({ place, ar, agrees }) => [place, ar.id, agrees]) };
 """
 
 
-def test_tokens_are_judged_by_checks_else_up_to_where_the_texts_part(page: playwright.Page) -> None:
+def test_tokens_are_judged_by_the_next_forward(page: playwright.Page) -> None:
     lines = samples.lanes(PROSE)
-    trace = samples.read(lines["mars"])
-    places = [
-        row.start + i for row, _ in folds.row_steps(trace.events) for i in range(len(row.accepted))
+    rows = [row for row, _ in folds.row_steps(samples.read(lines["mars"]).events)]
+    mine = [token for row in rows for token in row.accepted]
+    checks = [
+        [row.start - len(row.checks) + i, token, mine[row.start - len(row.checks) + i] == token]
+        for row in rows
+        for i, (token, _) in enumerate(row.checks)
     ]
-    firsts = {row.start for row, _ in folds.row_steps(trace.events)}
-    others = [place for place in places if place not in firsts]
+    found = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], lines["ar"])
+    assert (found["source"], found["judged"]) == ("checks", checks)
+    assert found["own"] == len(rows)
+    assert found["open"] == len(rows[-1].accepted) - 1
+    assert found["agreed"] == sum(agrees for _, _, agrees in checks) < len(checks)
+
+
+def test_a_check_is_not_known_before_the_forward_that_tells_it(page: playwright.Page) -> None:
+    lines = samples.lanes(PROSE)["mars"]
+    rows = [row for row, _ in folds.row_steps(samples.read(lines).events)]
+    num = next(i for i, row in enumerate(rows) if len(row.accepted) > 2) + 1
+    cut = "const lane = laneOf(given[0]).at(given[1]); return m.judge(lane, null).open;"
+    assert (
+        evaluate(page, "panels/folds_judged.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
+    )
+    assert (
+        evaluate(page, "panels/folds_judged.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
+    )
+
+
+def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
+    page: playwright.Page,
+) -> None:
+    lines = without_checks(samples.lanes(PROSE))
+    rows = [row for row, _ in folds.row_steps(samples.read(lines["mars"]).events)]
+    firsts = {row.start for row in rows}
+    others = [place for place in range(sum(len(r.accepted) for r in rows)) if place not in firsts]
     alone = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], None)
     assert (alone["own"], alone["open"]) == (len(firsts), len(others))
     assert (alone["source"], alone["judged"]) == ("", [])
     by_lane = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], lines["ar"])
     part = PROSE.change[0]
+    assert by_lane["source"] == "lane"
     assert [place for place, _, _ in by_lane["judged"]] == [p for p in others if p <= part]
     assert by_lane["agreed"] == len([p for p in others if p < part])
-    mine = folds.accepted_tokens(trace.events)
-    checks = [[others[0], mine[others[0]], 0.9], [others[1], mine[others[1]] + 1, 0.5]]
-    checked = evaluate(page, "panels/folds_judged.js", JUDGED, lines["mars"], lines["ar"], checks)
-    assert checked["source"] == "checks"
-    assert [[place, agrees] for place, _, agrees in checked["judged"]] == [
-        [others[0], True],
-        [others[1], False],
-    ]
-    assert checked["open"] == len(others) - 2
 
 
 def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.Page) -> None:
@@ -178,7 +201,7 @@ def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.
     assert (found["own"], found["open"]) == (folds.num_tokens(trace.events), 0)
     rows = [row for row, _ in folds.row_steps(trace.events)]
     expected = []
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in pairwise(rows):
         drafts = before.proposals[len(before.accepted) :][: before.num_drafted]
         for draft, token in zip(drafts, row.accepted, strict=False):
             expected.append([draft.confidence, draft.token == token])
@@ -215,7 +238,8 @@ def test_the_cache_of_each_forward(page: playwright.Page, script: samples.Script
         page,
         "panels/folds_cache.js",
         """const lane = laneOf(given[0]);
-        return [lane.steps.map((_, i) => m.cacheAt(lane, i)), lane.steps.map((_, i) => m.slotsAt(lane, i, 5))];""",
+        const each = (fold) => lane.steps.map((_, i) => fold(lane, i, 5));
+        return [each(m.cacheAt), each(m.slotsAt)];""",
         samples.trace_lines(trace),
     )
     rows = [row for row, _ in folds.row_steps(trace.events)]
