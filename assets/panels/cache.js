@@ -11,6 +11,8 @@ import { SlotStrip } from "./slot_strip.js";
 const BEFORE = 14; // final slots drawn one by one ahead of the cursor
 const NUMBERS = [["final", "final"], ["again", "fed again as real tokens"], ["drafts", "drafts, for AR to judge"], ["masks", "masks, overwritten next time"],
   ["after", "final after this forward"], ["bytes", "keys and values in use"], ["room", "room"]];
+const WIDE = new Set(["bytes", "room"]);
+
 const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 
 export class CachePanel {
@@ -26,7 +28,7 @@ export class CachePanel {
     this.list = make("dl", "rv-ca-numbers rv-num");
     this.values = {};
     for (const [key, name] of NUMBERS) {
-      const row = make("div");
+      const row = make("div", WIDE.has(key) ? "rv-ca-wide" : "");
       this.values[key] = { row, value: make("dd"), name: make("dt", "", name) };
       row.append(this.values[key].name, this.values[key].value);
       this.list.append(row);

@@ -14,7 +14,7 @@ export class FedChart {
   constructor(choose) {
     this.choose = choose;
     this.element = make("div", "rv-fc");
-    this.title = make("h4", "", "Slots fed by each forward");
+    this.title = make("h4");
     this.columns = make("div", "rv-fc-columns");
     this.columns.tabIndex = 0;
     this.columns.setAttribute("role", "slider");
@@ -56,7 +56,7 @@ export class FedChart {
     while (this.nodes.length < shown.length) this.add();
     shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
     this.element.style.setProperty("--columns", String(shown.length));
-    put(this.title, `Slots fed by each forward, ${whole(most)} at most`);
+    put(this.title, `Slots fed by each forward, ${whole(most)} at most${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`);
     put(this.ends[0], `forward ${whole(this.from + 1)}`);
     put(this.ends[1], whole(this.from + shown.length));
     this.setValue(shown[index - this.from], last);

@@ -3,7 +3,7 @@
 
 import { make, put } from "../common/dom.js";
 
-const CROWDED = 12; // bars that have room for a label each
+const CROWDED = 16; // bars that have room for a label each
 
 export class Picture {
   // names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
@@ -17,14 +17,16 @@ export class Picture {
     this.none = make("p", "rv-pic-none");
     this.readout = make("p", "rv-pic-say rv-num");
     this.readout.setAttribute("aria-live", "polite");
-    this.table = make("table", "rv-hidden");
+    const table = make("table");
     this.body = make("tbody");
     const head = make("tr");
     head.append(make("th", "", label), make("th", "", value));
     const top = make("thead");
     top.append(head);
-    this.table.append(make("caption", "", title), top, this.body);
-    this.element.append(make("figcaption", "", title), this.plot, this.none, this.readout, this.table);
+    table.append(make("caption", "", title), top, this.body);
+    const hidden = make("div", "rv-hidden");
+    hidden.append(table);
+    this.element.append(make("figcaption", "", title), this.plot, this.none, this.readout, hidden);
     this.items = [];
     this.bars = [];
     this.at = -1;

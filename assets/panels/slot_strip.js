@@ -15,9 +15,7 @@ export class SlotStrip {
     this.row.tabIndex = 0;
     this.row.setAttribute("role", "group");
     this.row.setAttribute("aria-label", "Slots of the cache. Left and right arrows read them.");
-    this.cursor = make("span", "rv-ca-cursor");
-    this.cursorText = make("span", "rv-num");
-    this.cursor.append(this.cursorText);
+    this.cursor = make("span", "rv-ca-cursor rv-num");
     this.pieces = { prompt: make("span", "rv-ca-piece rv-num"), output: make("span", "rv-ca-piece rv-num"), free: make("span", "rv-ca-piece rv-ca-free rv-num") };
     this.readout = make("p", "rv-ca-say rv-num", HINT);
     this.readout.setAttribute("aria-live", "polite");
@@ -41,7 +39,7 @@ export class SlotStrip {
     this.piece("prompt", hidden.prompt, "prompt");
     this.piece("output", hidden.output, "final");
     this.piece("free", free, "free");
-    put(this.cursorText, `cursor ${whole(cursor)}`);
+    put(this.cursor, `cursor ${whole(cursor)}`);
     while (this.nodes.length > slots.length) this.nodes.pop();
     while (this.nodes.length < slots.length) this.nodes.push(make("span", "rv-ca-slot"));
     slots.forEach((slot, i) => {

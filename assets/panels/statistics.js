@@ -9,9 +9,9 @@ import { Picture } from "./picture.js";
 import { shownLanes, shownKey } from "./shown.js";
 
 const PICTURES = [
-  { key: "positions", title: "Acceptance by position in the forward", label: "position", value: "share of forwards proposing there that emitted there" },
+  { key: "positions", title: "Acceptance by position in the forward, %", label: "position", value: "share of forwards proposing there that emitted there" },
   { key: "counts", title: "Tokens per forward", label: "tokens", value: "forwards" },
-  { key: "calibration", title: "Confidence against agreement with AR", label: "confidence", value: "share that AR would have chosen" },
+  { key: "calibration", title: "Confidence against agreement with AR, %", label: "confidence", value: "share that AR would have chosen" },
   { key: "kinds", title: "Tokens per forward by kind of text", label: "kind", value: "tokens per forward", isAcross: true },
 ];
 
@@ -29,7 +29,7 @@ export class StatisticsPanel {
     this.pictures = Object.fromEntries(PICTURES.map((each) => [each.key, new Picture(each)]));
     element.append(...Object.values(this.pictures).map((picture) => picture.element));
     this.hint = make("p", "rv-pic-hint", "Grey counts beneath the bars: how many were judged. Line: their mean confidence; where a bar ends below it, the model was too sure.");
-    this.pictures.calibration.table.before(this.hint);
+    this.pictures.calibration.element.append(this.hint);
   }
 
   draw() {
@@ -49,7 +49,7 @@ export class StatisticsPanel {
   }
 
   drawPositions(lane) {
-    const items = acceptance(lane.steps).map(({ position, proposed, emitted, share }) => ({ label: String(position), share, top: percent(share),
+    const items = acceptance(lane.steps).map(({ position, proposed, emitted, share }) => ({ label: String(position), share, top: String(Math.round(100 * share)),
       value: `${percent(share)} (${whole(emitted)} of ${whole(proposed)})`,
       say: `Position ${position}: ${whole(emitted)} of ${counted(proposed, "forward")} that proposed there emitted there, ${percent(share)}.` }));
     this.pictures.positions.draw(items, "Of the forwards that proposed at a position, the share that emitted there; the first is always taken.");
@@ -72,10 +72,10 @@ export class StatisticsPanel {
     if (!pairs.length) return picture.say(noCalibration(lane, source));
     const metric = (lane.settings && lane.settings.metric) || "probability";
     const items = calibration(pairs).map(({ low, high, num, agreed, share, mean }) => ({ label: low ? `≥${short(low)}` : `<${short(high)}`, share, isVoid: !num,
-      top: num ? percent(share) : "", mark: metric === "probability" ? mean : null,
+      top: num ? String(Math.round(100 * share)) : "", mark: metric === "probability" ? mean : null,
       value: num ? `${percent(share)} of ${whole(num)}, mean confidence ${short(mean, 3)}` : "none judged",
       sub: whole(num), say: binText({ low, high, num, agreed, mean }) }));
-    return picture.draw(items, calibrationText(pairs, source, drafts.length, metric));
+    return picture.draw(items, calibrationText(pairs, judged.length ? source : "", drafts.length, metric));
   }
 
   drawKinds(lane) {
