@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import sample_traces as samples
 from browser import playwright
 from race_browser import ROOT
 
@@ -68,6 +69,29 @@ def open_panel(page: playwright.Page, name: str) -> playwright.Locator:
     panel = page.locator(f'{ROOT} [data-panel="{name}"]')
     panel.wait_for()
     return panel
+
+
+def open_at(page: playwright.Page, name: str) -> str:
+    """Open the panel of this id and say where it is."""
+    open_panel(page, name)
+    return f"{ROOT} [data-panel={name}]"
+
+
+def rows_of(script: samples.Script, lane: str = "mars") -> list[RowStep]:
+    """What each forward of a scene's lane did."""
+    trace = samples.read(samples.lanes(script)[lane])
+    return [row for row, _ in folds.row_steps(trace.events)]
+
+
+def go_to(page: playwright.Page, step: int, lane: int = 0) -> None:
+    """Show the run as it was right after a forward of a lane."""
+    page.evaluate(f"{VIEW}.goTo({VIEW}.run.lanes[{lane}], {step})")
+    settle(page)
+
+
+def all_texts(page: playwright.Page, selector: str) -> list[str]:
+    """The text of every element there."""
+    return page.eval_on_selector_all(selector, "nodes => nodes.map((n) => n.textContent)")
 
 
 def choose(page: playwright.Page, lane: str, step: int) -> None:
