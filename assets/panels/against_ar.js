@@ -112,7 +112,7 @@ export class AgainstArPanel {
     button.type = "button";
     button.append(make("span", "rv-ag-where", `token ${whole(place + 1)}`), make("code", "rv-ag-mine", mine),
       make("span", "rv-ag-word", "AR"), make("code", "rv-ag-theirs", theirs), make("span", "rv-ag-p", Number.isFinite(p) ? probability(p) : ""));
-    button.addEventListener("click", () => this.view.goTo(subject(this.view), step));
+    button.addEventListener("click", () => this.view.choose(subject(this.view), step));
     item.append(button);
     return item;
   }

@@ -5,7 +5,6 @@ import { memory, probability, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { cacheAt, isBlockwise, promptTokens, slotsAt } from "./folds_cache.js";
 import { FedChart } from "./fed_chart.js";
-import { chosenForward } from "./shown.js";
 import { SlotStrip } from "./slot_strip.js";
 
 const BEFORE = 14; // final slots drawn one by one ahead of the cursor
@@ -33,16 +32,16 @@ export class CachePanel {
       row.append(this.values[key].name, this.values[key].value);
       this.list.append(row);
     }
-    this.chart = new FedChart((lane, index) => view.goTo(lane, index));
+    this.chart = new FedChart((lane, index) => view.choose(lane, index));
     element.append(this.head, this.strip.element, this.list, this.chart.element);
   }
 
   draw() {
-    const { lane, index } = chosenForward(this.view);
-    const key = lane ? `${this.view.run.id} ${lane.name} ${lane.steps.length} ${index}` : "";
+    const { lane, step: index } = this.view.focus;
+    const key = `${this.view.run.id} ${lane.name} ${lane.steps.length} ${index}`;
     if (key === this.key) return;
     this.key = key;
-    const isEmpty = !lane || index < 0;
+    const isEmpty = index < 0;
     for (const node of [this.strip.element, this.list, this.chart.element]) node.hidden = isEmpty;
     if (isEmpty) return void put(this.head, "The cache is drawn from the first forward on.");
     const state = cacheAt(lane, index);

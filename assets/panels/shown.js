@@ -1,4 +1,4 @@
-// What a panel speaks of: the lanes as far as they are shown, and the forward that is chosen.
+// What panels speak of: a lane and plain AR beside it, as far as they are shown.
 
 import { mainLane } from "../common/trace.js";
 
@@ -20,13 +20,4 @@ export function shownLanes(view) {
 export function shownKey(view) {
   if (!view.run || !view.run.lanes.length) return "";
   return [view.run.id, subject(view).name, ...view.run.lanes.map((lane) => `${view.shown(lane).steps.length}${view.shown(lane).end ? "." : ""}`)].join(" ");
-}
-
-// The chosen forward, else the last one shown: {lane (all of it), index}; index -1 before the first.
-export function chosenForward(view) {
-  if (!view.run || !view.run.lanes.length) return { lane: null, index: -1 };
-  const { selected } = view;
-  if (selected && selected.lane.steps[selected.step]) return { lane: selected.lane, index: selected.step };
-  const lane = mainLane(view.run);
-  return { lane, index: view.shown(lane).steps.length - 1 };
 }

@@ -2,10 +2,13 @@
 // A panel is a class of assets/panels/: static id, static title, constructor(element, view), draw().
 
 import { make } from "../common/dom.js";
+import { AgainstArPanel } from "../panels/against_ar.js";
+import { CachePanel } from "../panels/cache.js";
+import { StatisticsPanel } from "../panels/statistics.js";
 import { WhatIfPanel } from "../panels/whatif.js";
 import { WhyPanel } from "../panels/why.js";
 
-const PANELS = [WhyPanel, WhatIfPanel];
+const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel];
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // the tab chosen last, for every view as long as the page lives
 let counted = 0;

@@ -181,6 +181,7 @@ export class TokenView {
     if (this.chosen) this.chosen.classList.remove("rv-chosen");
     this.chosen = this.chunks[step];
     if (this.chosen) this.chosen.classList.add("rv-chosen");
+    if (this.chosen && this.chosen.offsetParent) this.reveal(this.chosen);
   }
 
   setAt(index) {

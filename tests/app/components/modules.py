@@ -11,11 +11,7 @@ from app.components.bundle import ASSETS
 
 ORIGIN = "http://modules.test/"
 LANE = """
-const laneOf = (lines, name = "mars") => {
-  const lane = new Lane({ lane: name, title: name });
-  lines.forEach((line) => lane.push(JSON.parse(line)));
-  return lane;
-};
+const laneOf = (lines, name = "mars") => Lane.of(lines, { lane: name, title: name });
 """
 
 

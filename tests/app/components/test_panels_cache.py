@@ -1,10 +1,10 @@
-"""The panel "Cache" as a visitor uses it: slots of a forward, numbers, columns, block-cache runs."""
+"""The panel "Cache" as a visitor uses it: slots of a forward, numbers, columns, a block-cache run."""
 
 from __future__ import annotations
 
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser
+from browser import needs_browser, playwright
 from panel_browser import VIEW, all_texts, open_panel, rows_of
 from race_browser import ROOT, Show, play
 from race_page import head, value
@@ -14,6 +14,11 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace
 
 pytestmark = needs_browser
+
+
+def wait_for(page: playwright.Page, selector: str, condition: str) -> None:
+    """Until what is there is drawn so."""
+    page.wait_for_function(f"document.querySelector('{selector}')?.{condition}")
 
 
 def test_the_slots_of_the_shown_and_of_a_chosen_forward(show: Show) -> None:
@@ -32,7 +37,9 @@ def test_the_slots_of_the_shown_and_of_a_chosen_forward(show: Show) -> None:
         assert f"{row.cursor} (prompt {samples.NUM_PROMPT}, output {output})" in numbers
         assert f"Forward {index + 1} of MARS" in page.inner_text(f"{panel} .rv-ca-head")
         page.evaluate(f"{VIEW}.choose({VIEW}.run.lanes[0], 20)")
-        page.wait_for_function(f"document.querySelector('{panel} .rv-fc-at')?.title.startsWith('forward 21')")
+        page.wait_for_function(
+            f"document.querySelector('{panel} .rv-fc-at')?.title.startsWith('forward 21')"
+        )
     assert "1.54 kB each" in page.inner_text(f"{panel} .rv-ca-numbers")
     page.focus(f"{panel} .rv-ca-slots")
     page.keyboard.press("End")
@@ -53,14 +60,10 @@ def test_a_column_chooses_its_forward_by_mouse_and_keyboard(show: Show) -> None:
     page.focus(f"{panel} .rv-fc-columns")
     page.keyboard.press("ArrowRight")
     assert page.evaluate(f"{VIEW}.selected.step") == chosen + 1
-    page.wait_for_function(
-        f"document.querySelector('{panel} [role=slider]').ariaValueNow === '{chosen + 2}'"
-    )
+    wait_for(page, f"{panel} [role=slider]", f"ariaValueNow === '{chosen + 2}'")
     page.keyboard.press("Home")
     page.wait_for_function(f"{VIEW}.selected.step === 0")
-    page.wait_for_function(
-        f"document.querySelector('{panel} .rv-ca-cursor').textContent === 'cursor 12'"
-    )
+    wait_for(page, f"{panel} .rv-ca-cursor", "textContent === 'cursor 12'")
 
 
 def test_lossless_drafts_have_slots_of_their_own_and_a_stream_follows(show: Show) -> None:
@@ -71,9 +74,7 @@ def test_lossless_drafts_have_slots_of_their_own_and_a_stream_follows(show: Show
     play(page, "stream", "running")
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     last = rows_of(race_scenes.PROSE)[-1]
-    page.wait_for_function(
-        f"document.querySelector('{panel} .rv-ca-cursor').textContent === 'cursor {last.cursor}'"
-    )
+    wait_for(page, f"{panel} .rv-ca-cursor", f"textContent === 'cursor {last.cursor}'")
     play(page, "plainar")
     assert "of plain AR" in page.inner_text(f"{panel} .rv-ca-head")
 
@@ -101,7 +102,9 @@ def block_trace() -> Trace:
 def test_a_block_cache_run_shows_commits_and_what_is_reserved(show: Show) -> None:
     page = show("prose")
     lines = [("mars", line) for line in samples.trace_lines(block_trace())]
-    page.evaluate(f"text => {VIEW}.read(text)", value(head("blocks", {"mars": "MARS"}), lines).whole())
+    page.evaluate(
+        f"text => {VIEW}.read(text)", value(head("blocks", {"mars": "MARS"}), lines).whole()
+    )
     panel = open_panel(page, "cache")
     page.wait_for_selector(f"{panel} .rv-fc-commit")
     kinds = page.eval_on_selector_all(
@@ -114,6 +117,4 @@ def test_a_block_cache_run_shows_commits_and_what_is_reserved(show: Show) -> Non
     assert "9.00 kB reserved" in numbers
     assert "does not tell what a slot takes" in numbers
     page.locator(f"{panel} .rv-fc-column").nth(2).click()
-    page.wait_for_function(
-        f"document.querySelector('{panel} .rv-ca-head').textContent.includes('is being filled')"
-    )
+    wait_for(page, f"{panel} .rv-ca-head", "textContent.includes('is being filled')")
