@@ -1,4 +1,4 @@
-"""The panel "Cache" as a visitor uses it: slots of a forward, numbers, columns, a block-cache run."""
+"""The panel "Cache" as a visitor uses it: slots, numbers, columns, a run with the block cache."""
 
 from __future__ import annotations
 
