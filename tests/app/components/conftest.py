@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import chromium, is_foreign, playwright
+from panel_browser import still_page
 from race_browser import ROOT, Show, play
 from race_page import page as make_page
 from race_scenes import SCENES
@@ -39,6 +40,17 @@ def browser() -> Iterator[playwright.BrowserContext]:
         context = launched.new_context()
         context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         yield context
+
+
+@pytest.fixture(scope="module")
+def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+    """One page for all checks of a module that put a run in at once; fails on script errors."""
+    page = still_page(browser)
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    yield page
+    page.close()
+    assert troubles == []
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import race_scenes
 import sample_traces as samples
 from browser import playwright
 from race_browser import ROOT
@@ -61,6 +62,21 @@ def refused(made: recordings.Recording, is_right: bool) -> int:
         if is_refusal and (step.proposals[count].token == then[0]) == is_right:
             return index
     raise AssertionError(f"{made.name} refuses no such proposal: take another recording.")
+
+
+def put_scene(page: playwright.Page, name: str) -> None:
+    """Show a scene that is sent at once, as if nothing had been there before."""
+    page.evaluate(f"{VIEW}.read('')")
+    *_, whole = race_scenes.SCENES[name]()
+    put(page, whole)
+
+
+def stream(page: playwright.Page, script: samples.Script) -> Iterator[None]:
+    """Show a race bit by bit; the test goes on between two values."""
+    page.evaluate(f"{VIEW}.read('')")
+    for value in race_scenes.streaming(script, per_update=24, rest=0)():
+        put(page, value)
+        yield
 
 
 def open_panel(page: playwright.Page, name: str) -> playwright.Locator:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser
-from panel_browser import VIEW, all_texts, go_to, open_panel, rows_of
-from race_browser import MARS, ROOT, Show, play
+from browser import needs_browser, playwright
+from panel_browser import VIEW, all_texts, go_to, open_at, put_scene, rows_of, stream
+from race_browser import MARS
 
 from mars_runtime import folds
 
 pytestmark = needs_browser
 
 
-def test_the_meter_counts_what_the_next_forward_said(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "against-ar")
+def test_the_meter_counts_what_the_next_forward_said(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "against-ar")
     rows = rows_of(race_scenes.PROSE)
     mine = [token for row in rows for token in row.accepted]
     checks = [
@@ -36,7 +37,7 @@ def test_the_meter_counts_what_the_next_forward_said(show: Show) -> None:
     page.click(f"{panel} .rv-ag-list button >> nth=2")
     place = wrong[2][0]
     step = next(i for i, row in enumerate(rows) if place < row.start + len(row.accepted))
-    page.wait_for_function(f"{VIEW}.selected && {VIEW}.selected.step === {step}")
+    assert page.evaluate(f"{VIEW}.selected.step") == step
     assert page.locator(f"{MARS} .rv-c.rv-chosen").count() == 1
     page.keyboard.press("Escape")
     go_to(page, 5)
@@ -44,9 +45,10 @@ def test_the_meter_counts_what_the_next_forward_said(show: Show) -> None:
     assert f"of {6 + len(done)} judged tokens" in page.inner_text(f"{panel} .rv-ag-head")
 
 
-def test_both_texts_are_aligned_around_the_place_where_they_part(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "against-ar")
+def test_both_texts_are_aligned_around_the_place_where_they_part(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "against-ar")
     place = race_scenes.PROSE.change[0]
     page.wait_for_selector(f"{panel} .rv-df-first")
     assert f"part at token {place + 1}" in page.inner_text(f"{panel} .rv-ag-right h4 >> nth=0")
@@ -63,9 +65,10 @@ def test_both_texts_are_aligned_around_the_place_where_they_part(show: Show) -> 
     assert page.inner_text(f"{panel} .rv-df-text").startswith("Once upon a time")
 
 
-def test_lossless_is_equal_by_construction_and_shows_corrections(show: Show) -> None:
-    page = show("losslessdone")
-    panel = open_panel(page, "against-ar")
+def test_lossless_is_equal_by_construction_and_shows_corrections(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "losslessdone")
+    panel = open_at(page, "against-ar")
     assert "by construction" in page.inner_text(f"{panel} .rv-ag-head")
     assert page.locator(f"{panel} .rv-ag-bar").is_hidden()
     assert "Where AR corrected a draft" in page.inner_text(f"{panel} .rv-ag-left h4")
@@ -74,24 +77,28 @@ def test_lossless_is_equal_by_construction_and_shows_corrections(show: Show) -> 
     assert page.locator(f"{panel} .rv-df").is_hidden()
 
 
-def test_one_sentence_where_there_is_nothing_to_compare(show: Show) -> None:
-    page = show("plainar")
-    panel = open_panel(page, "against-ar")
+def test_one_sentence_where_there_is_nothing_to_compare(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "plainar")
+    panel = open_at(page, "against-ar")
     assert "plain AR itself" in page.inner_text(f"{panel} .rv-ag-head")
-    play(page, "uncheckedalone")
+    put_scene(page, "uncheckedalone")
     assert "does not tell" in page.inner_text(f"{panel} .rv-ag-head")
-    play(page, "unchecked")
+    put_scene(page, "unchecked")
     detail = page.inner_text(f"{panel} .rv-ag-detail")
     assert "behind the place where the texts part" in detail
 
 
-def test_hostile_text_stays_text_and_a_stream_ends_aligned(show: Show) -> None:
-    page = show("hostile")
-    panel = open_panel(page, "against-ar")
-    page.wait_for_timeout(100)
+def test_hostile_text_stays_text_and_a_stream_ends_aligned(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "hostile")
+    panel = open_at(page, "against-ar")
     assert page.locator(f"{panel} :is(script, img)").count() == 0
-    play(page, "stream", "running")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    details = []
+    for _ in stream(page, race_scenes.PROSE):
+        details.append(page.inner_text(f"{panel} .rv-ag-detail"))
+    assert any(detail.endswith("not judged yet") for detail in details)
+    assert len(set(details)) > 3
     page.wait_for_function(
         "document.querySelector('.rv-df h4').textContent.endsWith('1 only in MARS, 1 only in AR')"
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import VIEW, all_texts, open_panel, rows_of
-from race_browser import ROOT, Show, play
+from panel_browser import VIEW, all_texts, open_at, put_scene, rows_of, stream
 from race_page import head, value
 
 from mars_runtime.events import End, Prefill, Proposal, RowStep, Step
@@ -21,9 +20,10 @@ def wait_for(page: playwright.Page, selector: str, condition: str) -> None:
     page.wait_for_function(f"document.querySelector('{selector}')?.{condition}")
 
 
-def test_the_slots_of_the_shown_and_of_a_chosen_forward(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "cache")
+def test_the_slots_of_the_shown_and_of_a_chosen_forward(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "cache")
     rows = rows_of(race_scenes.PROSE)
     slots = f"{panel} .rv-ca-slots .rv-ca-slot"
     for index in (len(rows) - 1, 20):
@@ -48,9 +48,10 @@ def test_the_slots_of_the_shown_and_of_a_chosen_forward(show: Show) -> None:
     assert "predicts" in said
 
 
-def test_a_column_chooses_its_forward_by_mouse_and_keyboard(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "cache")
+def test_a_column_chooses_its_forward_by_mouse_and_keyboard(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "cache")
     columns = page.locator(f"{panel} .rv-fc-column")
     num = len(rows_of(race_scenes.PROSE))
     assert columns.count() == min(60, num)
@@ -66,16 +67,19 @@ def test_a_column_chooses_its_forward_by_mouse_and_keyboard(show: Show) -> None:
     wait_for(page, f"{panel} .rv-ca-cursor", "textContent === 'cursor 12'")
 
 
-def test_lossless_drafts_have_slots_of_their_own_and_a_stream_follows(show: Show) -> None:
-    page = show("lossless", "slow")
-    panel = open_panel(page, "cache")
+def test_lossless_drafts_have_slots_of_their_own_and_streams_follow(
+    still: playwright.Page,
+) -> None:
+    page = still
+    put_scene(page, "lossless")
+    panel = open_at(page, "cache")
     page.wait_for_selector(f"{panel} .rv-ca-slots .rv-ca-slot[data-state=draft]")
     assert "for AR to judge" in page.inner_text(f"{panel} .rv-ca-numbers")
-    play(page, "stream", "running")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    for _ in stream(page, race_scenes.PROSE):
+        pass
     last = rows_of(race_scenes.PROSE)[-1]
     wait_for(page, f"{panel} .rv-ca-cursor", f"textContent === 'cursor {last.cursor}'")
-    play(page, "plainar")
+    put_scene(page, "plainar")
     assert "of plain AR" in page.inner_text(f"{panel} .rv-ca-head")
 
 
@@ -99,13 +103,12 @@ def block_trace() -> Trace:
     return Trace.of(made, events, lambda token: b" %d" % token)
 
 
-def test_a_block_cache_run_shows_commits_and_what_is_reserved(show: Show) -> None:
-    page = show("prose")
+def test_a_block_cache_run_shows_commits_and_what_is_reserved(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
     lines = [("mars", line) for line in samples.trace_lines(block_trace())]
-    page.evaluate(
-        f"text => {VIEW}.read(text)", value(head("blocks", {"mars": "MARS"}), lines).whole()
-    )
-    panel = open_panel(page, "cache")
+    put(page, value(head("blocks", {"mars": "MARS"}), lines).whole())
+    panel = open_at(page, "cache")
     page.wait_for_selector(f"{panel} .rv-fc-commit")
     kinds = page.eval_on_selector_all(
         f"{panel} .rv-fc-column", "nodes => nodes.map((n) => n.classList.contains('rv-fc-commit'))"

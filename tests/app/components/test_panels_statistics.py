@@ -7,8 +7,7 @@ from collections import Counter
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import VIEW, all_texts, go_to, open_panel, rows_of
-from race_browser import ROOT, Show, play
+from panel_browser import all_texts, go_to, open_at, put_scene, rows_of, stream
 
 from mars_runtime import folds
 from mars_runtime.events import RowStep, Step
@@ -36,9 +35,10 @@ def check_counts(page: playwright.Page, panel: str, rows: list[RowStep]) -> None
     assert f"{folds.tpf(events):.2f} on average" in said
 
 
-def test_the_pictures_are_the_folds_of_what_is_shown(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "statistics")
+def test_the_pictures_are_the_folds_of_what_is_shown(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "statistics")
     rows = rows_of(race_scenes.PROSE)
     check_counts(page, panel, rows)
     judged = sum(len(row.checks) for row in rows)
@@ -75,9 +75,10 @@ def token_texts() -> list[str]:
     return texts
 
 
-def test_arrow_keys_read_the_values(show: Show) -> None:
-    page = show("prose")
-    panel = open_panel(page, "statistics")
+def test_arrow_keys_read_the_values(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "statistics")
     plot = f"{picture(panel, 'positions')} .rv-pic-bars"
     page.focus(plot)
     page.keyboard.press("ArrowRight")
@@ -94,29 +95,32 @@ def test_arrow_keys_read_the_values(show: Show) -> None:
     assert "took 1 token." in page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say")
 
 
-def test_streaming_updates_the_bars_that_are_there(show: Show) -> None:
-    page = show("stream", "running")
-    panel = open_panel(page, "statistics")
-    page.wait_for_selector(f"{picture(panel, 'counts')} .rv-pic-bar")
+def test_streaming_updates_the_bars_that_are_there(still: playwright.Page) -> None:
+    page = still
+    values = stream(page, race_scenes.PROSE)
+    for _ in range(4):
+        next(values)
+    panel = open_at(page, "statistics")
     page.evaluate("window.bar = document.querySelector('[data-picture=counts] .rv-pic-bar')")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    page.wait_for_function(f"{VIEW}.at === {VIEW}.run.lanes[0].steps.length")
+    before = page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say")
+    for _ in values:
+        pass
     assert page.evaluate("window.bar.isConnected")
+    assert page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say") != before
     check_counts(page, panel, rows_of(race_scenes.PROSE))
 
 
-def test_one_sentence_where_nothing_can_be_said(show: Show) -> None:
-    page = show("uncheckedalone")
-    panel = open_panel(page, "statistics")
+def test_one_sentence_where_nothing_can_be_said(still: playwright.Page) -> None:
+    page = still
+    put_scene(page, "uncheckedalone")
+    panel = open_at(page, "statistics")
     none = f"{picture(panel, 'calibration')} .rv-pic-none"
     assert "does not tell what AR would have chosen" in page.inner_text(none)
-    play(page, "unchecked")
+    put_scene(page, "unchecked")
     said = page.inner_text(f"{picture(panel, 'calibration')} .rv-pic-say")
     assert "up to the place where the texts part" in said
-    play(page, "plainar")
+    put_scene(page, "plainar")
     assert "AR's own choice" in page.inner_text(none)
-    play(page, "losslessdone")
-    page.wait_for_function(
-        "document.querySelector('[data-picture=calibration] .rv-pic-say').textContent"
-        ".includes('tokens and drafts')"
-    )
+    put_scene(page, "losslessdone")
+    said = page.inner_text(f"{picture(panel, 'calibration')} .rv-pic-say")
+    assert "tokens and drafts" in said
