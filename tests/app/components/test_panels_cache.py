@@ -5,7 +5,7 @@ from __future__ import annotations
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import VIEW, all_texts, open_at, put_scene, rows_of, stream
+from panel_browser import VIEW, all_texts, open_at, put, put_scene, rows_of, stream
 from race_page import head, value
 
 from mars_runtime.events import End, Prefill, Proposal, RowStep, Step
