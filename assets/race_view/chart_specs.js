@@ -7,7 +7,7 @@ export const WINDOW = 240; // forwards shown while running; the whole run is sho
 
 export const axis = (c, title, more) => ({ title: { text: title, standoff: 8, font: { size: 12, color: c.muted } }, color: c.muted,
   gridcolor: c.grid, linecolor: c.line, zeroline: false, ticks: "outside", ticklen: 3, tickcolor: c.line,
-  tickfont: { size: 11 }, tickmode: "auto", nticks: 7, automargin: false, ...more });
+  tickfont: { size: 11 }, tickmode: "auto", nticks: 7, automargin: false, ticklabeloverflow: "allow", ...more });
 
 export const layout = (c, xaxis, yaxis, more) => ({ margin: { l: 52, r: 38, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)", font: { family: c.font, size: 12, color: c.muted }, showlegend: false, hovermode: "closest",
@@ -34,29 +34,44 @@ function moveMarks(lane, c, from, isNamed) {
   return { shapes, annotations };
 }
 
-// Rectangles as one filled path: Plotly would make an element of every bar and of every piece of a line.
-const boxes = (name, color) => ({ type: "scatter", mode: "none", name, x: [], y: [], fill: "toself",
-  fillcolor: color, hoverinfo: "skip" });
+// Rectangles of one colour as one shape with a path of its own: Plotly would make an element of every bar, and
+// calculate every corner of a trace for longer than a frame.
+class Boxes {
+  constructor(color) {
+    this.color = color;
+    this.path = [];
+  }
 
-function box(trace, step, half, low, high) {
-  const x = step.index + 1;
-  trace.x.push(x - half, x - half, x + half, x + half, x - half, null);
-  trace.y.push(low, high, high, low, low, null);
+  add(step, half, low, high) {
+    const x = step.index + 1;
+    this.path.push(`M${x - half},${round(low)}H${x + half}V${round(high)}H${x - half}Z`);
+  }
+
+  get shapes() {
+    if (!this.path.length) return [];
+    return [{ type: "path", xref: "x", yref: "y", path: this.path.join(""), fillcolor: this.color, line: { width: 0 }, layer: "between" }];
+  }
 }
+
+const round = (value) => Math.round(value * 1000) / 1000;
+const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
 
 export function forwardsFigure(lane, c, isLive) {
   const from = inWindow(lane, isLive);
-  const bars = [1, 2, 3, 4, 5].map((n) => boxes(n === 5 ? "5 and more" : `${n}`, c.bars[n - 1]));
-  const caps = boxes("caps", c.mars);
+  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1]));
+  const caps = new Boxes(c.mars);
   const steps = lane.steps.slice(from);
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), 4);
+  const half = steps.length > WINDOW ? 0.5 : 0.42; // of many no gap could be seen
   for (const step of steps) {
-    box(bars[Math.min(step.count, 5) - 1], step, 0.42, 0, step.count);
-    if (step.count > 1) box(caps, step, 0.42, step.count - tallest / 90, step.count);
+    bars[Math.min(step.count, 5) - 1].add(step, half, 0, step.count);
+    if (step.count > 1) caps.add(step, half, step.count - tallest / 90, step.count);
   }
   const y = axis(c, "tokens accepted", { range: [0, tallest + 0.6], tickmode: "linear", tick0: 0, dtick: tallest > 8 ? 4 : 2 });
   const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
-  return { data: [...bars, caps], layout: layout(c, x, y, moveMarks(lane, c, from, true)) };
+  const marks = moveMarks(lane, c, from, true);
+  marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
+  return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
 // Draws a level that holds from forward to forward, with a gap where it jumps.
@@ -72,11 +87,11 @@ function hold(trace, index, level) {
 
 export function confidenceFigure(lane, c, isLive) {
   const from = inWindow(lane, isLive);
-  const accepted = boxes("accepted", c.mars);
-  const refused = boxes("first refused", c.warm);
+  const accepted = new Boxes(c.mars);
+  const refused = new Boxes(c.warm);
   const threshold = { type: "scatter", mode: "lines", name: "τ", x: [], y: [], hoverinfo: "skip",
     line: { width: 1.5, color: c.warm, dash: "dash" } };
-  const dash = (trace, step, value) => box(trace, step, 0.4, value - 0.008, value + 0.008);
+  const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
   for (const step of lane.steps.slice(from)) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
     const next = step.stop === "threshold" ? step.proposals[step.count + step.drafted] : null;
@@ -90,7 +105,8 @@ export function confidenceFigure(lane, c, isLive) {
   if (threshold.x.length) {
     marks.annotations.push({ ...endLabel(`τ ${short(threshold.y.at(-1))}`, threshold, c.warm, "middle"), xref: "paper", x: 1, xanchor: "left", xshift: 3 });
   }
-  return { data: [accepted, refused, threshold], layout: layout(c, x, y, marks) };
+  marks.shapes.unshift(...accepted.shapes, ...refused.shapes);
+  return { data: [threshold], layout: layout(c, x, y, marks) };
 }
 
 const endLabel = (text, trace, color, yanchor) => ({ x: trace.x.at(-1), y: trace.y.at(-1), xref: "x", yref: "y", text,

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import sample_traces as samples
 from browser import playwright
+from race_page import head, interleaved
+
+from app.components.race_value import RaceValue
 
 ROOT = "#race .mars-race"
 MARS = '.rv-pane[data-lane="mars"]'
@@ -26,6 +30,23 @@ def shown_text(page: playwright.Page, pane: str) -> str:
     return page.eval_on_selector_all(
         f"{pane} .rv-t", "nodes => nodes.map(n => n.textContent).join('')"
     )
+
+
+class ByHand:
+    """A live race on ``script`` that goes on only when the test says so."""
+
+    def __init__(self, page: playwright.Page, script: samples.Script, run: str = "by-hand") -> None:
+        self.page = page
+        self.lines = interleaved(samples.lanes(script))
+        self.value = RaceValue(head(run, {"mars": "MARS", "ar": "plain AR"}))
+
+    def send(self, num: int) -> None:
+        """So many lines more, of both lanes by turns."""
+        for tag, line in self.lines[:num]:
+            self.value.add(tag, line)
+        del self.lines[:num]
+        read = f"value => document.querySelector('{ROOT}').lineView.read(value)"
+        self.page.evaluate(read, self.value.latest())
 
 
 def wait_for_charts(page: playwright.Page) -> None:

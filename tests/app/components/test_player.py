@@ -7,10 +7,8 @@ from bisect import bisect_right
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from race_browser import AR, MARS, ROOT, Show, wait_for_charts
-from race_page import head, interleaved
+from race_browser import AR, MARS, ROOT, ByHand, Show, wait_for_charts
 
-from app.components.race_value import RaceValue
 from mars_runtime import folds
 
 VIEW = f"document.querySelector('{ROOT}').lineView"
@@ -152,16 +150,8 @@ def test_keys_move_where_nobody_else_needs_them(show: Show) -> None:
 @needs_browser
 def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
     page = show("running", "slow")
-    lines = interleaved(samples.lanes(race_scenes.PROSE))
-    growing = RaceValue(head("by-hand", race_scenes.BOTH))
-
-    def send(num: int) -> None:
-        for tag, line in lines[:num]:
-            growing.add(tag, line)
-        del lines[:num]
-        page.evaluate(f"value => {VIEW}.read(value)", growing.latest())
-
-    send(14)
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(14)
     wait_at(page, 5)
     live = page.locator(".pl-live")
     assert live.is_hidden()
@@ -171,18 +161,18 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
     press(page, "back")
     wait_at(page, 3)
     assert live.is_visible()
-    send(20)
+    run.send(20)
     page.wait_for_selector(f"{ROOT}[data-steps='15']")
     assert page.get_attribute(ROOT, "data-at") == "3"
     assert num_in_sight(page, MARS) == folds.num_tokens(MAIN[:4])
     live.click()
     wait_at(page, 15)
     assert live.is_hidden()
-    send(2)
+    run.send(2)
     wait_at(page, 16)
     press(page, "start")
     wait_at(page, 0)
-    send(len(lines))
+    run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.get_attribute(ROOT, "data-at") == "0"
     assert live.is_hidden()

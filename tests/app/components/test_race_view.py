@@ -6,7 +6,7 @@ import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser
-from race_browser import AR, MARS, ROOT, Show, play, shown_text, wait_for_charts
+from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
 from app.components.line_view import plotly_url
 from app.components.race_view import RaceView
@@ -208,9 +208,13 @@ def test_screen_readers_hear_a_summary(show: Show) -> None:
 
 @needs_browser
 def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
-    page = show("stream", "running")
-    page.wait_for_selector(f"{MARS} .rv-t")
+    page = show("running", "slow")
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(20)
+    page.wait_for_selector(f"{MARS}[data-steps='8'] .rv-t")
     page.evaluate("window.first = document.querySelector('.rv-t')")
+    for _ in range(12):
+        run.send(20)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.evaluate("window.first === document.querySelector('.rv-t')")
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))

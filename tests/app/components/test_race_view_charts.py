@@ -8,6 +8,7 @@ from browser import needs_browser, playwright
 from race_browser import (
     MARS,
     ROOT,
+    ByHand,
     Show,
     play,
     shown_text,
@@ -43,7 +44,10 @@ def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> N
 
 @needs_browser
 def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> None:
-    page = show("stream", "running")
+    page = show("running", "slow")
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(80)
+    page.wait_for_selector(f"{MARS}[data-steps='38']")
     wait_for_charts(page)
     time_axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
     plot = page.locator("[data-chart=time] .rv-plot")
@@ -55,6 +59,7 @@ def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> 
     page.mouse.up()
     zoomed = page.evaluate(f"{time_axis}.range")
     assert zoomed[0] > 0
+    run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     page.wait_for_function(
         "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
