@@ -50,19 +50,25 @@ class CausalModel(Protocol):
 
 
 class Batch(Protocol):
-    """Rows that join, are decoded together and leave; see ``CursorBatch``. ``num_bytes``: keys and
-    values reserved for them, 0 where they are kept for others too."""
+    """Rows that join, are decoded together and leave; see ``CursorBatch``."""
 
     @property
     def rows(self) -> tuple[int, ...]: ...
-    @property
-    def num_bytes(self) -> int: ...
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int: ...
     def drop(self, number: int) -> None: ...
     def seat(self, numbers: Sequence[int]) -> None: ...
     def step(self, numbers: Sequence[int] | None = None) -> Step: ...
-    def checked(self, step: Step, numbers: Collection[int]) -> Step: ...
+
+    @property
+    def num_bytes(self) -> int:
+        """Keys and values reserved for its rows; 0 where it does not tell."""
+        return 0
+
+    def checked(self, step: Step, numbers: Collection[int]) -> Step:
+        """The latest step, these of its rows with their checks; as it is where there are none to
+        be told."""
+        return step
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
         """Read a whole prompt into a free place; the row takes part from the next step on.

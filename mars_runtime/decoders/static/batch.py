@@ -7,8 +7,8 @@ to rows in between takes its place in the device's queue. Knows no clock, text o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,20 +25,18 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static.records import split_record
-from mars_runtime.decoders.static.seats import CONTEXT_STEP, InForce, Seat, read_settings, shape_for
-from mars_runtime.decoders.static.state import IS_LIVE, MAX_QUERIES, Shape, State
+from mars_runtime.decoders.static.seats import (
+    CONTEXT_STEP,
+    Flight,
+    InForce,
+    Seat,
+    read_settings,
+    shape_for,
+)
+from mars_runtime.decoders.static.state import IS_LIVE, MAX_QUERIES, State
 from mars_runtime.decoders.static.step import StaticModel, StaticStep
 from mars_runtime.events import RowStep, Step
-from mars_runtime.model.graphs import Arrival, new_runner
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """A step that was started: its shape, and for each place the row that took part in it."""
-
-    shape: Shape
-    seats: tuple[Seat | None, ...]
-    arrival: Arrival
+from mars_runtime.model.graphs import new_runner
 
 
 class StaticBatch(Batch):
@@ -46,7 +44,8 @@ class StaticBatch(Batch):
 
     steps_per_read: how many steps may be under way before one is read. With 1 a step obeys the
     settings at the moment of the call; with more, settings, new rows and rows that leave take
-    effect that many steps later at most, and the device never waits for the host.
+    effect that many steps later at most, and the device never waits for the host. It tells no bytes
+    (it may be kept for the next run) and no checks (captured steps keep no hidden states).
     """
 
     def __init__(
@@ -90,11 +89,6 @@ class StaticBatch(Batch):
     def rows(self) -> tuple[int, ...]:
         """Numbers of the rows, in the order of their places."""
         return tuple(seat.number for seat in self._seats)
-
-    @property
-    def num_bytes(self) -> int:
-        """None of its own: it may be kept with the model for the next run."""
-        return 0
 
     def has_room_for(self, num_rows: int, capacity: int) -> bool:
         """Whether so many rows of so many tokens each would fit if it were empty."""
@@ -173,10 +167,6 @@ class StaticBatch(Batch):
                     return event
             self._start_steps(numbers)
             self._read_step(self._flights.popleft())
-
-    def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """The step as it is: captured steps keep no hidden states to be asked about."""
-        return step
 
     def _start_steps(self, numbers: Sequence[int] | None) -> None:
         seats = [seat for seat in self._seats if not seat.unread]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mars_runtime.acceptance import DecodeError, is_lossless
 from mars_runtime.decoders.adaptive import Pilot
@@ -16,6 +17,9 @@ from mars_runtime.decoders.static.records import RowRecord
 from mars_runtime.decoders.static.state import Shape
 from mars_runtime.events import RowStep
 from mars_runtime.settings import METRICS, DecodeSettings
+
+if TYPE_CHECKING:
+    from mars_runtime.model.graphs import Arrival
 
 BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
 """B is rounded up to one of these, so that moving it seldom asks for another capture."""
@@ -92,6 +96,15 @@ class Seat:
         self.num_emitted += len(event.accepted)
         self.num_steps += 1
         return event
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A step that was started: its shape, and for each place the row that took part in it."""
+
+    shape: Shape
+    seats: tuple[Seat | None, ...]
+    arrival: Arrival
 
 
 def read_settings(
