@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
@@ -32,3 +36,19 @@ def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from helpers import train_foreseeing
 
     return train_foreseeing(tmp_path_factory.mktemp("foreseeing"))
+
+
+@pytest.fixture(scope="module", params=["random", "foreseeing"])
+def small(request: pytest.FixtureRequest) -> Checkpoint:
+    """Either of the two, loaded."""
+    from law_checkpoints import load
+
+    return load(str(request.getfixturevalue(f"{request.param}_folder")))
+
+
+@pytest.fixture(scope="module")
+def foreseeing(foreseeing_folder: Path) -> Checkpoint:
+    """The one that foresees some tokens, loaded."""
+    from law_checkpoints import load
+
+    return load(str(foreseeing_folder))

@@ -256,7 +256,7 @@ class PoisonedCheckpoint(CheckpointBackend):
     not (REGISTRY.parent / "mars-tiny" / "config.json").exists(), reason="it is not bundled"
 )
 def test_law_2_64_runs_on_the_bundled_checkpoint() -> None:
-    from test_laws import task_prompts
+    from law_checkpoints import task_prompts
 
     checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="fp32")
     crowd = Crowd(task_prompts("mars-tiny", NUM_REQUESTS), 7, DecodeSettings())

@@ -1,0 +1,66 @@
+"""What the laws are held on: checkpoints, prompts for them, and what they write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from helpers import tokens_of, word_sequence
+
+from mars_runtime import tasks
+from mars_runtime.decoders import ar, decode
+from mars_runtime.events import Event
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.registry import REGISTRY
+from mars_runtime.settings import DecodeSettings
+
+BUNDLED = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            not (REGISTRY.parent / name / "config.json").exists(), reason=f"{name} is not bundled"
+        ),
+    )
+    for name in ("ar-tiny", "mars-tiny")
+]
+
+
+@cache
+def load(name: str) -> Checkpoint:
+    return load_checkpoint(name, device="cpu", dtype="fp32")
+
+
+@cache
+def task_prompts(name: str, count: int) -> tuple[tuple[int, ...], ...]:
+    """Prompts of every family in turn, encoded for a checkpoint."""
+    share = -(-count // len(tasks.FAMILIES))
+    columns = [tasks.generate(family, "eval", 11, share) for family in tasks.FAMILIES]
+    texts = [task.prompt for group in zip(*columns, strict=True) for task in group]
+    encode = load(name).tokenizer.encode_prompt
+    return tuple(tuple(encode(text)) for text in texts[:count])
+
+
+def word_prompts(checkpoint: Checkpoint, count: int, seed: int = 0) -> list[list[int]]:
+    """Beginnings of the language that the foreseeing checkpoint knows."""
+    rng = random.Random(seed)
+    eos = checkpoint.tokenizer.im_end_id
+    rows = [word_sequence(rng, rng.choice((2, 7, 15, 26)), eos) for _ in range(4 * count)]
+    return [row for row in rows if eos not in row][:count]
+
+
+def run(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
+) -> list[Event]:
+    return list(decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: settings))
+
+
+def plain(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
+) -> list[list[int]]:
+    settings = DecodeSettings(max_new_tokens=limit, **changes)
+    tokenizer = checkpoint.tokenizer
+    events = ar.decode(checkpoint.model, tokenizer, prompts, lambda: settings)
+    return tokens_of(events, len(prompts))
