@@ -3,7 +3,7 @@
 
 import { make, put } from "../common/dom.js";
 import { openRun } from "./opened.js";
-import { tray } from "./tray.js";
+import { nameOf, tray } from "./tray.js";
 
 // A button for the head of a pane: it says whether the lane, as it was then, is in the tray.
 export function pinButton(view, lane) {
@@ -23,11 +23,11 @@ export function pinButton(view, lane) {
 // lane: any lane of trace lines; report(sentence): called when it is in the tray, "" where all is well.
 async function pin({ lane, report = () => {} }) {
   if (!lane.lines.length) return;
-  const { sentence } = await tray.add(lane.lines.slice(), { verdict: lane.verdict });
+  const { sentence } = await tray.add(lane.lines.slice(), { name: nameOf(lane), verdict: lane.verdict });
   report(sentence);
 }
 
 document.addEventListener("mars-ask", ({ detail }) => {
   if (detail.kind === "pin") pin(detail);
-  else if (detail.kind === "open") openRun({ value: detail.value });
+  else if (detail.kind === "open") openRun({ value: detail.value }).then(() => tray.tell());
 });

@@ -23,7 +23,6 @@ export class Row {
     this.facts = make("p", "cv-facts rv-num");
     this.figures = make("p", "cv-figures rv-num");
     this.element.append(this.top(), this.facts, this.bottom());
-    this.describe();
   }
 
   top() {

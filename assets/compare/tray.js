@@ -60,10 +60,10 @@ export class Tray {
     await (this.loading ||= this.load());
     const same = this.pins.find((pin) => isSame(pin.lines, lines));
     if (same) return { pin: same, isNew: false, sentence: "" };
-    const lane = Lane.of(lines, { lane: "mars", title: "" });
-    const record = { id: newId(), pinned: Date.now(), name: words.name || nameOf(lane), note: words.note || "", rating: words.rating || 0,
+    const record = { id: newId(), pinned: Date.now(), name: words.name || "", note: words.note || "", rating: words.rating || 0,
       verdict: words.verdict ?? null, isImported: Boolean(words.isImported), lines };
     const pin = new Pin(record);
+    record.name ||= nameOf(pin.lane);
     this.pins.unshift(pin);
     const sentence = await this.store.put(record);
     this.tell();

@@ -19,6 +19,7 @@ export class CompareView {
     this.judge = judge;
     this.rows = new Map();
     this.ticked = new Set();
+    this.bare = []; // rows that do not show their figures yet
     this.list = root.querySelector(".cv-list");
     this.said = root.querySelector(".cv-said");
     this.undo = root.querySelector(".cv-undo");
@@ -34,7 +35,12 @@ export class CompareView {
   draw() {
     const { pins } = tray;
     const report = { change: (...a) => this.change(...a), tick: (...a) => this.tick(...a), open: (pin) => this.open(pin), remove: (pin) => this.remove(pin) };
-    for (const pin of pins) if (!this.rows.has(pin)) this.rows.set(pin, new Row(pin, this.root, report));
+    for (const pin of pins) {
+      if (this.rows.has(pin)) continue;
+      this.rows.set(pin, new Row(pin, this.root, report));
+      this.bare.push(this.rows.get(pin));
+    }
+    this.describe();
     for (const pin of [...this.rows.keys()]) {
       if (pins.includes(pin)) continue;
       this.rows.delete(pin);
@@ -47,6 +53,16 @@ export class CompareView {
     this.root.querySelector(".cv-empty").hidden = pins.length > 0;
     if (tray.store.why) this.say(tray.store.why);
     this.drawTicks();
+  }
+
+  // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
+  describe() {
+    if (this.timer || !this.bare.length) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      this.bare.shift().describe();
+      this.describe();
+    });
   }
 
   get compared() {

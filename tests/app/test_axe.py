@@ -85,6 +85,22 @@ def test_no_serious_violation_after_runs(page: playwright.Page) -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> None:
+    button, finished = RUNS["Live"]
+    page.click(button)
+    page.wait_for_selector(finished)
+    for place in (0, 1):
+        page.locator("#race .rv-pin").nth(place).click()
+    page.locator(TABS, has_text="Compare").click()
+    for place in (0, 1):
+        page.locator("#compare .cv-tick input").nth(place).check()
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=1")
+    page.click("#compare .cv-comparehead summary")
+    page.set_input_files("#compare .cv-files", {"name": "x", "mimeType": "", "buffer": b""})
+    page.wait_for_selector("#compare .cv-refused li")
+    assert not violations(page, "two runs compared and a file refused")
+
+
 def violations(page: playwright.Page, where: str, within: str | None = None) -> list[str]:
     """What axe calls serious or critical, a line for each element."""
     response = axe_playwright.Axe().run(page, within, RULES).response

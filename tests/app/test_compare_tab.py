@@ -114,7 +114,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     open_tab(page, 2)
     mars = page.locator(ROW).nth(1)
     assert mars.locator(".cv-name").input_value().endswith("Say <i>it</i>.")
-    assert "scripted" in mars.locator(".cv-facts").inner_text()
+    page.wait_for_selector(f"{ROW}:nth-child(2) .cv-facts:text('scripted')")
     trace = read_trace(live[0].splitlines())
     assert f"{folds.tpf(trace.events):.2f} TPF" in mars.locator(".cv-figures").inner_text()
     mars.locator(".cv-name").fill("My <b>run</b>")
@@ -151,7 +151,7 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
         trace_file("far.jsonl", replace(MARS, seed=3), hardware="<img src=x>", date="2026-11-21"),
     )
     assert said == "3 runs were imported."
-    assert "imported" in page.locator(f"{ROW} .cv-facts").first.inner_text()
+    page.wait_for_selector(f"{ROW}:first-child .cv-facts:text('imported')")
     boxes = page.locator(f"{ROW} .cv-tick input")
     boxes.nth(1).focus()
     page.keyboard.press("Space")
@@ -251,6 +251,7 @@ def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(visit: Visit) -> N
     page = visit(width=390)
     open_tab(page, 0)
     assert bring(page, trace_file("good.jsonl", MARS)) == "1 run was imported."
+    page.wait_for_selector(f"{ROW} .cv-facts:text('imported')")
     before = page.inner_text("#compare .cv-list")
     assert bring(page, *BROKEN.items()) == "Nothing was imported."
     sentences = page.locator("#compare .cv-refused li").all_inner_texts()
