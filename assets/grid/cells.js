@@ -149,7 +149,7 @@ function textsOf(cell, ar) {
   if (!lane.steps.length) return { tpf: "", ratio: "", speed: "", differs: "", kind: "" };
   const isReference = cell === ar;
   const apart = parting(lane, ar.lane);
-  const differs = apart.place >= 0 ? `differs from token ${whole(apart.place + 1)} on` : apart.isSame ? "same text" : "";
+  const differs = apart.place >= 0 ? `differs from token ${whole(apart.place + 1)}` : apart.isSame ? "same text" : "";
   return {
     tpf: figure(folds.perForward(lane)),
     ratio: isReference ? "" : `${figure(ratio(lane, ar.lane))}×`,
