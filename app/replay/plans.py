@@ -56,8 +56,8 @@ def race(settings: DecodeSettings, *moves: Move) -> tuple[LanePlan, ...]:
 def caches(settings: DecodeSettings) -> tuple[LanePlan, ...]:
     """The cursor against the paper's block cache, both with these settings."""
     return (
-        LanePlan("mars", "MARS, cursor", settings),
-        LanePlan("block", f"MARS, block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
+        LanePlan("mars", "cursor cache", settings),
+        LanePlan("block", f"block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
     )
 
 

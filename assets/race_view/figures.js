@@ -47,10 +47,10 @@ export class Figures {
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
     this.set("speedup", hasBoth ? `${figure(speed / base)}×` : "–", hasBoth ? `${figure(speed)} against ${figure(base)} tok/s` : "");
     this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${whole(forwards)} forwards` : "");
-    this.set("perSecond", figure(speed), hasBoth ? `plain AR ${figure(base)}` : "");
-    this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `plain AR ${milliseconds(folds.secondsPerForward(other))} ms` : "");
+    this.set("perSecond", figure(speed), hasBoth ? `${other.title} ${figure(base)}` : "");
+    this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "");
     const first = `${milliseconds(folds.toFirst(main))} ms`;
-    put(this.small.first, !forwards ? "–" : hasBoth ? `${first} · AR ${milliseconds(folds.toFirst(other))} ms` : first);
+    put(this.small.first, !forwards ? "–" : hasBoth ? `${first} · ${other.title} ${milliseconds(folds.toFirst(other))} ms` : first);
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
   }
