@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
     from mars_runtime.engine.run import Run
     from mars_runtime.model.load import Checkpoint
-    from mars_runtime.settings import DecodeSettings
     from mars_runtime.tasks import Task
 
 ROUNDS = 3
+MOVING_PACE = 30.0  # rests long enough that a move bites on the very forward it is meant for
 
 
 class RecordingError(RuntimeError):
@@ -90,10 +90,10 @@ class Recorder:
         return task
 
     def _asked(self, lane: LanePlan, prompt: str) -> Request | Solo:
-        request = Request(self._ids(prompt), lane.settings)
-        if not lane.cache_block and not lane.moves:
+        request = Request(self._ids(prompt), lane.settings, is_checked=True)
+        if not lane.cache_block:
             return request
-        return Solo(partial(_decode, lane, request.prompt_ids), lane.settings)
+        return Solo(partial(_in_blocks, request.prompt_ids, lane.cache_block), lane.settings)
 
     def _header(self, lane: LanePlan, task: Task) -> Header:
         request = Request(self._ids(task.prompt), lane.settings)
@@ -112,7 +112,9 @@ class Recorder:
 
     def _run(self, plan: Plan, asked: Sequence[Request | Solo]) -> list[Run]:
         """All lanes to their ends. Raises RecordingError."""
-        runs = self._engine.race(asked)
+        runs = self._engine.race(asked, MOVING_PACE if any(_moves(plan)) else 0.0)
+        for lane, run in zip(plan.lanes, runs, strict=True):
+            _steer(run, lane.moves)
         for run in runs:
             run.wait()
             end = run.events_since(0)[-1]
@@ -133,41 +135,37 @@ class Recorder:
         }
 
 
-class _Moved:
-    """A source of settings whose tau moves with the tokens that were emitted."""
-
-    def __init__(self, settings: SettingsSource, moves: Sequence[Move]) -> None:
-        self._settings = settings
-        self._moves = moves
-        self.num_tokens = 0
-
-    def __call__(self) -> DecodeSettings:
-        now = self._settings()
-        for move in self._moves:
-            if self.num_tokens >= move.num_tokens:
-                now = replace(now, tau=move.tau)
-        return now
+def _moves(plan: Plan) -> Iterator[Move]:
+    for lane in plan.lanes:
+        yield from lane.moves
 
 
-def _decode(
-    lane: LanePlan,
+def _steer(run: Run, moves: Sequence[Move]) -> None:
+    """Replace the settings of a run as planned, at its rests, which are outside every clock."""
+    waiting = list(moves)
+    events = iter(run)
+    num_tokens = 0
+    while waiting:
+        event = next(events)
+        if isinstance(event, Step):
+            num_tokens += len(event.rows[0].accepted)
+        elif isinstance(event, End):
+            return
+        if num_tokens >= waiting[0].num_tokens:
+            run.settings = replace(run.settings, tau=waiting.pop(0).tau)
+
+
+def _in_blocks(
     prompt_ids: Sequence[int],
+    cache_block: int,
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: SettingsSource,
 ) -> Iterator[Event]:
-    """A lane with moves or a block cache, for the engine to step; torch is loaded by then."""
-    from mars_runtime.decoders import block, decode
+    """The block-cache decoder, imported where torch is loaded anyway."""
+    from mars_runtime.decoders import block
 
-    source = _Moved(settings, lane.moves)
-    if lane.cache_block:
-        events = block.decode(model, vocabulary, [prompt_ids], source, lane.cache_block)
-    else:
-        events = decode(model, vocabulary, [prompt_ids], source)
-    for event in events:
-        if isinstance(event, Step):
-            source.num_tokens += sum(len(row.accepted) for row in event.rows)
-        yield event
+    return block.decode(model, vocabulary, [prompt_ids], settings, cache_block)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

@@ -24,7 +24,7 @@ def short(plan: Plan) -> Plan:
         replace(
             lane,
             settings=replace(lane.settings, max_new_tokens=12, block_size=2),
-            moves=tuple(replace(move, num_tokens=3 + n) for n, move in enumerate(lane.moves)),
+            moves=tuple(replace(m, num_tokens=2 + 6 * n) for n, m in enumerate(lane.moves)),
         )
         for lane in plan.lanes
     )
@@ -60,11 +60,16 @@ def test_what_the_recorder_writes_the_reader_takes(recorded: dict[str, Recording
 
 def test_a_move_is_recorded_where_it_was_planned(recorded: dict[str, Recording]) -> None:
     trace = recorded["tau-moved"].traces()["mars"]
+    there, back = folds.tau_moves(trace.events)
+    assert (there.after.tau, back.after.tau) == (0.5, 0.95)
     steps = [step for step, _ in folds.row_steps(trace.events)]
-    assert 3 in {step.start for step in steps}
-    for step in steps:
-        bold = step.start == 3  # the second move comes with the next token
-        assert step.settings.tau == (0.5 if bold else 0.95)
+    assert 2 <= steps[there.step].start < 8 <= steps[back.step].start
+
+
+def test_recordings_tell_what_ar_would_have_chosen(recorded: dict[str, Recording]) -> None:
+    for name in ("python", "tau-moved"):
+        events = load()[[plan.name for plan in PLANS].index(name)].traces()["mars"].events
+        assert any(step.checks for step, _ in folds.row_steps(events)), name
 
 
 def commits(trace: Trace) -> int:
