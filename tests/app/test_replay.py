@@ -52,6 +52,7 @@ def live(
     page.fill("#tau input[type=number]", "0.5")
     page.fill("#pace input[type=number]", "0")
     page.fill("#prompt textarea", HOSTILE)
+    page.evaluate("window.marsAsk = []")  # what only a server can answer, no file offers
     page.click("#run")
     wait_until_drawn(page)
     return page
