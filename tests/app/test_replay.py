@@ -104,7 +104,7 @@ def test_a_saved_replay_shows_what_the_page_showed(
     before, after = shown(live), shown(replay)
     assert len(before["tokens"]) > 100
     assert any("rv-n4" in name for name, _ in before["chunks"])
-    assert all(len(chart) > 50 for chart in before["charts"])
+    assert max(map(len, before["charts"])) > 50
     assert after == before
 
 
