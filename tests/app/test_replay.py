@@ -24,7 +24,7 @@ SHOWN = """(root) => {
     said: all(".rv-status, .rv-note, .rv-figures, .rv-env, .rv-legend").map((n) => n.innerText),
     place: root.querySelector(".pl-position").innerText,
     card: root.querySelector(".rv-card").innerText,
-    panel: all("[role=tabpanel]:not([hidden])").map((node) => node.innerText),
+    panel: all("[role=tabpanel]:not([hidden])").map((node) => node.textContent),
     charts: all(".rv-plot").map(({ data }) => JSON.stringify(data.map(({ x, y }) => [x, y]))),
   };
 }"""
@@ -126,7 +126,6 @@ def test_the_same_steps_lead_to_the_same_place(
             page.click(".mars-race [aria-label='One forward on']")
     before, after = shown(live), shown(replay)
     assert before["data"]["at"] == "5"
-    assert len(before["tokens"]) < 100
     assert after == before
     for page in (live, replay):
         page.click(".mars-race [aria-label='To the end']")
