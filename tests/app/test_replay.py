@@ -151,6 +151,7 @@ def test_what_was_typed_and_written_stays_text(replay: playwright.Page) -> None:
 def test_a_replay_offers_no_replay_and_asks_no_server(replay: playwright.Page) -> None:
     assert replay.evaluate("window.marsAsk") is None
     replay.click(".ex-menu summary")
+    replay.locator(".ex-menu button").first.wait_for()
     offers = replay.locator(".ex-menu button").all_inner_texts()
     assert "JSONL" in offers
     assert "HTML" not in offers
