@@ -74,7 +74,7 @@ def test_lossless_is_equal_by_construction_and_shows_corrections(still: playwrig
     assert "Where AR corrected a draft" in page.inner_text(f"{panel} .rv-ag-left h4")
     assert page.locator(f"{panel} .rv-ag-list li").count() >= 1
     assert "Same text" in page.inner_text(f"{panel} .rv-ag-right h4 >> nth=0")
-    assert page.locator(f"{panel} .rv-df").is_hidden()
+    page.locator(f"{panel} .rv-df").wait_for(state="hidden")  # drawn after the rest
 
 
 def test_one_sentence_where_there_is_nothing_to_compare(still: playwright.Page) -> None:
