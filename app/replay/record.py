@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mars_runtime.tasks import Task
 
 ROUNDS = 3
-MOVING_PACE = 30.0  # rests long enough that a move bites on the very forward it is meant for
+MOVING_PACE = 8.0  # rests long enough that a move bites on the very forward it is meant for
 
 
 class RecordingError(RuntimeError):
