@@ -5,9 +5,8 @@ Values come in raw and text goes out; knows no gradio type, no component and no 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.batch_launch import start_side
 from app.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
@@ -16,12 +15,9 @@ from app.controls import RefusalError
 from app.engines import Served
 from app.handlers import POLL_SECONDS, Handlers, sentence_of
 from app.runs import LiveRuns, situation
-from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
+from app.waiting import clear, follow, until_loaded
 from mars_runtime import tasks
 from mars_runtime.batch_folds import totals
-
-if TYPE_CHECKING:
-    pass
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
@@ -111,20 +107,16 @@ class BatchHandlers:
 
     def _watch(self, session: str, batch: LiveBatch) -> Iterator[str]:
         """Yield the feed until the running side has ended or another batch was begun."""
-        side, shown = batch.sides[-1], 0.0
-        while self.live.of(session) is batch:
+        side = batch.sides[-1]
+
+        def tell() -> None:
             waiting = situation([side.run])
             if waiting:
                 batch.feed.say(waiting, "waiting")
             elif side.events:
                 batch.feed.say(_running_sentence(batch), "running")
-            batch.collect()
-            if side.end is not None:
-                return
-            if batch.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
-                shown = time.monotonic()
-                yield batch.feed.text()
-            side.run.wait(POLL_SECONDS)
+
+        return follow(self.live, session, batch, side, tell, POLL_SECONDS)
 
     def _judge(self, served: Served, batch: LiveBatch) -> None:
         """Say which outputs are right, where that can be judged, once nothing is timed any more."""

@@ -16,7 +16,7 @@ from app.grid_order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
 from app.grid_runs import EMPTY, LiveGrid, is_done, new_feed
 from app.handlers import POLL_SECONDS, Handlers, sentence_of
 from app.runs import Lane, LiveRuns, situation
-from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
+from app.waiting import HEARTBEAT_SECONDS, clear, follow, until_loaded
 from mars_runtime import tasks
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.header import make_header
@@ -154,17 +154,13 @@ class GridHandlers:
 
     def _watch(self, session: str, grid: LiveGrid, running: str) -> Iterator[str]:
         """Yield the feed until the running cell has ended or another grid was begun."""
-        lane, shown = grid.lanes[-1], 0.0
-        while self.live.of(session) is grid:
+        lane = grid.lanes[-1]
+
+        def tell() -> None:
             waiting = situation([lane.run])
             grid.feed.say(waiting or running, "waiting" if waiting else "running")
-            grid.collect()
-            if lane.end is not None:
-                return
-            if grid.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
-                shown = time.monotonic()
-                yield grid.feed.text()
-            lane.run.wait(POLL_SECONDS)
+
+        return follow(self.live, session, grid, lane, tell, POLL_SECONDS)
 
     def _judge(self, served: Served, grid: LiveGrid) -> None:
         """Say which texts are right, where that can be judged, once nothing is timed any more."""

@@ -6,15 +6,51 @@ Knows no gradio, order or drawing.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Protocol
 
 from app.engines import Engines, Served
 from app.feed import Feed
 from app.runs import LiveRuns
+from mars_runtime.engine.run import Run
+from mars_runtime.events import End
 
 HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
 CLEAR_SECONDS = 2.0
+
+
+class Turn(Protocol):
+    """What has the device now, of a job whose parts take turns."""
+
+    run: Run
+    end: End | None
+
+
+class Job(Protocol):
+    """Parts that run one after the other, and the feed that tells of them."""
+
+    feed: Feed
+
+    def collect(self) -> None: ...
+
+
+def follow(
+    live: LiveRuns[Any], session: str, job: Job, turn: Turn, tell: Callable[[], None], pause: float
+) -> Iterator[str]:
+    """Yield the feed until this turn has ended or the visitor has begun another job.
+
+    tell: says in the feed what goes on. pause: seconds between two values.
+    """
+    shown = 0.0
+    while live.of(session) is job:
+        tell()
+        job.collect()
+        if turn.end is not None:
+            return
+        if job.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
+            shown = time.monotonic()
+            yield job.feed.text()
+        turn.run.wait(pause)
 
 
 def until_loaded(engines: Engines, name: str, feed: Feed) -> Generator[str, None, Served]:

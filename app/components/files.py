@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import html
 import importlib.util
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from app.components.bundle import ASSETS
 
@@ -18,6 +21,12 @@ def template(page: str, **addresses: str) -> str:
     for name, address in addresses.items():
         text = text.replace(f"@{name}", html.escape(address))
     return text
+
+
+def script_data(data: Mapping[str, Any]) -> str:
+    """JSON to stand in a script element: nothing in it can end that element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
 
 
 def plotly_file() -> Path | None:

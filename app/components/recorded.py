@@ -6,9 +6,9 @@ server. Knows no gradio, and not what the runs show.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
+from app.components import files
 from app.components.bundle import ASSETS
 from app.components.explain_facts import ROWS, facts
 
@@ -22,6 +22,5 @@ def element(names: Sequence[str] = NAMES) -> str:
     folder = ASSETS / "recordings"
     values = {name: (folder / f"{name}.txt").read_text("utf-8") for name in names}
     known = {name: text for name, text in facts().items() if name != ROWS}
-    data = {"runs": values, "facts": known}
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = files.script_data({"runs": values, "facts": known})
     return f'<script type="application/json" id="mars-recorded">{text}</script>'

@@ -5,16 +5,13 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import gradio as gr
 
 from app.batch_handlers import BatchHandlers
 from app.batch_order import MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.components.batch_view import BatchView
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, session_of, start_block_size
+from app.layout.wiring import AT_ONCE, run_queue, start_block_size, wire_stream
 
 ORDER = (
     "prompts", "method", "second", "batch_size", "tau", "block_size", "cache_block",
@@ -96,32 +93,11 @@ def _wire(
     view: BatchView,
     handlers: Handlers,
 ) -> None:
-    def check(*values: Any) -> list[dict[str, Any]]:
-        refusal = batch.check(dict(zip(ORDER, values, strict=True)))
-        at_fault = refusal.field if refusal else None
-        return [gr.validate(name != at_fault, str(refusal or "")) for name in ORDER]
-
-    def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from batch.run(session_of(request), dict(zip(ORDER, values, strict=True)))
-
-    def stop(request: gr.Request) -> None:
-        batch.stop(session_of(request))
-
     def turn(seen: int) -> tuple[int, str]:
         return seen + 1, batch.examples(seen + 1)
 
-    buttons["run"].click(
-        run,
-        inputs=[controls[name] for name in ORDER],
-        outputs=[view],
-        validator=check,
-        **run_queue(handlers),
-        trigger_mode="multiple",
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
-    )
-    buttons["stop"].click(stop, **AT_ONCE)
+    inputs = {name: controls[name] for name in ORDER}
+    start = [buttons["run"].click]
+    wire_stream(page, batch, start, buttons["stop"], inputs, view, run_queue(handlers))
     seen = gr.State(0)
     buttons["examples"].click(turn, [seen], [seen, controls["prompts"]], **AT_ONCE)
-    page.unload(stop)

@@ -5,7 +5,7 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -15,7 +15,7 @@ from app.components.race_view import RaceView
 from app.grid_handlers import GridHandlers
 from app.grid_order import TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, session_of
+from app.layout.wiring import AT_ONCE, run_queue, wire_stream
 
 ORDER = ("prompt", "taus", "block_sizes", "lossless", "max_new_tokens", "checkpoint")
 TOKENS = 96  # what the tab opens with
@@ -40,7 +40,9 @@ def grid_tab(
         with gr.Column(scale=1, min_width=300, elem_id="grid-stage"):
             view = GridView(value="", elem_id="grid")
             RaceView(value="", elem_id="grid-race")
-    _wire_run(page, grid, controls, buttons, view, handlers)
+    inputs = {name: controls[name] for name in ORDER}
+    start = [buttons["run"].click]
+    wire_stream(page, grid, start, buttons["stop"], inputs, view, run_queue(handlers))
     _wire_choices(grid, controls, buttons, live)
 
 
@@ -93,40 +95,6 @@ def _choices(
             elem_id="grid-max_new_tokens",
             buttons=[],
         )
-
-
-def _wire_run(
-    page: gr.Blocks,
-    grid: GridHandlers,
-    controls: dict[str, gr.components.Component],
-    buttons: dict[str, gr.Button],
-    view: GridView,
-    handlers: Handlers,
-) -> None:
-    def check(*values: Any) -> list[dict[str, Any]]:
-        refusal = grid.check(dict(zip(ORDER, values, strict=True)))
-        at_fault = refusal.field if refusal else None
-        return [gr.validate(name != at_fault, str(refusal or "")) for name in ORDER]
-
-    def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from grid.run(session_of(request), dict(zip(ORDER, values, strict=True)))
-
-    def stop(request: gr.Request) -> None:
-        grid.stop(session_of(request))
-
-    buttons["run"].click(
-        run,
-        inputs=[controls[name] for name in ORDER],
-        outputs=[view],
-        validator=check,
-        **run_queue(handlers),
-        trigger_mode="multiple",
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
-    )
-    buttons["stop"].click(stop, **AT_ONCE)
-    page.unload(stop)
 
 
 def _wire_choices(

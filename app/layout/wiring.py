@@ -7,9 +7,9 @@ with a sentence; what gradio's components check would end in their own words, or
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gradio as gr
 
@@ -33,9 +33,17 @@ AT_ONCE: dict[str, Any] = {
 PRESS_RUN = "() => { document.getElementById('run').click() }"
 
 
+class Streams(Protocol):
+    """What a tab whose runs stream does, told apart by session: see ``Handlers``."""
+
+    def check(self, values: Mapping[str, Any]) -> RefusalError | None: ...
+    def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]: ...
+    def stop(self, session: str) -> None: ...
+
+
 def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers) -> None:
     """Join everything."""
-    _wire_run(tab, handlers)
+    _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
     _wire_choices(tab, handlers)
     controls = tab.controls
@@ -49,36 +57,14 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
         show_progress="hidden",
         api_visibility="private",
     )
-    _wire_end(page, handlers)
 
 
-def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
+def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     """Run, the remark on its prompt, and Stop."""
-
-    def check(*values: Any) -> list[dict[str, Any]]:
-        refusal = handlers.check(_named(values))
-        at_fault = refusal.field if refusal else None
-        return [gr.validate(name != at_fault, str(refusal or "")) for name in ORDER]
-
-    def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from handlers.run(session_of(request), _named(values))
-
-    def stop(request: gr.Request) -> None:
-        handlers.stop(session_of(request))
-
     triggers = [tab.buttons["run"].click, tab.controls["prompt"].submit]
-    gr.on(
-        triggers,
-        run,
-        inputs=[tab.controls[name] for name in ORDER],
-        outputs=[tab.race],
-        validator=check,
-        **run_queue(handlers),
-        trigger_mode="multiple",
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
-    )
+    inputs = {name: tab.controls[name] for name in ORDER}
+    stop = tab.buttons["stop"]
+    wire_stream(page, handlers, triggers, stop, inputs, tab.race, run_queue(handlers))
     gr.on(
         triggers,
         handlers.remark,
@@ -86,7 +72,48 @@ def _wire_run(tab: LiveTab, handlers: Handlers) -> None:
         outputs=[tab.remark],
         **AT_ONCE,
     )
-    tab.buttons["stop"].click(stop, **AT_ONCE)
+
+
+def wire_stream(
+    page: gr.Blocks,
+    streams: Streams,
+    triggers: Sequence[Any],
+    stop_button: gr.Button,
+    inputs: Mapping[str, gr.components.Component],
+    view: gr.components.Component,
+    queue: Mapping[str, Any],
+) -> None:
+    """A visitor's runs of one tab: checked and streamed into ``view``, ended by Stop or by a closed
+    tab. inputs: the controls by the names that the handlers know; queue: of ``run_queue``."""
+
+    def named(values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(inputs, values, strict=True))
+
+    def check(*values: Any) -> list[dict[str, Any]]:
+        refusal = streams.check(named(values))
+        at_fault = refusal.field if refusal else None
+        return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
+
+    def run(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from streams.run(session_of(request), named(values))
+
+    def stop(request: gr.Request) -> None:
+        streams.stop(session_of(request))
+
+    gr.on(
+        triggers,
+        run,
+        inputs=list(inputs.values()),
+        outputs=[view],
+        validator=check,
+        **queue,
+        trigger_mode="multiple",
+        show_progress="hidden",
+        api_visibility="private",
+        preprocess=False,
+    )
+    stop_button.click(stop, **AT_ONCE)
+    page.unload(stop)
 
 
 def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
@@ -161,15 +188,6 @@ def _depth_update(depth: int) -> Any:
     return gr.update(maximum=depth, value=start_block_size(depth)) if depth else gr.skip()
 
 
-def _wire_end(page: gr.Blocks, handlers: Handlers) -> None:
-    """A closed tab ends its run."""
-
-    def leave(request: gr.Request) -> None:
-        handlers.stop(session_of(request))
-
-    page.unload(leave)
-
-
 def _opening(handlers: Handlers, request: gr.Request) -> tuple[Any, Any, str]:
     depth, pace, footer = handlers.opening()
     values, _ = handlers.follow(request.query_params)
@@ -187,10 +205,6 @@ def run_queue(handlers: Handlers) -> dict[str, Any]:
     settings = handlers.settings
     limit = settings.max_runs + settings.max_waiting + 1
     return {"concurrency_id": "run", "concurrency_limit": limit}
-
-
-def _named(values: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(ORDER, values, strict=True))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -38,9 +37,8 @@ def shell() -> str:
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
     """The page with its data; nothing in them can end the element that they stand in."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     before, _, after = page.rpartition(PLACE)
-    return before + text + after
+    return before + files.script_data(data) + after
 
 
 def document(

@@ -58,10 +58,3 @@ export function slotsAt(run, count, isFed) {
   return { now: now || last, isRead: !isFed || !run.forwards[count], tokens, fed: fed + (isFed && run.forwards[count] ? run.forwards[count].numFed : 0),
     forwards: Math.min(count, run.forwards.length), isOver: count >= run.forwards.length };
 }
-
-// How many confidences are taken, from left to right; the first always is.
-export function acceptPrefix(confidences, tau) {
-  let count = 0;
-  while (count < confidences.length && (count === 0 || confidences[count] >= tau)) count += 1;
-  return count;
-}

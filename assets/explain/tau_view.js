@@ -2,7 +2,7 @@
 
 import { probability, short } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
-import { acceptPrefix } from "./slots.js";
+import { acceptPrefix } from "../panels/folds_whatif.js";
 
 export class TauPicture {
   constructor(run) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from browser import chromium, playwright
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
@@ -34,3 +35,10 @@ def address(served_handlers: Handlers) -> Iterator[str]:
     page = serve(served_handlers, is_blocking=False)
     yield page.local_url
     page.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    """Debian's chromium, which the tests of a module share."""
+    with chromium() as launched:
+        yield launched

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from batch_page import make_page
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright
 
 axe_playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = needs_browser
@@ -37,12 +37,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield page.local_url
     page.close()
     handlers.engines.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture(params=["light", "dark"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
-from browser import chromium, is_foreign, needs_browser, playwright
+from browser import is_foreign, needs_browser, playwright
 
 PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
 
@@ -32,12 +32,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Batc
 def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
     served[1].forward_seconds = 0.002
     return served[1]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture
@@ -114,7 +108,7 @@ def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
 
 def test_the_keyboard_runs_reads_lanes_and_stops(visit, backend) -> None:
     page = visit()
-    backend.forward_seconds = 0.05
+    backend.forward_seconds = 0.3  # slow enough to be stopped on a busy machine
     page.focus("#batch-prompts textarea")
     page.keyboard.press("Control+Enter")
     wait_forwards(page, 3)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sample_traces as samples
-from browser import chromium, is_foreign, needs_browser, playwright
+from browser import is_foreign, needs_browser, playwright
 
 from app.settings import AppSettings
 from mars_runtime import folds
@@ -29,12 +29,6 @@ slider.value = 0;
 slider.dispatchEvent(new Event("input", { bubbles: true }));
 """
 Visit = Callable[..., playwright.Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

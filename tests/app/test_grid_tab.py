@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import chromium, is_foreign, needs_browser, playwright
+from browser import is_foreign, needs_browser, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
 from app.grid_handlers import GridHandlers
@@ -40,12 +40,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Grid
 def backend(served: tuple[str, GridBackend, Handlers]) -> GridBackend:
     served[1].forward_seconds, served[1].permits = 0.001, None
     return served[1]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

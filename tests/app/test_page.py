@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from browser import chromium, is_foreign, needs_browser, playwright
+from browser import is_foreign, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
@@ -35,12 +35,6 @@ def handlers(served_handlers: Handlers) -> Handlers:
 @pytest.fixture(autouse=True)
 def _slowly(backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends too early
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

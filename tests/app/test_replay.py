@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
 ROOT = "#race .mars-race"
@@ -30,12 +30,6 @@ SHOWN = """(root) => {
 }"""
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
@@ -17,7 +14,6 @@ from panel_browser import (
     put,
     recording,
     settle,
-    still_page,
 )
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
@@ -27,17 +23,6 @@ from mars_runtime.acceptance import accept_prefix
 from mars_runtime.events import RowStep
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
-    """One page for all checks that put a run in at once."""
-    page = still_page(browser)
-    troubles: list[str] = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    yield page
-    page.close()
-    assert troubles == []
 
 
 def set_tau(page: playwright.Page, tau: float) -> None:

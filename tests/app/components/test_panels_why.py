@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import race_scenes
 import sample_traces as samples
@@ -18,7 +16,6 @@ from panel_browser import (
     recording,
     refused,
     settle,
-    still_page,
 )
 from race_browser import MARS, ROOT, Show, play
 from race_page import head, interleaved, value
@@ -27,17 +24,6 @@ from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
-    """One page for all checks that put a run in at once."""
-    page = still_page(browser)
-    troubles: list[str] = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    yield page
-    page.close()
-    assert troubles == []
 
 
 def rows(panel: playwright.Locator) -> list[dict[str, str]]:
