@@ -207,7 +207,11 @@ def main() -> None:
     given = parser.parse_args()
     blocks = page({"long": scene(given.tokens, given.seconds), "short": scene(400, 1.0)})
     _, address, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, head=bundle.head()
+        prevent_thread_lock=True,
+        quiet=True,
+        ssr_mode=False,
+        head=bundle.head(),
+        run_history=False,  # as the app has it
     )
     print(machine(), flush=True)
     with chromium() as browser:

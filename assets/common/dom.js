@@ -1,4 +1,4 @@
-// Two words for the document: make an element, put text where it changed. Text only, never markup.
+// Three words for the document: make an element, put text where it changed, find a place. Text only, never markup.
 
 export const make = (tag, className, text) => {
   const node = document.createElement(tag);
@@ -10,3 +10,8 @@ export const make = (tag, className, text) => {
 export const put = (node, text) => {
   if (node.textContent !== text) node.textContent = text;
 };
+
+// How far a node stands below the top of what its scroller holds, in pixels.
+export function placeIn(scroller, node) {
+  return node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop;
+}

@@ -1,7 +1,7 @@
 // The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
 // What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
 
-import { make, put } from "../common/dom.js";
+import { make, placeIn, put } from "../common/dom.js";
 import { aligned } from "../panels/folds_diff.js";
 import { Pane } from "../race_view/panes.js";
 import { LETTERS } from "./figures.js";
@@ -86,11 +86,11 @@ export class Texts {
       this.frame = null;
       const index = firstInSight(pane);
       if (index < 0) return;
-      const offset = pane.view.tokens[index].offsetTop - pane.text.scrollTop;
+      const offset = placeIn(pane.text, pane.view.tokens[index]) - pane.text.scrollTop;
       for (const other of this.panes) {
         if (other === pane) continue;
         const node = other.view.tokens[other.fromBase[pane.near[index]]];
-        if (node) other.text.scrollTop = node.offsetTop - offset;
+        if (node) other.text.scrollTop = placeIn(other.text, node) - offset;
       }
     });
   }
@@ -147,7 +147,7 @@ function firstInSight({ text, view }) {
   let [low, high] = [0, view.tokens.length - 1];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (view.tokens[middle].offsetTop < text.scrollTop) low = middle + 1;
+    if (placeIn(text, view.tokens[middle]) < text.scrollTop) low = middle + 1;
     else high = middle;
   }
   return view.tokens.length ? low : -1;

@@ -28,6 +28,7 @@ class Column {
   draw(shown) {
     if (!this.lane.header) return;
     this.view.append(shown);
+    this.view.follow();
     this.element.dataset.method = this.lane.isMars ? "mars" : "ar";
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";

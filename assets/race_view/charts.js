@@ -27,7 +27,8 @@ export class Charts {
       const [cursor, later] = [make("div", "rv-cursor"), make("div", "rv-later")];
       cursor.hidden = true;
       later.hidden = true;
-      figureNode.append(make("figcaption", "", title), node, later, cursor);
+      node.append(later, cursor); // inside the plot: its own offsets place them, so that moving them asks for no layout
+      figureNode.append(make("figcaption", "", title), node);
       this.element.append(figureNode);
       this.nodes[key] = { node, cursor, later, isPlotted: false, zoomed: new Set() };
     }
@@ -122,7 +123,7 @@ export class Charts {
     const { xaxis, yaxis } = full;
     const x = xaxis.l2p(key === "time" ? playhead.now : playhead.shown(mainLane(this.run)) + 0.5);
     const left = Math.max(0, Math.min(xaxis._length, x));
-    later.style.transform = `translate(${xaxis._offset + left}px, ${node.offsetTop + yaxis._offset}px)`;
+    later.style.transform = `translate(${xaxis._offset + left}px, ${yaxis._offset}px)`;
     later.style.width = `${xaxis._length - left}px`;
     later.style.height = `${yaxis._length}px`;
     later.hidden = false;
@@ -192,7 +193,7 @@ export class Charts {
       const x = full.xaxis.l2p(step + 1);
       if (x < 0 || x > full.xaxis._length) continue;
       cursor.style.left = `${full.xaxis._offset + x}px`;
-      cursor.style.top = `${node.offsetTop + full.yaxis._offset}px`;
+      cursor.style.top = `${full.yaxis._offset}px`;
       cursor.style.height = `${full.yaxis._length}px`;
       cursor.hidden = false;
     }

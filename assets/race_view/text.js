@@ -2,7 +2,7 @@
 // stop, arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
 
 import { shown } from "../common/bytes.js";
-import { put } from "../common/dom.js";
+import { placeIn, put } from "../common/dom.js";
 import { moveText } from "./card.js";
 import { Groups } from "./groups.js";
 
@@ -60,7 +60,17 @@ export class TokenView {
     const isReplay = now !== lane || this.shown !== lane;
     const hasMoved = now.steps.length !== this.shown.steps.length;
     this.show(now);
-    if (isReplay ? hasMoved : this.isStuck && !this.lit) this.element.scrollTop = this.element.scrollHeight;
+    this.isBehind = isReplay ? hasMoved : this.isStuck && !this.lit;
+  }
+
+  // Scrolls to the end of what is shown. Asks for a layout: call it when all is drawn.
+  follow() {
+    if (!this.isBehind) return;
+    this.isBehind = false;
+    const { element } = this;
+    const before = element.scrollTop;
+    element.scrollTop = element.scrollHeight;
+    this.isOwnScroll = element.scrollTop !== before;
   }
 
   // Hides the forwards after the last one of `now`.
@@ -143,6 +153,9 @@ export class TokenView {
   listen() {
     const { element } = this;
     element.addEventListener("scroll", () => {
+      const { isOwnScroll } = this;
+      this.isOwnScroll = false;
+      if (isOwnScroll) return; // it is at the end; asking where would ask for another layout
       this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
     }, { passive: true });
     element.addEventListener("click", (event) => {
@@ -219,7 +232,7 @@ export class TokenView {
   // Brings a node into sight, without moving the page.
   reveal(node) {
     const { element } = this;
-    const top = node.offsetTop;
+    const top = placeIn(element, node);
     if (top < element.scrollTop || top + 60 > element.scrollTop + element.clientHeight) {
       element.scrollTop = top - element.clientHeight / 2;
     }

@@ -150,6 +150,7 @@ export class RaceView extends LineView {
     this.player.draw();
     this.refreshCharts();
     this.panels.draw();
+    this.entries.forEach((pane) => pane.view.follow());
     this.say(state, sentence, this.shown(main));
   }
 
