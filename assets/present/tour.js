@@ -5,7 +5,7 @@
 export const TOUR = [
   {
     headline: "Several tokens from one forward pass",
-    says: "Left MARS, right plain AR: one question, one machine, each forward timed alone. A shaded run of text came from one forward.",
+    says: "MARS and plain AR: one question, one machine, each forward timed alone. A shaded run of text came from one forward.",
     scene: { kind: "race", recording: "python", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
   },
   {

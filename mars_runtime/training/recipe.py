@@ -84,10 +84,10 @@ CPU = Recipe(
     name="cpu",
     shape=Shape(2048, 256, 640, 6, 4, 2),
     ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
-    mars=Stage(36_000_000, 1536, 8e-4, 200_000),
+    mars=Stage(46_000_000, 1536, 8e-4, 200_000),
     mixture=MIXTURE,
     # Both favour the clean stream: a stage this short must not cost AR accuracy.
-    clean_weight=4.0,
+    clean_weight=16.0,
     masked_share=1 / 3,
 )
 
