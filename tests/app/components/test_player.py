@@ -90,7 +90,7 @@ def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
     page = show("prose")
     page.click(".pl-speeds button >> text=by step")
     press(page, "play")
-    assert page.get_attribute(".pl-play", "aria-label") == "Pause"
+    page.wait_for_selector(".pl-play[aria-label=Pause]")
     wait_at(page, 1)
     press(page, "pause")
     at = page.evaluate(f"{VIEW}.at")
