@@ -136,6 +136,12 @@ export class SlotPlayer {
     return at.find((index) => index >= from) ?? at[0];
   }
 
+  // The one before which AR agreed with most drafts.
+  tellingMismatch() {
+    const found = this.runs[0].forwards.filter((f) => f.stop === "mismatch");
+    return found.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), found[0])?.index ?? 0;
+  }
+
   toMismatch() {
     this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
   }

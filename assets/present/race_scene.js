@@ -14,6 +14,15 @@ const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on th
 const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
 const SILENT = { token() {}, leave() {}, choose() {} };
 
+const counted = (num, name) => `${whole(num)} ${name}${num === 1 ? "" : "s"}`;
+
+// The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
+function refusal(steps) {
+  const refused = steps.filter((step) => step.stop === "threshold");
+  const telling = refused.find((step) => step.count > 1) || refused[0];
+  return telling ? telling.index + 1 : 1;
+}
+
 class Column {
   constructor(lane) {
     this.lane = lane;
@@ -33,7 +42,7 @@ class Column {
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";
     const tau = this.lane.isMars && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
-    put(this.count, `${whole(tokens)} tokens in ${whole(forwards)} forwards${tau}${done}`);
+    put(this.count, `${counted(tokens, "token")} in ${counted(forwards, "forward")}${tau}${done}`);
   }
 }
 
@@ -88,8 +97,9 @@ export class RaceScene {
     if (this.live) this.useRecording();
     const { until, why } = this.beats[index];
     const steps = this.lanes[0].steps;
-    this.target = until === "end" ? this.length : steps[Math.min(until, steps.length) - 1].clock;
-    this.explain(why);
+    const number = until === "refusal" ? refusal(steps) : until;
+    this.target = until === "end" ? this.length : steps[Math.min(number, steps.length) - 1].clock;
+    this.explain(why ? number : 0);
     if (isPlayed && this.time < this.target) return this.play();
     this.stop();
     this.time = this.target;

@@ -50,7 +50,7 @@ class PictureScene {
     const { tau, moment, mismatch, play, query } = this.beats[index];
     if (tau !== undefined) picture.setTau(tau);
     if (moment !== undefined) picture.seek(moment);
-    if (mismatch !== undefined) picture.seek(2 * picture.mismatch(0) + 1 + mismatch);
+    if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
     if (play) isPlayed ? picture.play() : picture.seek(picture.last);
     if (query !== undefined) picture.choose(query);
   }

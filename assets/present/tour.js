@@ -1,5 +1,6 @@
 // The tour: what each stop says and shows. Its figures are not written here: they come from recordings and results.
-// A race's beats: play until a number of forwards of the first lane or the end; `why` shows the proposals of one.
+// A race's beats: play until a number of forwards of the first lane, its most telling refusal or the end; `why` shows
+// the proposals of that forward.
 // A picture's beats are what its scene understands (picture_scene.js).
 
 export const TOUR = [
@@ -16,7 +17,7 @@ export const TOUR = [
   {
     headline: "It stops where it is not sure",
     says: "Every proposal carries a confidence. They are taken from left to right until the first one below τ.",
-    scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: 5 }, { until: 5, why: 5 }] },
+    scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: "refusal" }, { until: "refusal", why: true }] },
   },
   {
     headline: "One knob: the threshold τ",

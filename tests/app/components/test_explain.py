@@ -209,7 +209,7 @@ def test_tau_takes_as_many_as_the_rule_says(page: playwright.Page) -> None:
         taken.append(page.locator("[data-picture=tau] .ex-taken").count())
         assert taken[-1] == accept_prefix(confidences, tau)
     assert all(low >= high for low, high in pairwise(taken))
-    assert len(set(taken)) > 1
+    assert len(set(taken)) > 2  # the forward that the page chose has something to say
 
 
 def test_every_figure_is_measured_and_none_is_written_down() -> None:
