@@ -1,4 +1,4 @@
-"""What a stream of the page does before it decodes: make way for itself, wait for the checkpoint.
+"""What streams of the page share: make way for oneself, wait for the checkpoint, follow a run.
 
 Knows no gradio, order or drawing.
 """

@@ -1,13 +1,12 @@
 // One method's lanes: for each row a strip of forwards, the state of its cache, its text.
 // One tab stop a side: the arrow keys move between forwards and rows.
 
-import { whole } from "../common/bytes.js";
+import { counted, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
-const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 
 export class Lanes {
   constructor(side, report) {

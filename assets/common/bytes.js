@@ -66,6 +66,8 @@ export function figure(number) {
 
 export const whole = (number) => number.toLocaleString("en-US");
 
+export const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
+
 export const milliseconds = (seconds) => figure(seconds * 1000);
 
 // A size in decimal units: 512 bytes, 1.02 MB.

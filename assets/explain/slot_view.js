@@ -94,6 +94,7 @@ export class SlotLane {
 export class SlotPlayer {
   constructor(element, runs, words) {
     this.runs = runs;
+    this.mismatches = runs[0].forwards.filter((f) => f.stop === "mismatch");
     this.words = words;
     this.moment = 0;
     this.last = 2 * Math.max(...runs.map((run) => run.forwards.length));
@@ -124,7 +125,7 @@ export class SlotPlayer {
     this.range.setAttribute("aria-label", "Moment of the run");
     this.range.addEventListener("input", () => this.seek(Number(this.range.value)));
     box.append(this.range);
-    if (this.runs[0].forwards.some((f) => f.stop === "mismatch")) {
+    if (this.mismatches.length) {
       button("Next mismatch", "Go to the next mismatch", () => this.toMismatch()).classList.add("ex-word");
     }
     return box;
@@ -132,14 +133,14 @@ export class SlotPlayer {
 
   // The first mismatch from forward `from` on, or the first of all; for the moment at which it is fed.
   mismatch(from) {
-    const at = this.runs[0].forwards.filter((f) => f.stop === "mismatch").map((f) => f.index);
-    return at.find((index) => index >= from) ?? at[0];
+    const { mismatches } = this;
+    return (mismatches.find(({ index }) => index >= from) ?? mismatches[0]).index;
   }
 
   // The one before which AR agreed with most drafts.
   tellingMismatch() {
-    const found = this.runs[0].forwards.filter((f) => f.stop === "mismatch");
-    return found.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), found[0])?.index ?? 0;
+    const { mismatches } = this;
+    return mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0;
   }
 
   toMismatch() {

@@ -1,7 +1,7 @@
 // The panel "Against AR": how many tokens AR would have chosen too, where not, and both texts aligned.
 // Folds in, text out; the aligned texts wait for a pause of half a second while a run goes on.
 
-import { figure, probability, whole } from "../common/bytes.js";
+import { counted, figure, probability, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { divergence } from "../common/trace.js";
 import { DiffText } from "./diff_text.js";
@@ -12,7 +12,6 @@ const LISTED = 8;
 const PAUSE = 500; // milliseconds between two alignments
 const AROUND = 8; // tokens shown on each side of the place where the texts part
 
-const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 const PARTS = ["own", "agreed", "differs", "open"];
 
 export class AgainstArPanel {

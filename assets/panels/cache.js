@@ -1,7 +1,7 @@
 // The panel "Cache": the slots of the shown forward, what each forward fed, and bytes.
 // Draws folds_cache.js; nodes are kept and updated, so that pointing survives a new forward.
 
-import { memory, probability, whole } from "../common/bytes.js";
+import { counted, memory, probability, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { cacheAt, isBlockwise, promptTokens, slotsAt } from "./folds_cache.js";
 import { FedChart } from "./fed_chart.js";
@@ -11,8 +11,6 @@ const BEFORE = 14; // final slots drawn one by one ahead of the cursor
 const NUMBERS = [["final", "final"], ["again", "fed again as real tokens"], ["drafts", "drafts, for AR to judge"], ["masks", "masks, overwritten next time"],
   ["after", "final after this forward"], ["bytes", "keys and values in use"], ["room", "room"]];
 const WIDE = new Set(["bytes", "room"]);
-
-const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 
 export class CachePanel {
   static id = "cache";

@@ -1,6 +1,6 @@
 // The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
 
-import { figure, short, whole } from "../common/bytes.js";
+import { counted, figure, short, whole } from "../common/bytes.js";
 import { make } from "../common/dom.js";
 import { acceptance, forwardCounts } from "./folds_counts.js";
 import { calibration, draftsJudged, judge } from "./folds_judged.js";
@@ -16,7 +16,6 @@ const PICTURES = [
 ];
 
 const percent = (share) => `${Math.round(100 * share)} %`;
-const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 
 export class StatisticsPanel {
   static id = "statistics";

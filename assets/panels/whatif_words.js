@@ -1,8 +1,7 @@
 // What the panel "Another τ" says: of the whole run and of one forward. Text only; numbers come from the fold.
 
-import { figure, short, whole } from "../common/bytes.js";
+import { counted, figure, short, whole } from "../common/bytes.js";
 
-const counted = (num, word) => `${whole(num)} ${word}${num === 1 ? "" : "s"}`;
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
 // [what, as run, with the other τ] rows of the table.

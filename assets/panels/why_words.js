@@ -1,9 +1,8 @@
 // What the panel "Why here?" says of a proposal and of what came of it afterwards. Text only.
 
-import { probability } from "../common/bytes.js";
+import { counted, probability } from "../common/bytes.js";
 
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
-const counted = (num, word) => `${num} ${word}${num === 1 ? "" : "s"}`;
 
 const FATES = { own: "taken, AR's own", taken: "taken", confirmed: "draft, AR agreed", drafted: "drafted", refused: "first refused",
   unseen: "not looked at", dropped: "dropped", past: "behind the end" };

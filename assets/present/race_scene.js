@@ -1,7 +1,7 @@
 // A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
 // A live run that fails or does not begin is replaced by the recording, and that is said.
 
-import { figure, probability, short, whole } from "../common/bytes.js";
+import { counted, figure, probability, short } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { Lane, folds } from "../common/trace.js";
 import { recording } from "../explain/recordings.js";
@@ -13,8 +13,6 @@ import { LiveRun } from "./live.js";
 const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on the screen
 const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
 const SILENT = { token() {}, leave() {}, choose() {} };
-
-const counted = (num, name) => `${whole(num)} ${name}${num === 1 ? "" : "s"}`;
 
 // The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
 function refusal(steps) {

@@ -1,7 +1,7 @@
 // The tour: what each stop says and shows. Its figures are not written here: they come from recordings and results.
-// A race's beats: play until a number of forwards of the first lane, its most telling refusal or the end; `why` shows
+// A race's beats: play until a number of forwards of the first lane, a refusal (race_scene.js) or the end; `why` shows
 // the proposals of that forward.
-// A picture's beats are what its scene understands (picture_scene.js).
+// A picture's beats are what its scene understands (scenes.js).
 
 export const TOUR = [
   {

@@ -70,7 +70,9 @@ export class TokenView {
     const { element } = this;
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
-    this.isOwnScroll = element.scrollTop !== before;
+    if (element.scrollTop === before) return; // no scroll event comes
+    this.isOwnScroll = true;
+    this.isStuck = true;
   }
 
   // Hides the forwards after the last one of `now`.

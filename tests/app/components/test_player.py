@@ -181,6 +181,29 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
 
 
 @needs_browser
+def test_back_to_live_follows_the_text_again(show: Show) -> None:
+    page = show("running", "slow")
+    run = ByHand(page, race_scenes.PROSE)
+    text = page.locator(f"{AR} .rv-text")
+    run.send(14)
+    text.evaluate("node => { node.style.height = '80px' }")
+    run.send(66)
+    page.wait_for_function(f"{VIEW}.entries[1].view.element.scrollTop > 28")
+    text.evaluate("node => { node.scrollTop = 0 }")
+    page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
+    press(page, "pause")
+    press(page, "start")
+    wait_at(page, 0)
+    page.click(".pl-live")
+    steps = int(page.get_attribute(ROOT, "data-steps") or 0)
+    wait_at(page, steps)
+    run.send(40)
+    page.wait_for_function(f"{VIEW}.at > {steps}")
+    below = "n => n.scrollHeight - n.scrollTop - n.clientHeight"
+    assert abs(text.evaluate(below)) < 28
+
+
+@needs_browser
 def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Show) -> None:
     page = show("recorded")
     page.emulate_media(reduced_motion="reduce")
