@@ -154,34 +154,22 @@ def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
 def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, backend) -> None:
     page = visit()
     start(page)
-    page.wait_for_selector("#race .rv-plot.js-plotly-plot")
-    page.locator("#race .rv-plot .nsewdrag").first.scroll_into_view_if_needed()
-    area = page.locator("#race .rv-plot .nsewdrag").first.bounding_box()
+    chart = page.locator("#race [data-chart=forwards]")
+    chart.locator(".nsewdrag").scroll_into_view_if_needed()
+    area = chart.locator(".nsewdrag").bounding_box()
     middle = area["y"] + area["height"] / 2
-    for _ in range(5):  # until the drag has zoomed: before that there is nothing to keep
-        page.mouse.move(area["x"] + area["width"] * 0.2, middle)
-        page.mouse.down()
-        page.mouse.move(area["x"] + area["width"] * 0.6, middle, steps=5)
-        page.mouse.up()
-        page.wait_for_timeout(300)
-        plot = "document.querySelector('#race .rv-plot.js-plotly-plot')"
-        if page.evaluate(f"{plot}.layout.xaxis.range[0] > 1"):
-            break
-    zoomed = page.evaluate(
-        """() => {
-          const plot = document.querySelector('#race .rv-plot.js-plotly-plot');
-          plot.dataset.marked = 'yes';
-          return plot.layout.xaxis.range;
-        }"""
-    )
+    page.mouse.move(area["x"] + area["width"] * 0.2, middle)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.6, middle, steps=5)
+    page.mouse.up()
+    plot = "document.querySelector('#race [data-chart=forwards] .rv-plot.js-plotly-plot')"
+    page.wait_for_function(f"{plot}.layout.xaxis.range[0] > 1")
+    zoomed = page.evaluate(f"{plot}.dataset.marked = 'yes', {plot}.layout.xaxis.range")
     backend.forward_seconds = 0.002
+    set_knob(page, "pace", 0)
     wait_state(page, "finished")
-    assert page.evaluate(
-        """() => {
-          const plot = document.querySelector('#race .rv-plot.js-plotly-plot');
-          return [plot.dataset.marked, plot.layout.xaxis.range];
-        }"""
-    ) == ["yes", zoomed]
+    shown = page.evaluate(f"[{plot}.dataset.marked, {plot}.layout.xaxis.range]")
+    assert shown == ["yes", zoomed]
 
 
 def test_stop_ends_the_workers_run_and_keeps_the_figures(visit, handlers, backend) -> None:
