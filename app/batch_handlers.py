@@ -67,7 +67,7 @@ class BatchHandlers:
                 (name, method, order.title(method))
                 for name, method in zip(SIDES, order.methods, strict=False)
             ]
-            feed = BatchFeed(sides, order.prompts)
+            feed = self._page.feeds.keep(BatchFeed(sides, order.prompts))
             served = yield from until_loaded(self._page.engines, order.checkpoint, feed)
             batch = self.live.begin(session, lambda: LiveBatch(order, feed))
             yield from self._decode(session, served, batch)
@@ -77,7 +77,7 @@ class BatchHandlers:
             if batch is not None:
                 self.live.end(session, batch)
         if feed.has_news:
-            yield feed.whole()
+            yield feed.text()
 
     def stop(self, session: str) -> None:
         """End the visitor's batch within one forward; what was drawn stays."""

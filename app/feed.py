@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from app.components.race_value import RaceValue
 from app.controls import TITLES
+
+NUM_KEPT = 8  # feeds that outlive their stream, for visitors who still miss lines of it
 
 
 class Feed:
     """The lines of one run under its head, added by any thread, read as the values to send."""
 
     def __init__(self, head: Mapping[str, Any]) -> None:
+        self.run = str(head["run"])
         self._value = RaceValue(head)
         self._has_news = True
         self._status = ""
@@ -43,15 +48,14 @@ class Feed:
         return self._has_news
 
     def text(self) -> str:
-        """What to send while the run goes on."""
+        """What to send: the whole run while that is short, then its latest lines."""
         with self._lock:
             self._has_news = False
             return self._value.latest()
 
     def whole(self) -> str:
-        """What to send last: everything."""
+        """Everything there is so far."""
         with self._lock:
-            self._has_news = False
             return self._value.whole()
 
 
@@ -72,3 +76,28 @@ class RunFeed(Feed):
     def verdict(self, lane: str, is_right: bool) -> None:
         """Append whether a lane's output is right."""
         self.add("verdict", {"lane": lane, "right": is_right})
+
+
+F = TypeVar("F", bound=Feed)
+
+
+class Feeds:
+    """The feeds that a page may ask for once more: those that still stream, and the latest few.
+
+    A run's id is random and goes to its own visitor alone, so whoever knows it may read the run.
+    """
+
+    def __init__(self) -> None:
+        self._by_run: WeakValueDictionary[str, Feed] = WeakValueDictionary()
+        self._latest: deque[Feed] = deque(maxlen=NUM_KEPT)
+
+    def keep(self, feed: F) -> F:
+        """The feed itself, to be found by its run from now on."""
+        self._by_run[feed.run] = feed
+        self._latest.append(feed)
+        return feed
+
+    def missed(self, run: object) -> str:
+        """The run as one value, for a page that missed some of its lines; empty if forgotten."""
+        feed = self._by_run.get(run) if isinstance(run, str) else None
+        return feed.whole() if feed is not None else ""

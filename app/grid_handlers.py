@@ -73,7 +73,7 @@ class GridHandlers:
             order = self._read(values)
             clear(self.live, session, POLL_SECONDS)
             grid = self.live.begin(session, lambda: LiveGrid(order))
-            feed = grid.feed
+            feed = self._page.feeds.keep(grid.feed)
             served = yield from until_loaded(self._page.engines, order.checkpoint, feed)
             yield from self._decode(session, served, grid)
             self._judge(served, grid)
@@ -83,7 +83,7 @@ class GridHandlers:
             if grid is not None:
                 self.live.end(session, grid)
         if feed.has_news:
-            yield feed.whole()
+            yield feed.text()
 
     def stop(self, session: str) -> None:
         """End the visitor's grid within one forward; what was drawn stays."""

@@ -22,7 +22,7 @@ from app.controls import (
 )
 from app.engines import Engines, Served, UnavailableError, watchable_pace
 from app.examples import ExampleBook
-from app.feed import RunFeed
+from app.feed import Feeds, RunFeed
 from app.launching import USER_ERRORS, check_given, footer, start_race
 from app.runs import LiveRace, LiveRuns
 from app.settings import AppSettings
@@ -58,6 +58,7 @@ class Handlers:
         self.engines = engines
         self.book = book
         self.live: LiveRuns[LiveRace] = LiveRuns()
+        self.feeds = Feeds()
 
     def limits(self, checkpoint: object) -> Limits:
         """What may be asked of a checkpoint. Raises RefusalError for one that is not listed."""
@@ -91,7 +92,7 @@ class Handlers:
         try:
             order = read_order(values, self.limits(values.get("checkpoint")))
             clear(self.live, session, SLOW_POLL_SECONDS)
-            feed = RunFeed(list(order.lanes), order.pace)
+            feed = self.feeds.keep(RunFeed(list(order.lanes), order.pace))
             served = yield from until_loaded(self.engines, order.checkpoint, feed)
             race = self.live.begin(session, lambda: self._start(served, order, feed))
             yield from self._watch(session, race)
@@ -102,7 +103,7 @@ class Handlers:
             if race is not None:
                 self.live.end(session, race)
         if feed.has_news:
-            yield feed.whole()
+            yield feed.text()
 
     def run_asked(
         self, session: str, asked: object, values: Mapping[str, Any]

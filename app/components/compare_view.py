@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from app.components import files
-from app.components.line_view import plotly_url
+from app.components.line_view import plotly_url, server_function
 
 Judge = Callable[[str], dict[str, Any]]
 
@@ -23,16 +23,12 @@ class CompareView(gr.HTML):
     page = "compare/compare.html"
 
     def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
-        def judged(text: object) -> dict[str, Any]:
-            return judge(text)  # type: ignore[arg-type]
-
-        judged.__name__ = "judge"
         super().__init__(
             "",
             html_template=files.template(self.page, plotly=plotly_url(), most=str(most_chars)),
             css_template="",
             js_on_load="window.mars.mountCompareView(element, server);",
-            server_functions=[judged],
+            server_functions=[server_function("judge", judge)],
             apply_default_css=False,
             container=False,
             padding=False,

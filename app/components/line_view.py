@@ -6,6 +6,7 @@ stand in the document's head (``bundle.py``). Knows no runs, engines or events.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -18,7 +19,8 @@ from app.components import files
 class LineView(gr.HTML):
     """A ``gr.HTML`` whose value is a string of lines; "" is the empty state.
 
-    Send values with ``show_progress="hidden"``, at most 15 a second. ``place``: the arguments of
+    Send values with ``show_progress="hidden"``, at most 15 a second. ``missed``: a run -> all of
+    it as one value, asked for by a page that missed lines of a stream. ``place``: the arguments of
     ``gr.HTML`` that say where it stands (``elem_id``, ...). A view sets: ``page``, its HTML under
     ``assets/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.
     """
@@ -27,12 +29,22 @@ class LineView(gr.HTML):
     mount: ClassVar[str]
     lines: ClassVar[str]
 
-    def __init__(self, value: str = "", template: str = "", **place: Any) -> None:
+    def __init__(
+        self,
+        value: str = "",
+        template: str = "",
+        missed: Callable[[str], str] | None = None,
+        **place: Any,
+    ) -> None:
+        given, asked = "element, props, watch", []
+        if missed is not None:
+            given, asked = f"{given}, server.missed", [server_function("missed", missed)]
         super().__init__(
             value,
             html_template=template or self.template(plotly_url()),
             css_template="",
-            js_on_load=f"window.mars.{self.mount}(element, props, watch);",
+            js_on_load=f"window.mars.{self.mount}({given});",
+            server_functions=asked,
             apply_default_css=False,
             container=False,
             padding=False,
@@ -51,6 +63,16 @@ class LineView(gr.HTML):
     def api_info(self) -> dict[str, Any]:
         """What the API says of the value: a string of lines."""
         return {"type": "string", "description": self.lines}
+
+
+def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
+    """What the page's script calls by ``name``. Gradio marks it, so it is a function of its own."""
+
+    def asked(given: str) -> Any:
+        return answer(given)
+
+    asked.__name__ = name
+    return asked
 
 
 def plotly_url() -> str:

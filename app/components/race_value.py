@@ -39,7 +39,7 @@ class RaceValue:
         self._num_chars += len(self._lines[-1])
 
     def whole(self) -> str:
-        """Everything: for the last value of a run, and for recordings."""
+        """Everything: for recordings, and for a browser that missed lines."""
         return self._from(0)
 
     def latest(self) -> str:

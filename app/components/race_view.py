@@ -20,9 +20,9 @@ class RaceView(LineView):
     mount = "mountRaceView"
     lines = "run line, then <lane>\\t<trace line> lines"
 
-    def __init__(self, value: str = "", replay: str = "", **place: Any) -> None:
+    def __init__(self, value: str = "", replay: str = "", **more: Any) -> None:
         """``replay``: where the page is that a run can be saved in; without it none can."""
-        super().__init__(value, self.template(plotly_url(), replay), **place)
+        super().__init__(value, self.template(plotly_url(), replay), **more)
 
     @classmethod
     def template(cls, plotly: str, replay: str = "") -> str:

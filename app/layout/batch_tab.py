@@ -36,7 +36,7 @@ def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: gr.components.Com
                 )
                 buttons["stop"] = gr.Button("Stop", elem_id="batch-stop", min_width=0)
         with gr.Column(scale=1, min_width=300, elem_id="batch-stage"):
-            view = BatchView(value="", elem_id="batch")
+            view = BatchView(missed=handlers.feeds.missed, elem_id="batch")
     _wire(page, batch, controls, buttons, view, handlers)
 
 

@@ -38,7 +38,7 @@ def grid_tab(
                 )
                 buttons["stop"] = gr.Button("Stop", elem_id="grid-stop", min_width=0)
         with gr.Column(scale=1, min_width=300, elem_id="grid-stage"):
-            view = GridView(value="", elem_id="grid")
+            view = GridView(missed=handlers.feeds.missed, elem_id="grid")
             RaceView(value="", elem_id="grid-race")
     inputs = {name: controls[name] for name in ORDER}
     start = [buttons["run"].click]

@@ -90,7 +90,9 @@ def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
                 _more(tab, handlers)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             value = first.value if first else ""
-            tab.race = RaceView(value, shell_address(), elem_id="race")
+            tab.race = RaceView(
+                value, shell_address(), missed=handlers.feeds.missed, elem_id="race"
+            )
     return tab
 
 

@@ -11,8 +11,8 @@ const SCALE_STEP = 16; // strips change their scale now and then, not with every
 const EMPTY = "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
 
 export class BatchView extends LineView {
-  constructor(root) {
-    super(root);
+  constructor(root, missed) {
+    super(root, missed);
     this.status = root.querySelector(".bv-status");
     this.holder = root.querySelector(".bv-sides");
     this.live = root.querySelector(".rv-live");
@@ -23,8 +23,8 @@ export class BatchView extends LineView {
     this.clear();
   }
 
-  fail() {
-    this.say({ text: "This batch cannot be drawn: a line of it is broken.", kind: "error" });
+  fail(text = "This batch cannot be drawn: a line of it is broken.") {
+    this.say({ text, kind: "error" });
   }
 
   clear() {

@@ -19,7 +19,8 @@ export class Feed {
     }
     const head = text.slice(0, end);
     if (head !== this.head) this.readHead(head);
-    if (this.begin > this.taken) return; // a part is missing: wait for the whole value at the end
+    this.isBehind = this.begin > this.taken; // a part is missing, until a value brings it
+    if (this.isBehind) return;
     const known = this.isSame ? this.offset : end + 1;
     const last = text.lastIndexOf("\n") + 1;
     const lines = last > known ? text.slice(known, last - 1).split("\n") : [];

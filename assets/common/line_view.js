@@ -1,13 +1,14 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
-// A view gives start(head), line(target, data, text), clear(), fail(), draw() and recolour().
+// A view gives start(head), line(target, data, text), clear(), fail(sentence), draw() and recolour().
 
 import { Feed } from "./feed.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
 
 export class LineView {
-  constructor(root) {
+  constructor(root, missed) {
     this.root = root;
+    this.missed = missed;
     this.feed = new Feed(this);
   }
 
@@ -17,7 +18,21 @@ export class LineView {
     } catch {
       this.broken();
     }
+    if (this.feed.isBehind) this.catchUp();
     this.schedule();
+  }
+
+  // Values overlap, but a page that was asleep for long has missed lines, and asks for all of the run.
+  async catchUp() {
+    if (this.isAsking) return;
+    const { run } = this.feed;
+    this.isAsking = true;
+    const whole = await this.missed(run).catch(() => "");
+    this.isAsking = false;
+    if (this.feed.run !== run) return;
+    if (whole) return this.read(whole);
+    this.fail("Lines of this run were missed, and it is not known any more: run it again.");
+    return this.schedule();
   }
 
   schedule() {
@@ -52,9 +67,10 @@ export class LineView {
 }
 
 // Called by a component's js_on_load, or by a page of its own: one view on one element, kept there as `lineView`.
-export function mountView(View, element, props, watch) {
+// missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+export function mountView(View, element, props, watch, missed = async () => "") {
   const root = element.querySelector(".mars-race");
-  const view = new View(root);
+  const view = new View(root, missed);
   root.lineView = view;
   watch("value", () => view.read(props.value));
   view.read(props.value);

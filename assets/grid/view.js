@@ -12,8 +12,8 @@ const EMPTY = "Run decodes the prompt as plain AR, then once for every τ and B,
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 export class GridView extends LineView {
-  constructor(root) {
-    super(root);
+  constructor(root, missed) {
+    super(root, missed);
     const part = (name) => root.querySelector(`.${name}`);
     this.parts = { status: part("gv-status"), best: part("gv-best"), opened: part("gv-opened"), env: part("gv-env"), live: part("rv-live") };
     this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
@@ -21,8 +21,8 @@ export class GridView extends LineView {
     this.clear();
   }
 
-  fail() {
-    this.say({ text: "This grid cannot be drawn: a line of it is broken.", kind: "error" });
+  fail(text = "This grid cannot be drawn: a line of it is broken.") {
+    this.say({ text, kind: "error" });
   }
 
   clear() {

@@ -15,8 +15,8 @@ import { Pane } from "./panes.js";
 import { Playhead } from "./playhead.js";
 
 export class RaceView extends LineView {
-  constructor(root) {
-    super(root);
+  constructor(root, missed) {
+    super(root, missed);
     this.run = null;
     this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(root.querySelector(".rv-card"), root);
@@ -36,9 +36,9 @@ export class RaceView extends LineView {
     this.clear();
   }
 
-  fail() {
+  fail(sentence = "This trace cannot be read: a line of it is broken.") {
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
-    this.run.fault = "This trace cannot be read: a line of it is broken.";
+    this.run.fault = sentence;
   }
 
   clear() {

@@ -12,6 +12,7 @@ import pytest
 from browser import is_foreign, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
+from app.components import race_value
 from app.handlers import Handlers
 from app.runs import LiveRace
 
@@ -215,6 +216,28 @@ def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
     assert ".5" not in heads[1]
     assert "first marker" not in second.content()
     assert "second marker" not in first.content()
+
+
+def test_a_page_that_slept_asks_for_the_lines_it_missed(
+    visit, handlers, backend, monkeypatch
+) -> None:
+    monkeypatch.setattr(race_value, "WHOLE_CHARS", 2000)
+    page = visit()
+    set_knob(page, "pace", 0)
+    start(page)
+    view = "document.querySelector('#race .mars-race').lineView"
+    page.evaluate(f"{view}.read = () => {{}}, 0")
+    run = running(handlers).lanes[0].run
+    slept = len(run.events_since(0)) + 40  # forwards; a value repeats a line for five more values
+    while len(run.events_since(0)) < slept:
+        page.wait_for_timeout(50)
+    with page.expect_response("**/component_server*/**") as asked:
+        page.evaluate(f"delete {view}.read")
+    assert asked.value.ok
+    backend.forward_seconds = 0.002
+    wait_state(page, "finished")
+    pane = page.locator(".rv-pane[data-lane=ar] .rv-text")
+    assert TEXT[:200] in pane.evaluate("e => e.textContent").replace("\u200b", "")
 
 
 def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None:

@@ -17,6 +17,13 @@ AR = '.rv-pane[data-lane="ar"]'
 
 Show = Callable[..., Any]
 
+# The view reads one run alone, whatever the page's own scene still streams.
+ONLY = """([root, start]) => {
+  const view = document.querySelector(root).lineView;
+  const { read } = Object.getPrototypeOf(view);
+  view.read = (value) => value.startsWith(start) && read.call(view, value);
+}"""
+
 
 def play(page: playwright.Page, scene: str, state: str = "finished") -> None:
     """Press a scene's button and wait until its run is in that state."""
@@ -39,14 +46,24 @@ class ByHand:
         self.page = page
         self.lines = interleaved(samples.lanes(script))
         self.value = RaceValue(head(run, {"mars": "MARS", "ar": "plain AR"}))
+        page.evaluate(ONLY, [ROOT, f'{{"run":"{run}"'])
 
     def send(self, num: int) -> None:
         """So many lines more, of both lanes by turns."""
+        self._add(num)
+        read = f"value => document.querySelector('{ROOT}').lineView.read(value)"
+        self.page.evaluate(read, self.value.latest())
+
+    def skip(self, num_values: int) -> None:
+        """Values that never reach the page, of ten lines each."""
+        for _ in range(num_values):
+            self._add(10)
+            self.value.latest()
+
+    def _add(self, num: int) -> None:
         for tag, line in self.lines[:num]:
             self.value.add(tag, line)
         del self.lines[:num]
-        read = f"value => document.querySelector('{ROOT}').lineView.read(value)"
-        self.page.evaluate(read, self.value.latest())
 
 
 def wait_for_charts(page: playwright.Page) -> None:

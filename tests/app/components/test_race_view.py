@@ -8,6 +8,7 @@ import sample_traces as samples
 from browser import needs_browser
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
+from app.components import race_value
 from app.components.line_view import plotly_url
 from app.components.race_view import RaceView
 from mars_runtime import folds
@@ -218,3 +219,40 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.evaluate("window.first === document.querySelector('.rv-t')")
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+
+
+@needs_browser
+def test_a_page_that_missed_lines_asks_for_the_whole_run(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = show("running", "slow")
+    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
+    run = ByHand(page, race_scenes.PROSE, "asleep")
+    run.send(20)
+    run.skip(8)
+    page.evaluate(
+        f"""whole => {{
+          window.asked = [];
+          const view = document.querySelector('{ROOT}').lineView;
+          view.missed = async (run) => {{ window.asked.push(run); return whole; }};
+        }}""",
+        run.value.whole(),
+    )
+    for _ in range(12):
+        run.send(20)
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert page.evaluate("window.asked") == ["asleep"]
+    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+
+
+@needs_browser
+def test_a_run_that_nobody_knows_any_more_says_so(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = show("running", "slow")
+    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
+    run = ByHand(page, race_scenes.PROSE, "forgotten")
+    run.send(20)
+    run.skip(8)
+    run.send(20)
+    page.wait_for_selector(f"{ROOT} :text('Lines of this run were missed')")
