@@ -25,6 +25,14 @@ export class Row {
     this.element.append(this.top(), this.facts, this.bottom());
   }
 
+  // What another window has changed, save in the field that is being written in.
+  renew() {
+    const { name, note, rating } = this.pin.record;
+    if (document.activeElement !== this.name) this.name.value = name;
+    if (document.activeElement !== this.note) this.note.value = note;
+    this.element.querySelector(`.cv-rating input[value="${rating}"]`).checked = true;
+  }
+
   top() {
     const top = make("div", "cv-rowtop");
     this.box = make("input");

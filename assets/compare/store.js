@@ -17,6 +17,12 @@ export class Store {
     this.database = database;
     this.memory = new Map(); // what the browser did not take
     this.why = "";
+    this.channel = new BroadcastChannel(NAME);
+  }
+
+  // listener(): called when another window of this browser has changed what is kept.
+  watch(listener) {
+    this.channel.onmessage = listener;
   }
 
   open() {
@@ -65,7 +71,10 @@ export class Store {
   write(database, change) {
     return new Promise((resolve, reject) => {
       const transaction = database.transaction(RECORDS, "readwrite");
-      transaction.oncomplete = () => resolve();
+      transaction.oncomplete = () => {
+        this.channel.postMessage("changed");
+        resolve();
+      };
       transaction.onabort = () => reject(transaction.error);
       change(transaction.objectStore(RECORDS));
     });

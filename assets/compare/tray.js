@@ -17,6 +17,12 @@ export class Pin {
   get name() { return this.record.name; }
   get lines() { return this.record.lines; }
 
+  // Words that were changed elsewhere; the lines are the same.
+  renew({ name, note, rating }) {
+    Object.assign(this.record, { name, note, rating });
+    return this;
+  }
+
   // The whole lane, folded once.
   get lane() {
     if (!this.folded) {
@@ -50,7 +56,7 @@ export class Tray {
   async load() {
     const records = await this.store.all();
     const known = new Map(this.pins.map((pin) => [pin.id, pin]));
-    this.pins = records.sort((a, b) => b.pinned - a.pinned).map((record) => known.get(record.id) || new Pin(record));
+    this.pins = records.sort((a, b) => b.pinned - a.pinned).map((record) => known.get(record.id)?.renew(record) || new Pin(record));
     this.tell();
   }
 
@@ -89,6 +95,7 @@ export class Tray {
 
   listen(listener) {
     this.listeners.add(listener);
+    this.store.watch(() => this.load());
     this.loading ||= this.load();
   }
 

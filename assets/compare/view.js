@@ -36,7 +36,10 @@ export class CompareView {
     const { pins } = tray;
     const report = { change: (...a) => this.change(...a), tick: (...a) => this.tick(...a), open: (pin) => this.open(pin), remove: (pin) => this.remove(pin) };
     for (const pin of pins) {
-      if (this.rows.has(pin)) continue;
+      if (this.rows.has(pin)) {
+        this.rows.get(pin).renew();
+        continue;
+      }
       this.rows.set(pin, new Row(pin, this.root, report));
       this.bare.push(this.rows.get(pin));
     }

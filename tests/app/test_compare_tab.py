@@ -134,6 +134,27 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
 
 
+def test_two_windows_of_a_visitor_show_the_same_tray(visit: Visit) -> None:
+    page = visit()
+    other = page.context.new_page()
+    other.goto(page.url)
+    for window in (page, other):
+        window.wait_for_selector("#race .mars-race[data-state=empty]")
+        open_tab(window, 0)
+    bring(page, trace_file("a.jsonl", MARS))
+    other.wait_for_selector('#compare .mars-compare[data-pins="1"]')
+    page.locator(f"{ROW} .cv-note").fill("Seen here")
+    other.wait_for_function(f"document.querySelector('{ROW} .cv-note').value === 'Seen here'")
+    other.locator(f"{ROW} .cv-rating input[value='3']").check()
+    page.wait_for_selector(f"{ROW} .cv-rating input[value='3']:checked")
+    assert page.locator(f"{ROW} .cv-note").input_value() == "Seen here"
+    page.reload()
+    open_tab(page, 1)
+    assert page.locator(f"{ROW} .cv-note").input_value() == "Seen here"
+    other.locator(ROW).get_by_role("button", name="Delete").click()
+    page.wait_for_selector('#compare .mars-compare[data-pins="0"]')
+
+
 def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
     page = visit()
     open_tab(page, 0)

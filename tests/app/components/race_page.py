@@ -50,7 +50,6 @@ def streamed(
             growing.add(tag, line)
         yield growing.latest()
         time.sleep(rest)
-    yield growing.latest()
 
 
 def page(scenes: Mapping[str, Scene]) -> gr.Blocks:

@@ -188,7 +188,7 @@ def test_a_browser_that_keeps_nothing_loses_nothing(page: playwright.Page) -> No
 def test_the_tray_keeps_what_it_is_told_and_takes_a_run_once(page: playwright.Page) -> None:
     trace: Trace = samples.run(SCRIPT)
     body = """
-    const store = { all: async () => [], put: async () => "", remove: async () => {} };
+    const store = { all: async () => [], put: async () => "", remove: async () => {}, watch() {} };
     const tray = new m.Tray(store);
     const first = await tray.add(given[0], { verdict: true });
     const again = await tray.add([...given[0]]);

@@ -21,6 +21,7 @@ from mars_runtime import folds
 @needs_browser
 def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> None:
     page = show("running", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='30']")  # the scene has come to its end
     wait_for_charts(page)
     page.evaluate("window.kept = [...document.querySelectorAll('.rv-plot')]")
     assert page.evaluate("Plotly.version") == "4.1.1"
