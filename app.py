@@ -19,10 +19,9 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 def main() -> None:
     """Parse, build, serve until interrupted."""
     try:
-        settings = read_settings(sys.argv[1:])
+        serve(read_settings(sys.argv[1:]))
     except AppSettingsError as error:
         sys.exit(str(error))
-    serve(settings)
 
 
 def read_settings(arguments: list[str]) -> AppSettings:
@@ -41,7 +40,10 @@ def read_settings(arguments: list[str]) -> AppSettings:
 
 
 def serve(settings: AppSettings) -> None:
-    """Begin to load the checkpoint, then serve the page until interrupted."""
+    """Begin to load the checkpoint, then serve the page until interrupted.
+
+    Raises AppSettingsError where the page cannot be served at the host and port.
+    """
     from app.engines import Engines
 
     engines = Engines(settings)

@@ -12,10 +12,14 @@ from app.layout.page import build
 from app.layout.theme import head, theme
 from app.limits import BodyLimit
 from app.replay.recordings import Recording
-from app.settings import AppSettings
+from app.settings import AppSettings, AppSettingsError
 
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 IMPORT_PATH = "/gradio_api/component_server"  # where gradio takes calls of server functions
+TAKEN = (
+    "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
+    "another --port (0 takes any that is free) or --host."
+)
 
 
 def serve(
@@ -25,30 +29,34 @@ def serve(
 
     first: the recorded run that visitors find, until they run something themselves.
     Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
-    no stack traces; the queue is bounded and cannot be gone round.
+    no stack traces; the queue is bounded and cannot be gone round. Raises AppSettingsError where
+    nothing can be served at the host and port.
     """
     settings = handlers.settings
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _calm(page)
-    page.launch(
-        server_name=settings.host,
-        server_port=settings.port or None,
-        theme=theme(),
-        head=head(),
-        share=False,
-        show_error=False,
-        enable_monitoring=False,
-        run_history=False,
-        mcp_server=has_tools(),
-        ssr_mode=False,
-        pwa=False,
-        footer_links=[],
-        max_file_size="1mb",
-        state_session_capacity=200,
-        app_kwargs={"middleware": [_body_limit(settings)]},
-        prevent_thread_lock=not is_blocking,
-    )
+    try:
+        page.launch(
+            server_name=settings.host,
+            server_port=settings.port or None,
+            theme=theme(),
+            head=head(),
+            share=False,
+            show_error=False,
+            enable_monitoring=False,
+            run_history=False,
+            mcp_server=has_tools(),
+            ssr_mode=False,
+            pwa=False,
+            footer_links=[],
+            max_file_size="1mb",
+            state_session_capacity=200,
+            app_kwargs={"middleware": [_body_limit(settings)]},
+            prevent_thread_lock=not is_blocking,
+        )
+    except OSError as error:
+        raise AppSettingsError(TAKEN.format(settings)) from error
     return page
 
 

@@ -44,7 +44,7 @@ class Presenter {
     this.live = button("Run it live", "L key", () => this.goLive(), "pr-golive");
     this.where = make("span", "pr-where");
     bar.append(this.where);
-    button("Leave", "Escape key", () => this.dialog.close());
+    button("Leave", "Escape key", () => this.dialog.close(), "pr-leave");
     return bar;
   }
 

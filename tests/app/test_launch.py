@@ -50,6 +50,19 @@ def app(random_folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     process.wait()
 
 
+def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "app.py", "--port", port, "--checkpoint", str(random_folder)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    (sentence,) = done.stderr.splitlines()
+    assert f"127.0.0.1:{port}" in sentence
+    assert "--port" in sentence
+
+
 def test_it_serves_decodes_and_ends(app: tuple[subprocess.Popen[bytes], str]) -> None:
     process, address = app
     began = time.monotonic()
