@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from app.controls import TITLES, RefusalError
+from app.controls import RefusalError
 from app.engines import Served
 from app.grid_order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
 from app.grid_runs import EMPTY, LiveGrid, is_done, new_feed
 from app.handlers import POLL_SECONDS, Handlers, sentence_of
+from app.launching import writer_of
 from app.runs import Lane, LiveRuns, situation
 from app.waiting import HEARTBEAT_SECONDS, clear, follow, until_loaded
 from mars_runtime import tasks
 from mars_runtime.engine.engine import EngineBusy
-from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import TraceWriter
 
 FULL = "Waiting: all places are taken; the next cell runs when one is free."
 
@@ -141,16 +139,8 @@ class GridHandlers:
         tokenizer, task = served.checkpoint.tokenizer, self._page.book.task(order.prompt)
         prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
         request = Request(prompt_ids, settings, seconds, is_checked=True)
-        header = make_header(
-            served.checkpoint,
-            order.prompt,
-            request,
-            costs=served.engine.costs(),
-            task=asdict(task) if task is not None else None,
-            name=TITLES[settings.method],
-        )
-        run = served.engine.submit(request, is_alone=True)
-        return Lane(name, run, TraceWriter(header, tokenizer.token_bytes))
+        writer = writer_of(served, order.prompt, request, task)
+        return Lane(name, served.engine.submit(request, is_alone=True), writer)
 
     def _watch(self, session: str, grid: LiveGrid, running: str) -> Iterator[str]:
         """Yield the feed until the running cell has ended or another grid was begun."""

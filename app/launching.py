@@ -46,21 +46,31 @@ def start_race(
         name: Request(prompt_ids, settings, max_seconds, is_checked=True)
         for name, settings in order.lanes.items()
     }
-    facts = asdict(task) if task is not None else None
-    told = {"costs": served.engine.costs(), "task": facts, "num_given": len(order.given)}
-    headers = {
-        name: make_header(served.checkpoint, order.prompt, request, **told, name=TITLES[name])
-        for name, request in requests.items()
-    }
+    writers = [
+        writer_of(served, order.prompt, request, task, len(order.given))
+        for request in requests.values()
+    ]
     runs = served.engine.race(list(requests.values()), pace=order.pace)
-    return LiveRace(
-        order,
-        [
-            Lane(name, run, TraceWriter(headers[name], tokenizer.token_bytes))
-            for name, run in zip(requests, runs, strict=True)
-        ],
-        feed,
+    return LiveRace(order, list(map(Lane, requests, runs, writers)), feed)
+
+
+def writer_of(
+    served: Served, prompt: str, request: Request, task: Task | None, num_given: int = 0
+) -> TraceWriter:
+    """What writes down the trace of a request, under its header.
+
+    task: what the prompt is, where that is known. num_given: tokens of the output in the prompt.
+    """
+    header = make_header(
+        served.checkpoint,
+        prompt,
+        request,
+        costs=served.engine.costs(),
+        task=asdict(task) if task is not None else None,
+        name=TITLES[request.settings.method],
+        num_given=num_given,
     )
+    return TraceWriter(header, served.checkpoint.tokenizer.token_bytes)
 
 
 def dtype_name(served: Served) -> str:
