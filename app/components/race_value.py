@@ -3,8 +3,8 @@
 Gradio turns a component's whole value into JSON several times at each update, so sending a long run
 again and again would stall the browser (measured: 80 ms an update at 1.2 MB). A value is therefore
 the whole run while that is short, and later a window: its first line says at which line it starts,
-and windows overlap, so that the browser misses nothing if it skips a few. Knows no gradio and no
-trace; lines are opaque.
+and windows overlap, so that the browser misses nothing if it skips a few. One that missed more asks
+for the whole (``LineView.missed``). Knows no gradio and no trace; lines are opaque.
 """
 
 from __future__ import annotations
