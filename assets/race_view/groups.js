@@ -1,6 +1,7 @@
 // The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
 
 const GROUP = 48; // forwards in a group
+const AT_ONCE = 8; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
 
 export class Groups {
   constructor(element, tail) {
@@ -34,17 +35,22 @@ export class Groups {
     this.chunks.push(nodes.at(-1));
   }
 
-  // Shows the first `num` forwards.
+  // Shows the first `num` forwards, the end of them first, which is where a reader looks. Says whether they are all
+  // shown now: after a long leap it takes several calls.
   show(num) {
-    for (const group of this.groups) {
+    let left = AT_ONCE;
+    for (const group of this.groups.toReversed()) {
       const size = group.nodes.length;
       const cut = Math.max(0, Math.min(size, num - group.first));
       if (cut === group.cut) continue;
+      if (group.node.hidden) left -= 1;
+      if (left < 0) continue;
       group.cut = cut;
       group.node.hidden = cut === 0 && size > 0;
       if (cut > 0) group.nodes.forEach((nodes, i) => nodes.forEach((node) => hide(node, i >= cut)));
     }
     this.placeTail(num);
+    return left >= 0;
   }
 
   placeTail(num) {

@@ -25,6 +25,7 @@ export class TokenView {
     this.tokens = [];
     this.at = -1;
     this.moves = 0;
+    this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
     this.isStuck = isFollowing;
     this.tail = span("rv-tail");
     this.tail.setAttribute("aria-hidden", "true");
@@ -58,7 +59,7 @@ export class TokenView {
     }
     this.lookForCode(before);
     const isReplay = now !== lane || this.shown !== lane;
-    const hasMoved = now.steps.length !== this.shown.steps.length;
+    const hasMoved = now.steps.length !== this.shown.steps.length || !this.isWhole;
     this.show(now);
     this.isBehind = isReplay ? hasMoved : this.isStuck && !this.lit;
   }
@@ -81,7 +82,7 @@ export class TokenView {
       if (place >= 0) put(this.tokens[place], shown((now.tokens[place] || this.lane.tokens[place]).text));
     }
     this.shown = now;
-    this.groups.show(now.steps.length);
+    this.isWhole = this.groups.show(now.steps.length);
     this.drawTail();
     if (this.at >= now.tokens.length) this.leave("keyboard");
   }

@@ -151,6 +151,7 @@ export class RaceView extends LineView {
     this.refreshCharts();
     this.panels.draw();
     this.entries.forEach((pane) => pane.view.follow());
+    if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     this.say(state, sentence, this.shown(main));
   }
 

@@ -242,3 +242,37 @@ def test_a_bar_of_a_chart_chooses_its_forward_and_heads_stay_on_one_line(show: S
     assert page.locator(f"{MARS} .rv-chosen").count() == 1
     page.keyboard.press("Escape")
     assert page.evaluate(f"{VIEW}.selected") is None
+
+
+@needs_browser
+def test_a_long_leap_shows_the_end_first_and_the_rest_in_the_next_frames(show: Show) -> None:
+    page = show("prose")
+    long = samples.Script("\n\n".join([samples.PROSE] * 6), race_scenes.START)
+    num = folds.num_tokens(samples.run(long).events)
+    run = ByHand(page, long, "long")
+    run.send(len(run.lines))
+    page.wait_for_selector(f"{AR}[data-tokens='{num}']")
+    press(page, "start")
+    page.wait_for_selector(f"{AR}[data-shown='0']")
+    leap = f"""async (pane) => {{
+      const view = {VIEW};
+      const text = document.querySelector(pane + " .rv-text");
+      const seen = [];
+      view.playhead.seek(Infinity);
+      do {{
+        view.schedule();
+        await new Promise(requestAnimationFrame);
+        const left = text.scrollHeight - text.scrollTop - text.clientHeight;
+        const nodes = [...text.querySelectorAll(".rv-c > .rv-t")];
+        const tokens = nodes.map((node) => node.getClientRects().length > 0);
+        seen.push([tokens.filter(Boolean).length, tokens.lastIndexOf(false) + 1, left < 2]);
+      }} while (view.frame);
+      return seen;
+    }}"""
+    seen = page.evaluate(leap, AR)
+    assert len(seen) > 1
+    for shown, first, is_at_end in seen:
+        assert shown == num - first  # a run of tokens up to the last one
+        assert is_at_end
+    assert seen[0][0] < num
+    assert seen[-1][0] == num
