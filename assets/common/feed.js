@@ -28,7 +28,7 @@ export class Feed {
     for (const line of fresh) this.lines.push(line);
     this.taken += fresh.length;
     this.offset = last;
-    this.isSame = true;
+    this.isSame ||= this.begin + lines.length === this.taken; // not after an older value, read once more
   }
 
   // A first line that was not seen before: another run, or another window of this one.

@@ -13,12 +13,17 @@ export class LineView {
   }
 
   read(value) {
+    this.latest = value;
+    this.take(value);
+    if (this.feed.isBehind) this.catchUp();
+  }
+
+  take(value) {
     try {
       this.feed.read(value);
     } catch {
       this.broken();
     }
-    if (this.feed.isBehind) this.catchUp();
     this.schedule();
   }
 
@@ -30,7 +35,10 @@ export class LineView {
     const whole = await this.missed(run).catch(() => "");
     this.isAsking = false;
     if (this.feed.run !== run) return;
-    if (whole) return this.read(whole);
+    if (whole) {
+      this.take(whole);
+      return this.read(this.latest); // it may be the last, and later than the whole
+    }
     this.fail("Lines of this run were missed, and it is not known any more: run it again.");
     return this.schedule();
   }

@@ -246,6 +246,32 @@ def test_a_page_that_missed_lines_asks_for_the_whole_run(
 
 
 @needs_browser
+def test_a_run_that_ends_while_the_page_asks_is_asked_for_again(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = show("running", "slow")
+    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
+    run = ByHand(page, race_scenes.PROSE, "ended")
+    run.send(20)
+    run.skip(8)
+    view = f"document.querySelector('{ROOT}').lineView"
+    page.evaluate(
+        f"{view}.missed = () => new Promise((answer) => {{ window.answer = answer; }}), 0"
+    )
+    early = run.value.whole()
+    run.send(20)
+    run.skip(8)
+    run.send(len(run.lines))
+    for whole in (early, run.value.whole()):
+        page.wait_for_function("Boolean(window.answer)")
+        page.evaluate(
+            "whole => { const { answer } = window; delete window.answer; answer(whole); }", whole
+        )
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+
+
+@needs_browser
 def test_a_run_that_nobody_knows_any_more_says_so(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
