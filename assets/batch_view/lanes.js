@@ -7,7 +7,6 @@ import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
-
 export class Lanes {
   constructor(side, report) {
     this.side = side;

@@ -221,15 +221,21 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
 
 
+def slept(show: Show, monkeypatch: pytest.MonkeyPatch, name: str) -> ByHand:
+    """A run whose page has missed more values than repeat a line."""
+    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
+    run = ByHand(show("running", "slow"), race_scenes.PROSE, name)
+    run.send(20)
+    run.skip(8)
+    return run
+
+
 @needs_browser
 def test_a_page_that_missed_lines_asks_for_the_whole_run(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = show("running", "slow")
-    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
-    run = ByHand(page, race_scenes.PROSE, "asleep")
-    run.send(20)
-    run.skip(8)
+    run = slept(show, monkeypatch, "asleep")
+    page = run.page
     page.evaluate(
         f"""whole => {{
           window.asked = [];
@@ -249,11 +255,8 @@ def test_a_page_that_missed_lines_asks_for_the_whole_run(
 def test_a_run_that_ends_while_the_page_asks_is_asked_for_again(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = show("running", "slow")
-    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
-    run = ByHand(page, race_scenes.PROSE, "ended")
-    run.send(20)
-    run.skip(8)
+    run = slept(show, monkeypatch, "ended")
+    page = run.page
     view = f"document.querySelector('{ROOT}').lineView"
     page.evaluate(
         f"{view}.missed = () => new Promise((answer) => {{ window.answer = answer; }}), 0"
@@ -275,10 +278,6 @@ def test_a_run_that_ends_while_the_page_asks_is_asked_for_again(
 def test_a_run_that_nobody_knows_any_more_says_so(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = show("running", "slow")
-    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
-    run = ByHand(page, race_scenes.PROSE, "forgotten")
+    run = slept(show, monkeypatch, "forgotten")
     run.send(20)
-    run.skip(8)
-    run.send(20)
-    page.wait_for_selector(f"{ROOT} :text('Lines of this run were missed')")
+    run.page.wait_for_selector(f"{ROOT} :text('Lines of this run were missed')")
