@@ -141,8 +141,10 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: one more event."""
+        """For the engine: one more event. Nothing comes behind the end, as of a worker that hung."""
         with self._news:
+            if self._events and isinstance(self._events[-1], End):
+                return
             self._events.append(event)
             self._news.notify_all()
 
