@@ -117,7 +117,7 @@ export function confidenceFigure(lane, c, isLive) {
 const endLabel = (text, x, y, color, yanchor = "middle") => ({ x, y, xref: "x", yref: "y", text, showarrow: false,
   xanchor: "left", yanchor, xshift: 4, font: { size: 12, color } });
 
-// Tokens against each lane's own measured clock, the read prompt included: a flat start, then steps.
+// Tokens against each lane's own measured clock, which starts when the prompt has been read.
 export function timeFigure(lanes, c) {
   let [longest, most] = [0.01, 10];
   const data = lanes.map((lane) => {
@@ -132,7 +132,7 @@ export function timeFigure(lanes, c) {
   });
   const annotations = data.map(({ x: xs, y: ys, line }, i) => endLabel(lineName(lanes[i], lanes), xs.at(-1), ys.at(-1), line.color,
     lanes[i].isMars ? "bottom" : "top"));
-  const x = axis(c, "measured time (s)", { range: [0, longest * 1.02], showgrid: false });
+  const x = axis(c, "seconds of decoding", { range: [0, longest * 1.02], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
   return { data, layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: isRace(lanes) ? 62 : 100, t: 8, b: 40 } }) };
 }

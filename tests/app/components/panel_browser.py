@@ -22,7 +22,8 @@ from mars_runtime import folds
 from mars_runtime.events import RowStep
 
 VIEW = f"document.querySelector('{ROOT}').lineView"
-HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body><div id="race">{}</div><script>
+HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body>
+<div id="race">{}</div><script>
 window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
 
 
