@@ -144,7 +144,7 @@ class GridHandlers:
         self, served: Served, order: GridOrder, name: str, settings: DecodeSettings, seconds: float
     ) -> Lane:
         tokenizer, task = served.checkpoint.tokenizer, self._page.book.task(order.prompt)
-        prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
+        prompt_ids = tokenizer.encode_prompt(order.prompt)
         request = Request(prompt_ids, settings, seconds, is_checked=True)
         writer = writer_of(served, order.prompt, request, task)
         return Lane(name, served.engine.submit(request, is_alone=True), writer)

@@ -179,16 +179,17 @@ class Handlers:
             race.wait(SLOW_POLL_SECONDS if race.order.pace else POLL_SECONDS)
 
     def _judge(self, race: LiveRace, served: Served) -> None:
-        """Say whether each output is right, where that can be judged.
+        """Say whether each output is right, where that can be judged: where the model wrote all of
+        it, for judging Python runs it, and what a visitor gave it to go on from is theirs.
 
         Judging waits for the last lane, so that it never takes the machine from a timed one.
         """
         task = self.book.task(race.order.prompt)
-        if task is None or not tasks.is_checkable(task):
+        if race.order.given or task is None or not tasks.is_checkable(task):
             return
         for lane in race.lanes:
             if lane.end is not None and lane.end.reason in ("eos", "limit"):
-                text = served.checkpoint.tokenizer.decode([*race.order.given, *lane.tokens])
+                text = served.checkpoint.tokenizer.decode(lane.tokens)
                 race.feed.verdict(lane.name, tasks.check(task, text))
 
     def remark(self, prompt: object, checkpoint: object) -> str:

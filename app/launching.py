@@ -40,7 +40,7 @@ def start_lanes(
     """
     check_given(served, order.given)
     tokenizer = served.checkpoint.tokenizer
-    prompt_ids = [*tokenizer.encode_prompt(order.prompt, served.entry.system), *order.given]
+    prompt_ids = [*tokenizer.encode_prompt(order.prompt), *order.given]
     requests = {
         name: Request(prompt_ids, settings, max_seconds, is_checked=True)
         for name, settings in order.lanes.items()

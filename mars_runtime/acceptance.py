@@ -34,12 +34,13 @@ class DecodeError(RuntimeError):
 class Draw:
     """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
 
-    first_position: absolute position (prompt included) of the token that slot 0 predicts.
+    positions: absolute position (prompt included) of the token that each slot predicts; what slots
+    behind them give is not looked at.
     """
 
     temperature: float
     seed: int
-    first_position: int
+    positions: Sequence[int]
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -207,15 +208,14 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
     device = table.device
     temperatures = [draw.temperature if draw else 0.0 for draw in draws]
     seeds = [draw.seed if draw else 0 for draw in draws]
-    starts = [draw.first_position if draw else 0 for draw in draws]
-    positions = torch.tensor(starts, device=device).unsqueeze(1) + torch.arange(
-        table.shape[1], device=device
-    )
+    width = table.shape[1]
+    known = [list(draw.positions) if draw else [] for draw in draws]
+    positions = [(row + [0] * width)[:width] for row in known]
     return draw_tokens(
         table,
         torch.tensor(temperatures, device=device),
         torch.tensor(seeds, device=device),
-        positions,
+        torch.tensor(positions, device=device),
     )
 
 

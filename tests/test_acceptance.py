@@ -151,7 +151,7 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.2]))
     num_draws, temperature = 4000, 0.7
     table = logits.expand(1, num_draws, 3)
-    slots = read(table, NONE, ["margin"], [Draw(temperature, seed=5, first_position=0)])[0]
+    slots = read(table, NONE, ["margin"], [Draw(temperature, seed=5, positions=range(4000))])[0]
     share = [sum(slot.token == token for slot in slots) / num_draws for token in range(3)]
     assert share == pytest.approx((logits / temperature).softmax(-1).tolist(), abs=0.03)
     assert all(slot.confidence == pytest.approx(0.2 if slot.token == 0 else 0.0) for slot in slots)
@@ -160,7 +160,7 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
 
 def test_a_forbidden_id_is_never_drawn() -> None:
     logits = torch.zeros(1, 200, 6)
-    slots = read(logits, torch.tensor([0, 5]), ["probability"], [Draw(2.0, 1, 0)])[0]
+    slots = read(logits, torch.tensor([0, 5]), ["probability"], [Draw(2.0, 1, range(4000))])[0]
     assert {slot.token for slot in slots} == {1, 2, 3, 4}
 
 

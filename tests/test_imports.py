@@ -23,6 +23,7 @@ RANKS = {
     "json_values": 1,
     "folds": 1,
     "batch_folds": 1,
+    "branches": 2,
     "cache": 2,
     "model": 3,
     "decoders": 4,

@@ -64,7 +64,10 @@ def test_prompt_equals_the_usual_template(folder: Path, tokenizer: Tokenizer) ->
         "<|im_end|>\n<|im_start|>assistant\n"
     )
     expected = plain.encode(template).ids
-    assert tokenizer.encode_prompt("\n Count 12 foxes\n", system="Be kind.") == expected
+    turns = [("system", "Be kind."), ("user", "\n Count 12 foxes\n")]
+    assert tokenizer.encode_chat(turns) == expected
+    kind = Tokenizer.from_dir(folder, system="Be kind.")
+    assert kind.encode_prompt("\n Count 12 foxes\n") == kind.encode_chat(turns) == expected
 
 
 def test_hostile_prompt_keeps_the_shape_of_one_turn(tokenizer: Tokenizer) -> None:

@@ -35,6 +35,7 @@ export class Side {
     this.totals = null;
     this.end = null;
     this.forwards = 0;
+    this.seconds = []; // of each forward
     this.vocabulary = new Map();
     this.rows = prompts.map((prompt, number) => new Row(number, prompt));
   }
@@ -50,6 +51,7 @@ export class Side {
     for (const [id, text] of Object.entries(event.vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
     const forward = this.forwards;
     this.forwards += 1;
+    this.seconds.push(event.seconds);
     for (const row of event.rows) this.readRow(this.rows[row.row], row, forward, Boolean(event.commit));
     for (const [number, wait, committed, filling, fed] of event.idle || []) {
       const row = this.rows[number];

@@ -143,6 +143,11 @@ export class SlotPlayer {
     return mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0;
   }
 
+  // The first forward that the block cache spends on a full block alone.
+  fullCommit() {
+    return this.runs.at(-1).forwards.find((f) => f.isCommit && f.index)?.index ?? 0;
+  }
+
   toMismatch() {
     this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
   }

@@ -90,7 +90,7 @@ export const chartsOffer = (lane, lanes, root) => ({ label: "Charts", files: [
     const plotly = await plotlyOf(root);
     const c = coloursOf(root);
     const figures = [["Tokens accepted by each forward", forwardsFigure(lane, c, false)], ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
-      ["Tokens against measured time", timeFigure(lanes, c)]];
+      ["Tokens against measured time, from the prompt read", timeFigure(lanes, c)]];
     return { name: fileName(lane, "charts.png"), blob: await chartsPng(figures.map(([title, spec]) => ({ title, spec })), root, plotly) };
   } },
 ] });

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, judge, read
+from mars_runtime.acceptance import DecodeError, Draw, judge
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
@@ -172,11 +172,10 @@ class CursorBatch(Batch):
             slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
             head = slots.clamp_(max=num_fed - 1).to(device)
         hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache)
-        logits = self._model.logits(hidden, head)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
         try:
-            predictions = read(logits, self._forbidden, metrics, draws)
+            predictions = self._model.read(hidden, head, self._forbidden, metrics, draws)
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error
@@ -188,8 +187,8 @@ class CursorBatch(Batch):
         settings = plan.settings
         if settings.temperature == 0:
             return None
-        position = self.cache.cursors[place] + plan.first_slot + 1
-        return Draw(settings.temperature, settings.seed, position)
+        first = self.cache.cursors[place] + plan.first_slot + 1
+        return Draw(settings.temperature, settings.seed, range(first, first + plan.num_slots))
 
     def _settle(self, place: int, plan: Plan, slots: list[Proposal], num_fed: int) -> RowStep:
         row, drafts = plan.row, plan.drafts

@@ -115,4 +115,5 @@ def _draw(ask: Ask) -> Draw | None:
     settings = ask.settings
     if settings.temperature == 0:
         return None
-    return Draw(settings.temperature, settings.seed, ask.cursor + ask.num_pending)
+    first = ask.cursor + ask.num_pending
+    return Draw(settings.temperature, settings.seed, range(first, first + ask.num_proposals))

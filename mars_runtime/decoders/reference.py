@@ -68,9 +68,8 @@ def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: Setting
         slice(len(row.prefix) - 1, len(fed)),
     )
     assert logits is not None
-    draw = (
-        Draw(settings.temperature, settings.seed, len(row.prefix)) if settings.temperature else None
-    )
+    places = range(len(row.prefix), len(fed) + 1)
+    draw = Draw(settings.temperature, settings.seed, places) if settings.temperature else None
     forbidden = torch.tensor(sorted(forbidden_ids(vocabulary, model)), device=model.device)
     slots = read(logits, forbidden.long(), [settings.metric], [draw])[0]
     verdict = judge(slots, drafts, settings, remaining, vocabulary.eos_ids)

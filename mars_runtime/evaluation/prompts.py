@@ -1,4 +1,4 @@
-"""Held-out prompts, family by family, and natural text beside them.
+"""Held-out prompts, family by family; natural text and open requests beside them.
 
 Knows the tasks and their checkers; knows no model and no tokens.
 """
@@ -20,7 +20,8 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of one family. Natural text has no right answer and is never averaged in."""
+    """The prompts of one family. Natural text and open requests have no right answer and are never
+    averaged with the families that have one."""
 
     family: str
     tasks: tuple[Task, ...]
@@ -48,11 +49,10 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     """
     if count < 1:
         raise PromptError("Ask for at least one prompt a family.")
-    unknown = [name for name in families if name not in all_families()]
+    known = [*all_families(), *tasks.KINDS]
+    unknown = [name for name in families if name not in known]
     if unknown:
-        raise PromptError(
-            f"There is no family {unknown[0]!r}; choose among {', '.join(all_families())}."
-        )
+        raise PromptError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")
     return [
         PromptSet(name, _different(tasks.generate(name, "eval", seed, count)))
         for name in dict.fromkeys(families)

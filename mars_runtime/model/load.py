@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names
 from mars_runtime.model.quantize import can_quantize
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.registry import REGISTRY, find
@@ -186,17 +186,6 @@ def _weight_files(folder: Path) -> list[Path]:
             "weights are never opened)."
         )
     return files
-
-
-def expected_names(config: ModelConfig) -> set[str]:
-    """Names of the weights that a transformers checkpoint of this shape holds."""
-    parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
-    parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
-    parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
-    parts += ["input_layernorm.weight", "post_attention_layernorm.weight"]
-    names = {f"model.layers.{i}.{part}" for i in range(config.num_layers) for part in parts}
-    names |= {"model.embed_tokens.weight", "model.norm.weight"}
-    return names if config.tie_word_embeddings else names | {"lm_head.weight"}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

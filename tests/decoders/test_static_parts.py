@@ -81,7 +81,10 @@ def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
 def test_the_reading_is_that_of_the_pure_function(metric: str, temperature: float) -> None:
     torch.manual_seed(0)
     logits, forbidden = torch.randn(3, 5, 300) * 4, torch.tensor([2, 299])
-    draws = [Draw(temperature, row, 10 * row) if temperature else None for row in range(3)]
+    draws = [
+        Draw(temperature, row, range(10 * row, 10 * row + 99)) if temperature else None
+        for row in range(3)
+    ]
     expected = read(logits, forbidden, [metric] * 3, draws)
     state = State.new(3, 1, torch.device("cpu"))
     state.wholes[:, 2] = METRICS.index(metric)
