@@ -7,15 +7,17 @@ from importlib.util import find_spec
 import gradio as gr
 from starlette.middleware import Middleware
 
+from app.components.line_view import file_path, plotly_url
+from app.doors import CALLS, Doors, Refusals
 from app.handlers import Handlers
 from app.layout.page import build
+from app.layout.replays import shell_address
 from app.layout.theme import head, theme
 from app.limits import BodyLimit
 from app.replay.recordings import Recording
 from app.settings import AppSettings, AppSettingsError
 
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
-IMPORT_PATH = "/gradio_api/component_server"  # where gradio takes calls of server functions
 TAKEN = (
     "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
     "another --port (0 takes any that is free) or --host."
@@ -29,7 +31,8 @@ def serve(
 
     first: the recorded run that visitors find, until they run something themselves.
     Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
-    no stack traces; the queue is bounded and cannot be gone round. Raises AppSettingsError where
+    no stack traces, no route that the app does not use (``doors.py``); the queue is bounded and
+    cannot be gone round. Raises AppSettingsError where
     nothing can be served at the host and port.
     """
     settings = handlers.settings
@@ -52,7 +55,7 @@ def serve(
             footer_links=[],
             max_file_size="1mb",
             state_session_capacity=200,
-            app_kwargs={"middleware": [_body_limit(settings)]},
+            app_kwargs={"middleware": _middleware(settings)},
             prevent_thread_lock=not is_blocking,
         )
     except OSError as error:
@@ -65,10 +68,16 @@ def has_tools() -> bool:
     return find_spec("mcp") is not None
 
 
-def _body_limit(settings: AppSettings) -> Middleware:
-    """Small requests everywhere but where a recorded run is brought, which travels as JSON text."""
-    imports = {IMPORT_PATH: 2 * settings.max_import_bytes}
-    return Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports)
+def _middleware(settings: AppSettings) -> list[Middleware]:
+    """What a request passes before gradio sees it, the first one first: small requests everywhere
+    but where a recorded run is brought, which travels as JSON text; and only to what is used."""
+    imports = {CALLS: 2 * settings.max_import_bytes}
+    addresses = [plotly_url(), shell_address()]
+    return [
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
+        Middleware(Refusals),
+        Middleware(Doors, files=map(file_path, filter(None, addresses)), has_tools=has_tools()),
+    ]
 
 
 def _calm(page: gr.Blocks) -> None:
