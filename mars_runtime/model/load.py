@@ -19,24 +19,16 @@ from torch import Tensor
 
 from mars_runtime.byte_level import MASK, TextError, read_spec
 from mars_runtime.model.adapter import Adapter, has_adapter
+from mars_runtime.model.build import Model, Weight, build_model
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names
 from mars_runtime.model.fetch import is_intact
-from mars_runtime.model.grouped import GroupedMatrix
-from mars_runtime.model.quantize import can_quantize
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.registry import REGISTRY, Entry, find
 from mars_runtime.text import Tokenizer
 
 DEFAULT_BLOCK_SIZE = 4
 UNTRAINED = 1
 """Block size of a file that says nothing of masks."""
-INT8 = "int8"
-DTYPES = {
-    "fp32": torch.float32,
-    "float32": torch.float32,
-    "bf16": torch.bfloat16,
-    "bfloat16": torch.bfloat16,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ class Checkpoint:
     name: str
     path: Path
     weight_files: tuple[Path, ...]
-    model: Qwen2
+    model: Model
     tokenizer: Tokenizer
     block_size: int
     licence: str
@@ -66,33 +58,25 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
 
-    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: auto (bf16 on CUDA, fp32 on
-    CPU), fp32, bf16, or int8 (an x86 CPU only; see ``quantize.py``). Raises CheckpointError, one
-    sentence.
+    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``.
+    Raises CheckpointError, one sentence.
     """
     entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
-    is_int8 = dtype == INT8 and _has_int8(where)
-    kind = torch.float32 if is_int8 else choose_dtype(dtype, where)
     try:
         parts = _read_file(path, entry) if path.is_file() else _read_folder(path)
         adapter, adapter_files = _adapter(entry, registry_path.parent, parts.config)
         tokenizer = _tokenizer(path, parts, entry, adapter)
     except TextError as error:
         raise CheckpointError(str(error)) from error
-    model = Qwen2(
+    model = build_model(
         parts.config,
         parts.weights,
         device=where,
-        dtype=kind,
-        is_int8=is_int8,
+        dtype=dtype,
         adapter=adapter,
         mask_id=tokenizer.mask_id,
     )
-    # Whole numbers are finite, whatever they were made of.
-    kept = parts.weights.values() if is_int8 else model.weights()
-    if not all(bool(weight.isfinite().all()) for weight in kept):
-        raise CheckpointError(f"Some weights in {path} are not finite: fetch it again.")
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     return Checkpoint(
         name=entry.name if entry else path.stem if path.is_file() else path.name,
@@ -111,7 +95,7 @@ class _Parts:
     """What a folder or a file holds. mask: the name of its mask token, None where it has none."""
 
     config: ModelConfig
-    weights: Mapping[str, Tensor]
+    weights: Mapping[str, Weight]
     spec: Mapping[str, Any]
     spec_config: Mapping[str, Any]
     mask: str | None
@@ -131,20 +115,13 @@ def _read_folder(folder: Path) -> _Parts:
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
     """A GGUF file; one of the registry must be the one that was registered."""
-    from mars_runtime.model.gguf import read_gguf
-
     if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
         )
     found = read_gguf(path)
-    weights = {
-        name: weight.dense() if isinstance(weight, GroupedMatrix) else weight.float()
-        for name, weight in found.weights.items()
-    }
-    return _Parts(
-        found.config, weights, found.tokenizer, found.tokenizer_config, None, UNTRAINED, (path,)
-    )
+    spec, spec_config = found.tokenizer, found.tokenizer_config
+    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, (path,))
 
 
 def _adapter(
@@ -170,25 +147,6 @@ def choose_device(device: str) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise CheckpointError("This machine has no CUDA device: choose the device cpu.")
     return found
-
-
-def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16. Raises CheckpointError."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        also = " (or int8 for a checkpoint on an x86 CPU)"
-        raise CheckpointError(f"Choose the dtype auto, fp32 or bf16{also}, not {dtype!r}.")
-    return DTYPES[dtype]
-
-
-def _has_int8(device: torch.device) -> bool:
-    """True. Raises CheckpointError where there are no kernels for it."""
-    if device.type != "cpu":
-        raise CheckpointError("int8 is made for a CPU: choose bf16 on a GPU.")
-    if not can_quantize():
-        raise CheckpointError("int8 needs an x86 CPU: choose fp32 on this machine.")
-    return True
 
 
 def _tokenizer(

