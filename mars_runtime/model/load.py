@@ -17,20 +17,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names
-from mars_runtime.model.quantize import can_quantize
-from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.registry import REGISTRY, find
 from mars_runtime.text import TextError, Tokenizer
 
 DEFAULT_BLOCK_SIZE = 4
-INT8 = "int8"
-DTYPES = {
-    "fp32": torch.float32,
-    "float32": torch.float32,
-    "bf16": torch.bfloat16,
-    "bfloat16": torch.bfloat16,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,7 @@ class Checkpoint:
 
     name: str
     path: Path
-    model: Qwen2
+    model: Model
     tokenizer: Tokenizer
     block_size: int
     licence: str
@@ -58,23 +50,16 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load a checkpoint by its name in the registry or from a folder.
 
-    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: auto (bf16 on CUDA, fp32 on
-    CPU), fp32, bf16, or int8 (an x86 CPU only; see ``quantize.py``). Raises CheckpointError, one
-    sentence.
+    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``.
+    Raises CheckpointError, one sentence.
     """
     entry, folder = find(name_or_path, registry_path)
     where = choose_device(device)
-    is_int8 = dtype == INT8 and _has_int8(where)
-    kind = torch.float32 if is_int8 else choose_dtype(dtype, where)
     raw = _read_json(folder / "config.json")
     config = ModelConfig.from_dict(raw)
     tokenizer = _tokenizer(folder, config)
     weights = _weights(folder, config)
-    model = Qwen2(config, weights, device=where, dtype=kind, is_int8=is_int8)
-    # Whole numbers are finite, whatever they were made of.
-    kept = weights.values() if is_int8 else model.weights()
-    if not all(bool(weight.isfinite().all()) for weight in kept):
-        raise CheckpointError(f"Some weights in {folder} are not finite: fetch it again.")
+    model = build_model(config, weights, device=where, dtype=dtype, mask_id=tokenizer.mask_id)
     block_size = entry.block_size if entry else raw.get("mars_block_size", DEFAULT_BLOCK_SIZE)
     return Checkpoint(
         name=entry.name if entry else folder.name,
@@ -100,25 +85,6 @@ def choose_device(device: str) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise CheckpointError("This machine has no CUDA device: choose the device cpu.")
     return found
-
-
-def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16. Raises CheckpointError."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        also = " (or int8 for a checkpoint on an x86 CPU)"
-        raise CheckpointError(f"Choose the dtype auto, fp32 or bf16{also}, not {dtype!r}.")
-    return DTYPES[dtype]
-
-
-def _has_int8(device: torch.device) -> bool:
-    """True. Raises CheckpointError where there are no kernels for it."""
-    if device.type != "cpu":
-        raise CheckpointError("int8 is made for a CPU: choose bf16 on a GPU.")
-    if not can_quantize():
-        raise CheckpointError("int8 needs an x86 CPU: choose fp32 on this machine.")
-    return True
 
 
 def _tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:

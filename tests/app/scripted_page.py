@@ -169,6 +169,7 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
     model = SimpleNamespace(
         device=torch.device("cpu"),
         dtype=torch.float32,
+        cache_dtype=torch.float32,
         arithmetic="float32",
         weights=lambda: iter(()),
         cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
