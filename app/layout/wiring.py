@@ -6,6 +6,7 @@ with a sentence; what gradio's components check would end in their own words, or
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ def wire(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
     _wire_examples(tab, handlers)
+    tell_prompt(tab.controls["prompt"], "live")
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
@@ -153,6 +155,12 @@ def _wire_examples(tab: LiveTab, handlers: Handlers) -> None:
         chip.click(turn, [turned], [tab.controls["prompt"]], **AT_ONCE).then(
             None, js=PRESS_RUN, api_visibility="private"
         )
+
+
+def tell_prompt(box: gr.components.Component, place: str) -> None:
+    """Let the view of a place know what stands in its prompt's box (``assets/page/prompt.js``)."""
+    told = f"(prompt) => {{ window.marsPrompt({json.dumps(place)}, prompt); }}"
+    box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 
 def session_of(request: gr.Request) -> str:

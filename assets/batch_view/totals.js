@@ -1,7 +1,7 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { figure, memory, whole } from "../common/bytes.js";
+import { counted, figure, memory, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { DEFINITION, speedup, speedupRemark, speedupText } from "../common/speedup.js";
 
@@ -56,7 +56,7 @@ export class Totals {
     this.set("tpf", first ? figure(first.effective_tpf) : "–", beside((t) => figure(t.effective_tpf)));
     this.set("idle", first ? percent(first.idle_share) : "–", beside((t) => `${percent(t.idle_share)} %`));
     const both = (text) => [first, second].filter(Boolean).map(text).join(" · ") || "–";
-    put(this.nodes.forwards.number, both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${whole(t.num_commits)} commits)` : "")));
+    put(this.nodes.forwards.number, both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")));
     put(this.nodes.cache.number, both((t) => memory(t.peak_cache_bytes)));
     put(this.env, environment(sides.find((side) => side.header)));
   }

@@ -229,6 +229,13 @@ export function divergence(a, b, from) {
   return -1;
 }
 
+// How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
+// it; isSame: whether both ended alike.
+export function compared(lanes, place) {
+  const lengths = lanes.map((lane) => lane.tokens.length);
+  return { place, isShown: place >= 0 && Math.min(...lengths) > place, isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1] };
+}
+
 // The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.
 export function mainLane(run) {
   return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];

@@ -4,6 +4,7 @@ import { make, put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
 import { laneSpeedup, speedupText } from "../common/speedup.js";
 import { Lane } from "../common/trace.js";
+import { Asked, onceText } from "../race_view/asked.js";
 import { environment } from "../race_view/figures.js";
 import { Cells } from "./cells.js";
 import { cellName, fastest, isDone, parting } from "./folds.js";
@@ -16,6 +17,7 @@ export class GridView extends LineView {
     super(root, missed);
     const part = (name) => root.querySelector(`.${name}`);
     this.parts = { status: part("gv-status"), best: part("gv-best"), opened: part("gv-opened"), env: part("gv-env"), live: part("rv-live") };
+    this.asked = new Asked(part("rv-asked"));
     this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
     buildLegend(part("gv-legend"));
     this.clear();
@@ -32,6 +34,7 @@ export class GridView extends LineView {
 
   start(head) {
     this.run = String(head.run);
+    this.prompt = head.prompt;
     this.close();
     const cell = (name, row, blockSize) => ({ name, row, blockSize, lane: new Lane({ lane: row ? "mars" : "ar", title: row ? "MARS" : "plain AR" }) });
     this.reference = cell("ar", null, 0);
@@ -61,6 +64,8 @@ export class GridView extends LineView {
   draw() {
     this.root.dataset.run = this.run;
     this.root.dataset.cells = String(this.rows.flat().length);
+    const { header } = this.reference.lane;
+    this.asked.draw(this.rows.length ? this.prompt : null, header ? onceText(header.settings) : "", this.wanted);
     if (!this.rows.length) return;
     const lanes = [...this.named.values()].map((cell) => cell.lane);
     const scale = { forwards: Math.max(8, ...lanes.map((lane) => lane.steps.length)), tokens: Math.max(4, ...this.rows.flat().map((cell) => cell.blockSize)) };

@@ -1,7 +1,7 @@
 // The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
 // Text only; every number is a fold of the lanes.
 
-import { figure, milliseconds, whole } from "../common/bytes.js";
+import { counted, figure, milliseconds, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { DEFINITION, laneSpeedup, speedupRemark, speedupText } from "../common/speedup.js";
 import { folds } from "../common/trace.js";
@@ -49,7 +49,7 @@ export class Figures {
     const hasBoth = Number.isFinite(speed) && Number.isFinite(base);
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
     if (other) this.drawSpeedup(laneSpeedup(main, other), other);
-    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${whole(forwards)} forwards` : "");
+    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "");
     this.set("perSecond", figure(speed), hasBoth ? `${other.title} ${figure(base)}` : "");
     this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "");
     const first = `${milliseconds(folds.toFirst(main))} ms`;
@@ -109,7 +109,7 @@ function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
   const message = lanes.map((lane) => lane.end.message).find(Boolean);
-  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((l) => `${l.tokens.length}`).join(" and ")} tokens.`];
+  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`];
   if (message) return ["finished", message];
   const reasons = new Set(lanes.map((lane) => lane.end.reason));
   if (reasons.size === 1 && lanes.length > 1) return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];

@@ -16,12 +16,13 @@ from app.engines import Engines, Served
 from app.examples import ExampleBook
 from app.handlers import Handlers
 from app.settings import AppSettings
+from mars_runtime.byte_level import byte_characters
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.model.registry import Entry
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.text import Tokenizer, byte_characters
+from mars_runtime.text import Tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]

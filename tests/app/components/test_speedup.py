@@ -104,7 +104,10 @@ def test_one_forward_back_moves_mars_and_forward_comes_back(page: playwright.Pag
   const playhead = new m.Playhead(run);
   const places = [];
   for (const act of ["previous", "next"]) {
-    for (let i = 0; i < 6; i += 1) { playhead[act](); places.push(run.lanes.map((l) => playhead.shown(l))); }
+    for (let i = 0; i < 6; i += 1) {
+      playhead[act]();
+      places.push(run.lanes.map((lane) => playhead.shown(lane)));
+    }
   }
   playhead.next();
   const isOver = playhead.isFollowing;
