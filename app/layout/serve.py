@@ -7,12 +7,14 @@ from importlib.util import find_spec
 import gradio as gr
 from starlette.middleware import Middleware
 
+from app.audience import Audience
 from app.components.line_view import file_path, plotly_url
 from app.doors import CALLS, Doors, Refusals
 from app.handlers import Handlers
 from app.layout.page import build
 from app.layout.replays import shell_address
 from app.layout.theme import head, theme
+from app.layout.wiring import RUN
 from app.limits import BodyLimit
 from app.replay.recordings import Recording
 from app.settings import AppSettings, AppSettingsError
@@ -55,7 +57,7 @@ def serve(
             footer_links=[],
             max_file_size="1mb",
             state_session_capacity=200,
-            app_kwargs={"middleware": _middleware(settings)},
+            app_kwargs={"middleware": _middleware(settings, page)},
             prevent_thread_lock=not is_blocking,
         )
     except OSError as error:
@@ -68,15 +70,27 @@ def has_tools() -> bool:
     return find_spec("mcp") is not None
 
 
-def _middleware(settings: AppSettings) -> list[Middleware]:
+def _middleware(settings: AppSettings, page: gr.Blocks) -> list[Middleware]:
     """What a request passes before gradio sees it, the first one first: small requests everywhere
-    but where a recorded run is brought, which travels as JSON text; and only to what is used."""
+    but where a recorded run is brought, which travels as JSON text; only to what is used; and only
+    so many runs, for whoever watches them."""
     imports = {CALLS: 2 * settings.max_import_bytes}
     addresses = [plotly_url(), shell_address()]
+
+    def is_run(event: object) -> bool:
+        found = page.fns.get(event) if isinstance(event, int) else None
+        return found is not None and found.concurrency_id == RUN
+
     return [
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Doors, files=map(file_path, filter(None, addresses)), has_tools=has_tools()),
+        Middleware(
+            Audience,
+            line=lambda: page._queue,
+            is_run=is_run,
+            max_runs=settings.max_runs_per_address,
+        ),
     ]
 
 
