@@ -29,6 +29,7 @@ from app.settings import AppSettings
 from app.share import read_link
 from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
+from mars_runtime.engine.backend import where
 
 log = logging.getLogger(__name__)
 # An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
@@ -219,5 +220,5 @@ def sentence_of(error: Exception) -> str:
     """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
-    log.error("a run failed", exc_info=error)
+    log.error("a run failed\n%s", where(error))
     return "The run failed inside the app; run it again."

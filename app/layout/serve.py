@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import gradio as gr
+from gradio import queueing, route_utils, routes
 from starlette.middleware import Middleware
 
 from app.audience import Audience
@@ -18,7 +22,9 @@ from app.layout.wiring import RUN
 from app.limits import BodyLimit
 from app.replay.recordings import Recording
 from app.settings import AppSettings, AppSettingsError
+from mars_runtime.engine.backend import where
 
+log = logging.getLogger(__name__)
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 TAKEN = (
     "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
@@ -41,6 +47,7 @@ def serve(
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _calm(page)
+    _hush()
     try:
         page.launch(
             server_name=settings.host,
@@ -102,3 +109,19 @@ def _calm(page: gr.Blocks) -> None:
     """
     page._queue.sleep_when_free = QUEUE_PAUSE
     page._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
+
+
+def _hush() -> None:
+    """Let gradio log where something went wrong without the words of the exception.
+
+    Its own hold what a visitor sent, such as all values of an event that got too few.
+    """
+
+    def where_it_was() -> None:
+        error = sys.exc_info()[1]
+        if error is not None:
+            log.error("an event failed\n%s", where(error))
+
+    for module in (queueing, routes, route_utils):
+        module.traceback = SimpleNamespace(print_exc=where_it_was)  # type: ignore[attr-defined]
+    queueing.print = lambda *words: None  # type: ignore[attr-defined]  # the text of an exception
