@@ -3,6 +3,7 @@
 
 (() => {
   window.mars.mountAsks();
+  window.mars.mountPrompt();
   window.mars.mountShare();
   window.marsAsk = [...(window.marsAsk || []), "pin", "open"]; // answered by compare/pin.js
 

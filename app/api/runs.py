@@ -34,11 +34,11 @@ def compare(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str,
             one, other = mars.item(), ar.item()
             place = folds.first_divergence(mars.events, ar.events)
             is_whole = mars.is_over and ar.is_over and one["num_tokens"] == other["num_tokens"]
-            speeds = [folds.tokens_per_second(each.events) for each in (mars, ar)]
+            speedup = folds.speedup(mars.events, ar.events)
             yield {
                 "mars": one,
                 "ar": other,
-                "speedup": round(speeds[0] / speeds[1], 3) if speeds[1] else None,
+                "speedup": None if speedup is None else round(speedup, 3),
                 "first_divergence": place,
                 "is_same_text": is_whole and place is None,
             }

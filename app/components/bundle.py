@@ -21,6 +21,7 @@ ENTRIES = (
     "present/presenter.js",
     "grid/view.js",
     "page/asks.js",
+    "page/prompt.js",
     "page/share.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:

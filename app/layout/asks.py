@@ -15,7 +15,7 @@ import gradio as gr
 
 from app.handlers import Handlers
 from app.layout.wiring import ORDER, run_queue, session_of
-from app.share import LINKED
+from app.share import LINKED, PARAMETERS
 
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
@@ -66,11 +66,12 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
     controls = [tab.controls[name] for name in SHARED]
+    words = [PARAMETERS.get(name, name) for name in SHARED]
     tab.buttons["share"].click(
         None,
         controls,
         [tab.remark],
-        js=f"(...values) => window.marsShare({base}, {json.dumps(SHARED)}, values)",
+        js=f"(...values) => window.marsShare({base}, {json.dumps(words)}, values)",
         **IN_BROWSER,
     )
 

@@ -15,7 +15,7 @@ from app.components.race_view import RaceView
 from app.grid_handlers import GridHandlers
 from app.grid_order import TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, wire_stream
+from app.layout.wiring import AT_ONCE, run_queue, tell_prompt, wire_stream
 
 ORDER = ("prompt", "taus", "block_sizes", "lossless", "max_new_tokens", "checkpoint")
 TOKENS = 96  # what the tab opens with
@@ -30,7 +30,7 @@ def grid_tab(
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="grid-live"):
         with gr.Column(scale=0, min_width=340, elem_id="grid-desk"):
-            _prompt(controls, buttons, grid, handlers)
+            _prompt(controls, buttons, grid)
             _choices(controls, grid, handlers.engines.default)
             with gr.Row(elem_id="grid-go"):
                 buttons["run"] = gr.Button(
@@ -50,7 +50,6 @@ def _prompt(
     controls: dict[str, gr.components.Component],
     buttons: dict[str, gr.Button],
     grid: GridHandlers,
-    handlers: Handlers,
 ) -> None:
     controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
@@ -58,7 +57,6 @@ def _prompt(
         placeholder="Type a prompt or take an example",
         lines=4,
         max_lines=8,
-        max_length=handlers.settings.max_prompt_chars,
         elem_id="grid-prompt",
     )
     with gr.Row(elem_id="grid-prompts"):
@@ -113,6 +111,7 @@ def _wire_choices(
         kept = [each for each in found if isinstance(chosen, list) and each in chosen]
         return gr.update(choices=[(str(each), each) for each in found], value=kept or found[:1])
 
+    tell_prompt(controls["prompt"], "grid")
     seen = gr.State(0)
     buttons["example"].click(turn, [seen], [seen, controls["prompt"]], **AT_ONCE)
     buttons["live"].click(lambda prompt: prompt, [live["prompt"]], [controls["prompt"]], **AT_ONCE)

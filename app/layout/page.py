@@ -104,7 +104,6 @@ def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
         placeholder="Type a prompt or choose an example",
         lines=4,
         max_lines=8,
-        max_length=handlers.settings.max_prompt_chars,
         elem_id="prompt",
     )
     tab.remark = gr.Markdown("", elem_id="remark")

@@ -6,6 +6,7 @@ with a sentence; what gradio's components check would end in their own words, or
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers)
     _wire_steering(tab, handlers)
     _wire_choices(tab, handlers)
     controls = tab.controls
+    tell_prompt(controls["prompt"], "live")
 
     def opening(request: gr.Request) -> tuple[Any, Any, str]:
         return _opening(handlers, request)
@@ -195,6 +197,12 @@ def _opening(handlers: Handlers, request: gr.Request) -> tuple[Any, Any, str]:
     values, _ = handlers.follow(request.query_params)
     is_another = values.get("checkpoint", handlers.engines.default) != handlers.engines.default
     return gr.skip() if is_another else gr.update(maximum=depth), gr.update(value=pace), footer
+
+
+def tell_prompt(box: gr.components.Component, place: str) -> None:
+    """Let the view of a place know what stands in its prompt's box (``assets/page/prompt.js``)."""
+    told = f"(prompt) => {{ window.marsPrompt({json.dumps(place)}, prompt); }}"
+    box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 
 def session_of(request: gr.Request) -> str:

@@ -10,6 +10,12 @@ export class LineView {
     this.root = root;
     this.missed = missed;
     this.feed = new Feed(this);
+    this.wanted = null; // the prompt in the page's box, where there is one
+  }
+
+  want(prompt) {
+    this.wanted = prompt;
+    this.schedule();
   }
 
   read(value) {

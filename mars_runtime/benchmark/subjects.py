@@ -75,7 +75,7 @@ def load_subject(order: Order) -> Subject:
 
 def checkpoint_target(checkpoint: Checkpoint) -> Target:
     """A loaded checkpoint behind the functions that peers are made of."""
-    from mars_runtime.benchmark.transformers_peers import loader
+    from mars_runtime.benchmark.transformers_peers import gguf_of, loader
 
     return Target(
         device=checkpoint.model.device,
@@ -86,6 +86,7 @@ def checkpoint_target(checkpoint: Checkpoint) -> Target:
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
         can_choose=True,
         tokenizer=checkpoint.tokenizer,
+        gguf=gguf_of(checkpoint),
     )
 
 

@@ -1,6 +1,6 @@
 """Held-out prompts, family by family; natural text and open requests beside them.
 
-Knows the tasks and their checkers; knows no model and no tokens.
+Knows the tasks and their checkers, and which models they are for; knows no weights and no tokens.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mars_runtime import tasks
 from mars_runtime.evaluation.plan import digest
+from mars_runtime.model.registry import registry
 from mars_runtime.tasks import Task
 from mars_runtime.tasks.natural import NAME as NATURAL
 
@@ -40,6 +41,12 @@ class PromptSet:
 def all_families() -> list[str]:
     """Every family with checkable answers, then natural text."""
     return [*tasks.FAMILIES, NATURAL]
+
+
+def is_chat(checkpoint: str) -> bool:
+    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks."""
+    entry = registry().get(checkpoint)
+    return entry is not None and getattr(entry, "gguf", None) is not None
 
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
