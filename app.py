@@ -1,6 +1,6 @@
 """Starts the demo: flags over environment, environment over defaults; then serves the page.
 
-The first checkpoint is loaded by a thread while the page comes up. ``python app.py --help``.
+Checkpoints are fetched and loaded by threads while the page comes up. ``python app.py --help``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ def read_settings(arguments: list[str]) -> AppSettings:
     parser.add_argument(
         "--checkpoint", default=base.checkpoint, help="registry name or folder (%(default)s)"
     )
+    parser.add_argument(
+        "--offline", action="store_true", default=base.offline, help="fetch no checkpoint"
+    )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
 
@@ -63,14 +66,14 @@ def check_temporary() -> None:
 
 
 def serve(settings: AppSettings) -> None:
-    """Begin to load the checkpoint, then serve the page until interrupted.
+    """Begin to fetch and load the checkpoint, then serve the page until interrupted.
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
     from app.engines import Engines
 
     engines = Engines(settings)
-    engines.start(engines.default)
+    engines.open()
 
     from app.examples import ExampleBook
     from app.handlers import Handlers

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from app.api.begin import begun
+from app.api.begin import begun, checkpoint_of
 from app.controls import RACE, TITLES, RefusalError, read_order
 from app.engines import Served
-from app.feed import RunFeed
 from app.handlers import POLL_SECONDS, Handlers
-from app.launching import start_race
+from app.launching import start_lanes
 from app.runs import Lane
 from app.waiting import HEARTBEAT_SECONDS
 from mars_runtime import folds
@@ -109,16 +108,15 @@ def _method(values: Mapping[str, Any]) -> str:
 @contextmanager
 def _lanes(handlers: Handlers, values: Mapping[str, Any], view: object) -> Iterator[list[Told]]:
     """The lanes of what is asked, begun; cancelled at the end. Raises RefusalError."""
-    name = handlers.engines.default
+    name = checkpoint_of(handlers, values)
     asked = {**values, "view": view, "pace": 0, "checkpoint": name}
     order = read_order(asked, handlers.limits(name))
 
     def start(served: Served) -> tuple[Served, Sequence[Lane]]:
-        feed, task = RunFeed((), 0.0), handlers.book.task(order.prompt)
-        race = start_race(served, order, feed, handlers.settings.max_seconds, task)
-        return served, race.lanes
+        task = handlers.book.task(order.prompt)
+        return served, start_lanes(served, order, handlers.settings.max_seconds, task)
 
-    served, lanes = begun(handlers, start)
+    served, lanes = begun(handlers, name, start)
     try:
         yield [Told(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
     finally:

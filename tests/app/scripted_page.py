@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,14 +137,30 @@ class ScriptedBatch:
 
 
 class ReadyEngines(Engines):
-    """Engines with one checkpoint that is loaded already, or another that never can be."""
+    """Engines with one checkpoint that is loaded already, or another that never can be.
+
+    held: while it is not set, the checkpoint goes on loading.
+    """
 
     def __init__(self, settings: AppSettings, served: Served) -> None:
         super().__init__(
             settings, {"scripted": served.entry, "absent": Entry("absent", 8, path="absent")}
         )
-        self._loading["scripted"] = Future()
-        self._loading["scripted"].set_result(served)
+        self.held = threading.Event()
+        self.held.set()
+        self._served = served
+        self.get("scripted")
+
+    def forget(self) -> None:
+        """The checkpoint is to be loaded again, once ``held`` is set."""
+        self.held.clear()
+        self._loads.clear()
+
+    def _load(self, name: str) -> Served:
+        if name != "scripted":
+            return super()._load(name)
+        assert self.held.wait(120)
+        return self._served
 
 
 def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
@@ -161,7 +177,8 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
         name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    served = Served(Entry("scripted", 8, path="scripted", licence="Apache-2.0"), checkpoint, engine)  # type: ignore
+    entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+    served = Served(entry, checkpoint, engine, pace=20)  # type: ignore[arg-type]
     return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
 
 

@@ -101,5 +101,7 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
         lines = []
-    words = {line for line in lines if line.startswith(("flags", "Features", "model\t", "CPU part"))}
+    words = {
+        line for line in lines if line.startswith(("flags", "Features", "model\t", "CPU part"))
+    }
     return f"{platform.machine()} {platform.processor()} {sorted(words)}"
