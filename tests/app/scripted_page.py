@@ -164,9 +164,10 @@ class ReadyEngines(Engines):
         return self._served
 
 
-def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
-    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
-    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
+def make_served(
+    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings
+) -> Served:
+    """An engine over ``backend`` for an entry of the registry, followed in slow motion."""
     model = SimpleNamespace(
         device=torch.device("cpu"),
         dtype=torch.float32,
@@ -176,11 +177,20 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
         cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
     )
     checkpoint = SimpleNamespace(
-        name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
+        name=entry.name,
+        tokenizer=write_tokenizer(folder),
+        model=model,
+        block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
+    return Served(entry, checkpoint, engine, pace=20)  # type: ignore[arg-type]
+
+
+def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
+    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
+    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
     entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
-    served = Served(entry, checkpoint, engine, pace=20)  # type: ignore[arg-type]
+    served = make_served(folder, entry, backend, settings)
     return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
 
 
