@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import tempfile
 from dataclasses import replace
 
 from app.settings import AppSettings, AppSettingsError
@@ -17,11 +19,21 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def main() -> None:
-    """Parse, build, serve until interrupted."""
+    """Parse, build, serve until interrupted or told to end, and clear up in either case."""
+    signal.signal(signal.SIGTERM, _leave)
     try:
-        serve(read_settings(sys.argv[1:]))
+        settings = read_settings(sys.argv[1:])
+        check_temporary()
+        serve(settings)
     except AppSettingsError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _leave(number: int, frame: object) -> None:
+    """An ordinary end: what is at work ends, temporary files go."""
+    sys.exit(128 + number)
 
 
 def read_settings(arguments: list[str]) -> AppSettings:
@@ -40,6 +52,17 @@ def read_settings(arguments: list[str]) -> AppSettings:
     )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
+
+
+def check_temporary() -> None:
+    """Raises AppSettingsError where no temporary file can be written: the page needs some."""
+    try:
+        tempfile.TemporaryFile().close()
+    except OSError as error:
+        raise AppSettingsError(
+            "No temporary file can be written: make room, or name a folder that can be written to "
+            "in the environment variable TMPDIR."
+        ) from error
 
 
 def serve(settings: AppSettings) -> None:

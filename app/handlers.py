@@ -30,6 +30,7 @@ from app.settings import AppSettings
 from app.share import read_link
 from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
+from mars_runtime.engine.backend import where
 from mars_runtime.model.registry import Entry
 
 log = logging.getLogger(__name__)
@@ -282,5 +283,5 @@ def sentence_of(error: Exception) -> str:
     """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
-    log.error("a run failed", exc_info=error)
+    log.error("a run failed\n%s", where(error))
     return "The run failed inside the app; run it again."

@@ -57,6 +57,8 @@ def situation(runs: Iterable[Run]) -> str:
         return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
     if any(run.is_held_up for run in runs):
         return "Waiting: another run has the device alone."
+    if any(run.is_hurried for run in runs):
+        return "Slow motion gives way while others wait for a place."
     others = max((run.num_sharing for run in runs), default=0)
     return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
 

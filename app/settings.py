@@ -30,6 +30,8 @@ class AppSettings:
     max_new_tokens: the end of the slider, and of what a request past the page may ask for.
     max_seconds: a run ends after this long by the wall clock, waits of slow motion included.
     max_runs: visitors whose runs share the model; max_waiting: runs that may wait behind them.
+    max_runs_per_address: at once, waiting ones included; visitors of one school or company may
+        share an address.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
     """
@@ -45,12 +47,14 @@ class AppSettings:
     max_seconds: float = 300.0
     max_runs: int = 4
     max_waiting: int = 12
+    max_runs_per_address: int = 8
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
 
     def __post_init__(self) -> None:
         for name in (
-            "max_prompt_chars", "max_new_tokens", "max_runs", "max_body_bytes", "max_import_bytes",
+            "max_prompt_chars", "max_new_tokens", "max_runs", "max_runs_per_address",
+            "max_body_bytes", "max_import_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1.")

@@ -15,6 +15,7 @@ RANKS = {
     "settings": 0,
     "events": 0,
     "machine": 0,
+    "byte_level": 0,
     "text": 1,
     "tasks": 1,
     "acceptance": 1,
@@ -35,12 +36,14 @@ RANKS = {
     "profiling": 6,
     "terminal": 6,
     "cli": 7,
+    "cli_fetch": 7,
     "cli_generate": 7,
     "__main__": 7,
 }
 TORCHLESS = (
     "settings",
     "events",
+    "byte_level",
     "text",
     "trace",
     "trace_reader",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.api.begin import begun, checkpoint_of
-from app.controls import RACE, read_order
+from app.controls import RACE, TITLES, RefusalError, read_order
 from app.engines import Served
 from app.handlers import POLL_SECONDS, Handlers
 from app.launching import start_lanes
@@ -21,7 +21,7 @@ from mars_runtime.text import Detokenizer
 
 def generate(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Text and figures of one run; ``values`` are controls, ``method`` among them."""
-    with _lanes(handlers, values, values.get("method")) as (told,):
+    with _lanes(handlers, values, _method(values)) as (told,):
         for _ in _news([told], POLL_SECONDS):
             yield told.item()
 
@@ -45,7 +45,7 @@ def compare(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str,
 
 def traces(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[list[str]]:
     """The trace of one run: header, events and end, a line of JSON each."""
-    with _lanes(handlers, values, values.get("method")) as (told,):
+    with _lanes(handlers, values, _method(values)) as (told,):
         for _ in _news([told], HEARTBEAT_SECONDS):
             yield list(told.lines)
 
@@ -78,6 +78,8 @@ class Told:
         for step, _ in folds.row_steps(news):
             self._text += self._detokenizer.push(folds.visible_tokens(step))
         self.events += news
+        if news and self.is_over:  # an answer may end in the middle of a character
+            self._text += self._detokenizer.flush()
         return bool(news)
 
     def item(self) -> dict[str, Any]:
@@ -93,6 +95,14 @@ class Told:
             "ended": end.reason if end else "",
             "message": end.message if end else "",
         }
+
+
+def _method(values: Mapping[str, Any]) -> str:
+    """The one lane that is asked for. Raises RefusalError."""
+    method = values.get("method")
+    if not isinstance(method, str) or method not in TITLES:
+        raise RefusalError("method", f"Choose the method: {' or '.join(TITLES)}.")
+    return method
 
 
 @contextmanager

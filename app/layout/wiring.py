@@ -31,6 +31,8 @@ AT_ONCE: dict[str, Any] = {
     "api_visibility": "private",
     "preprocess": False,
 }
+RUN = "run"
+"""What gradio calls the events that decode, of whatever tab or endpoint."""
 PRESS_RUN = "() => { document.getElementById('run').click() }"
 
 
@@ -172,7 +174,7 @@ def run_queue(handlers: Handlers) -> dict[str, Any]:
     """Room for every run that the engine would take and one more, which it answers itself."""
     settings = handlers.settings
     limit = settings.max_runs + settings.max_waiting + 1
-    return {"concurrency_id": "run", "concurrency_limit": limit}
+    return {"concurrency_id": RUN, "concurrency_limit": limit}
 
 
 @contextmanager
