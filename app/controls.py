@@ -13,7 +13,8 @@ from typing import Any
 
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
-DEFAULTS = DecodeSettings()
+DEFAULTS = DecodeSettings(tau=0.0, lossless=True)
+"""What the page and its endpoints begin with."""
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
 VIEWS = {

@@ -108,6 +108,12 @@ class Run(Lane):
             return self._schedule.is_held_up(self.job)
 
     @property
+    def is_hurried(self) -> bool:
+        """Whether its slow motion gives way to others, who wait for a place."""
+        with self._bell:
+            return self._schedule.is_hurried(self.job)
+
+    @property
     def job(self) -> Job[Run]:
         """For the engine: what is served as one with this run."""
         assert self._job is not None, "the engine gives every run a job"
