@@ -104,11 +104,8 @@ def _generate(
 ) -> int:
     from mars_runtime.engine import Engine, Request
     from mars_runtime.engine.header import make_header
-    from mars_runtime.model.registry import registry
 
-    entry = registry().get(checkpoint.name)
-    system = entry.system if entry else None
-    request = Request(checkpoint.tokenizer.encode_prompt(prompt, system), settings, DEADLINE)
+    request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
     if settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)

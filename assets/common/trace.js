@@ -1,5 +1,6 @@
 // The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; the lane as it was
-// after some steps. No DOM, no time of its own: every second comes from the events.
+// after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
+// been read, as every rate does; its prefill counts for the first token alone.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
@@ -90,8 +91,7 @@ export class Lane {
       blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
-      elapsed: this.seconds,
-      clock: (this.prefill || 0) + this.seconds,
+      clock: this.seconds,
       cursor: row.cursor,
       pending: row.num_pending,
       fed: row.num_fed,
@@ -188,7 +188,7 @@ export class Lane {
       move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
     const { name, title, header, given, vocabulary, lines, prefill } = this;
     return Object.assign(Object.create(Lane.prototype), { name, title, header, given, vocabulary, lines, prefill, steps, tokens, moves, shortened,
-      settings: last ? last.settings : header && header.settings, seconds: last ? last.elapsed : 0,
+      settings: last ? last.settings : header && header.settings, seconds: last ? last.clock : 0,
       tail: this.tailOf(tokens), end: null, verdict: null });
   }
 
@@ -235,6 +235,13 @@ export function divergence(a, b, from) {
   const shared = Math.min(a.tokens.length, b.tokens.length);
   for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
   return -1;
+}
+
+// How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
+// it; isSame: whether both ended alike.
+export function compared(lanes, place) {
+  const lengths = lanes.map((lane) => lane.tokens.length);
+  return { place, isShown: place >= 0 && Math.min(...lengths) > place, isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1] };
 }
 
 // The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.

@@ -1,6 +1,6 @@
 // The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
 
-import { milliseconds, probability, short } from "../common/bytes.js";
+import { counted, milliseconds, probability, short } from "../common/bytes.js";
 import { make } from "../common/dom.js";
 import { draftIds } from "../common/trace.js";
 
@@ -101,7 +101,7 @@ export class Card {
     const text = lane.tokens.slice(step.first, step.first + step.count).map((t) => lane.tokenName(t.id)).join("");
     const title = make("div", "rv-title");
     title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
-    const count = step.count === 1 ? "1 token" : `${step.count} tokens`;
+    const count = counted(step.count, "token");
     this.show([title, make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
       this.facts(step), make("div", "rv-why", whyText(lane, step))], anchor);
   }

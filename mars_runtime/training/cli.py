@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.training.adapter.cli import add_adapter_options, run_adapter
 from mars_runtime.training.recipe import RECIPES, Recipe
 
 TOKENIZER_SHARDS = 3
@@ -18,18 +19,25 @@ def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``train``."""
     parser = subparsers.add_parser("train", help="train a bundled checkpoint")
     parser.add_argument("--recipe", choices=sorted(RECIPES), default="cpu")
-    parser.add_argument("--stage", choices=("ar", "mars"), required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
+    parser.add_argument("--stage", choices=("ar", "mars", "adapter"), required=True)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        help="folder with the training texts; of stage adapter, the folder that distill wrote",
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the new checkpoint")
     parser.add_argument(
         "--from",
         dest="start",
         type=Path,
-        help="checkpoint to start from: needed by stage mars; with stage ar it makes the baseline, "
+        help="checkpoint to start from: needed by stages mars and adapter; with stage ar it makes "
+        "the baseline, "
         "which gets the tokens of stage mars",
     )
     parser.add_argument("--resume", action="store_true", help="go on from the last save in --out")
     parser.add_argument("--threads", type=int, help="CPU threads")
+    add_adapter_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -39,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if problem:
         print(problem, file=sys.stderr)
         return 2
+    if args.stage == "adapter":
+        return run_adapter(args)
     import torch
 
     from mars_runtime.training.train import Trainer
@@ -57,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
 def _problem(args: argparse.Namespace) -> str | None:
     if not args.data.is_dir():
         return f"No folder {args.data}: give --data the folder that holds the training texts."
-    if args.stage == "mars" and args.start is None:
-        return "Stage mars starts from an AR checkpoint: name its folder with --from."
+    if args.stage != "ar" and args.start is None:
+        return f"Stage {args.stage} starts from an AR checkpoint: name its folder with --from."
     if args.start is not None and not (args.start / "config.json").is_file():
         return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
     if args.resume and not (args.out / "resume.pt").is_file():
