@@ -15,6 +15,7 @@ RANKS = {
     "settings": 0,
     "events": 0,
     "machine": 0,
+    "outputs": 0,
     "text": 1,
     "tasks": 1,
     "acceptance": 1,
@@ -39,6 +40,7 @@ RANKS = {
 }
 TORCHLESS = (
     "settings",
+    "outputs",
     "events",
     "text",
     "trace",
