@@ -23,7 +23,7 @@ from mars_runtime.settings import AUTO
 LINKED = ("prompt", *STEERED, *CHOSEN_ONCE, "view", "checkpoint")
 """What a link may hold; B that is chosen automatically is the block size ``auto``."""
 PARAMETERS = {name: "lanes" if name == "view" else name for name in LINKED}
-"""Control -> its name in a link; ``view`` is Gradio's, which opens the API page by ``?view=api``."""
+"""Control -> its name in a link; ``view`` is Gradio's, which opens the API page with it."""
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
 

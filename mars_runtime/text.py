@@ -1,6 +1,6 @@
 """Text to token ids and back: ChatML prompts from untrusted text, exact bytes of every token.
 
-Knows no model, tensors or decoding. Only byte-level BPE tokenizers (``tokenizer.json``) are read; a
+Knows no model, tensors or decoding. Only byte-level BPE tokenizers (``byte_level.py``) are read; a
 checkpoint's own chat template is a program and is never run; only a system prompt that stands in it
 word for word is read out of it. Control tokens are put in by id, and user text goes through an
 encoder from which every added token has been taken out, so there is nothing that could turn typed
@@ -10,25 +10,32 @@ text into one.
 from __future__ import annotations
 
 import codecs
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mars_runtime.byte_level import (
+    BYTE_OF_CHAR,
+    END_OF_TEXT,
+    IM_END,
+    IM_START,
+    MASK,
+    TextError,
+    added_tokens,
+    default_system,
+    plain_encoder,
+    read_spec,
+    spare_token,
+)
+
 if TYPE_CHECKING:
     import tokenizers
 
-MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+__all__ = ["MAX_PROMPT_CHARS", "Detokenizer", "TextError", "Tokenizer"]
+
 MAX_PROMPT_CHARS = 200_000
-_CHATML = (IM_START, IM_END, END_OF_TEXT)
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
-_SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
-
-
-class TextError(ValueError):
-    """A prompt or a tokenizer that cannot be used; one sentence that says what to do."""
 
 
 class Tokenizer:
@@ -61,7 +68,7 @@ class Tokenizer:
         self._added = {index: name for name, index in added.items()}
         self._bytes: dict[int, bytes] = {}
         characters = {token for token in tokens.values() if len(token) == 1}
-        self._lost = {byte for char, byte in _BYTE_OF_CHAR.items() if char not in characters}
+        self._lost = {byte for char, byte in BYTE_OF_CHAR.items() if char not in characters}
         self.system = system
         self.mask_id = added[mask]
         self.im_start_id = added[IM_START]
@@ -86,13 +93,7 @@ class Tokenizer:
 
         See ``from_spec``.
         """
-        folder = Path(path)
-        spec = _read_json(folder / "tokenizer.json")
-        config_path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-        config = _read_json(config_path) if config_path.exists() else {}
-        if template.exists():
-            config["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
-        return cls.from_spec(spec, config, mask=mask, system=system, name=str(folder))
+        return cls.from_spec(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
 
     @classmethod
     def from_spec(
@@ -111,8 +112,8 @@ class Tokenizer:
         with ChatML and mask tokens; ``name`` says in it whose tokenizer that is.
         """
         try:
-            added = _added_tokens(spec, config)
-            encoder, vocabulary = _plain_encoder(spec, added)
+            added = added_tokens(spec, config)
+            encoder, vocabulary = plain_encoder(spec, added)
         except TextError:
             raise
         except Exception as error:  # the tokenizers library raises bare Exception
@@ -128,7 +129,7 @@ class Tokenizer:
             tokens,
             added,
             pad if isinstance(pad, str) else None,
-            mask or _spare_token(added),
+            mask or spare_token(added),
             system or default_system(config.get("chat_template")),
         )
 
@@ -184,7 +185,7 @@ class Tokenizer:
             raise TextError(
                 f"Token {token} is not in this tokenizer, which has {self.size} tokens."
             )
-        return bytes(_BYTE_OF_CHAR[char] for char in self._tokens[token])
+        return bytes(BYTE_OF_CHAR[char] for char in self._tokens[token])
 
     def _check_round_trip(self) -> None:
         if self._lost & _NEEDED:
@@ -218,90 +219,3 @@ class Detokenizer:
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
-
-
-def default_system(template: object) -> str | None:
-    """The system prompt that stands word for word in a ChatML template, if one does."""
-    match = _SYSTEM.search(template) if isinstance(template, str) else None
-    return match[1] if match else None
-
-
-def byte_characters() -> dict[int, str]:
-    """GPT-2's map from a byte to the printable character that stands for it in a vocabulary.
-
-    Source: openai/gpt-2, src/encoder.py, ``bytes_to_unicode``.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    shifted = {byte: chr(256 + index) for index, byte in enumerate(others)}
-    return {byte: chr(byte) for byte in printable} | shifted
-
-
-_BYTE_OF_CHAR = {char: byte for byte, char in byte_characters().items()}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise TextError(f"{path} is missing or damaged: fetch the checkpoint again.") from error
-    if not isinstance(value, dict):
-        raise TextError(f"{path} is not a tokenizer file: fetch the checkpoint again.")
-    return value
-
-
-def _added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Every added token, control or not: typed text must become none of them."""
-    added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
-    for index, token in (config.get("added_tokens_decoder") or {}).items():
-        added.setdefault(str(token["content"]), int(index))
-    if len(set(added.values())) != len(added):
-        raise TextError("Two added tokens of this tokenizer share an id: fetch it again.")
-    return added
-
-
-def _spare_token(added: Mapping[str, int]) -> str:
-    """A token that can serve as mask: the usual one, else the first that no chat needs."""
-    spare = [name for name in added if name not in _CHATML]
-    return MASK if MASK in added or not spare else spare[0]
-
-
-def _plain_encoder(
-    spec: Mapping[str, Any], added: Mapping[str, int]
-) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """The encoder without added tokens, normal form C at most, and its vocabulary."""
-    import tokenizers  # here, so that a Detokenizer of a recorded trace needs no such library
-
-    model = spec.get("model") or {}
-    steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
-    byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
-    is_byte_level = model.get("type") == "BPE" and not model.get("byte_fallback") and byte_level
-    if not is_byte_level or any(step.get("add_prefix_space") for step in byte_level):
-        raise TextError(
-            "Only byte-level BPE tokenizers without a prefix space are supported: choose a "
-            "checkpoint with one, such as Qwen2."
-        )
-    normalizers = _parts(spec.get("normalizer"), "normalizers")
-    if any(step.get("type") != "NFC" for step in normalizers):
-        raise TextError("Only tokenizers that leave the text as it is (or NFC) are supported.")
-    vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
-    if any(not set(token) <= _BYTE_OF_CHAR.keys() for token in vocabulary):
-        raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
-    plain = {
-        **spec,
-        "added_tokens": [],
-        "post_processor": None,
-        "padding": None,
-        "truncation": None,
-        "model": {**model, "vocab": vocabulary, "unk_token": None},
-    }
-    return tokenizers.Tokenizer.from_str(json.dumps(plain)), vocabulary
-
-
-def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """The steps of a sequence, flattened."""
-    if not step:
-        return []
-    if step.get("type") != "Sequence":
-        return [step]
-    return [part for each in step.get(inner) or [] for part in _parts(each, inner)]

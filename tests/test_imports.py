@@ -16,6 +16,7 @@ RANKS = {
     "events": 0,
     "machine": 0,
     "outputs": 0,
+    "byte_level": 0,
     "text": 1,
     "tasks": 1,
     "acceptance": 1,
@@ -35,6 +36,7 @@ RANKS = {
     "profiling": 6,
     "terminal": 6,
     "cli": 7,
+    "cli_fetch": 7,
     "cli_generate": 7,
     "__main__": 7,
 }
@@ -42,6 +44,7 @@ TORCHLESS = (
     "settings",
     "outputs",
     "events",
+    "byte_level",
     "text",
     "trace",
     "trace_reader",

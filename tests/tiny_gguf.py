@@ -130,6 +130,6 @@ def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path) -> int:
     writer.add_token_list(tokens)
     writer.add_token_types([control if token in SPECIALS else normal for token in tokens])
     writer.add_token_merges([" ".join(merge) for merge in spec["model"]["merges"]])
-    writer.add_pad_token_id(tokens.index("<|pad|>"))
+    writer.add_pad_token_id(tokens.index("<|im_end|>"))
     writer.add_chat_template(TEMPLATE)
     return len(tokens)

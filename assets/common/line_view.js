@@ -24,6 +24,11 @@ export class LineView {
     if (this.feed.isBehind) this.catchUp();
   }
 
+  // Lets go of a refusal that shows no result; what was decoded stays.
+  dismiss() {
+    if (["error", "refused"].includes(this.root.dataset.state) && this.root.dataset.steps === "0") this.read("");
+  }
+
   take(value) {
     try {
       this.feed.read(value);

@@ -63,7 +63,6 @@ export function speedupText({ kind, ratio }) {
 export function speedupRemark({ kind, ratio, low, high, limit }) {
   if (kind === "none") return "";
   if (kind === "short") return `under ${counted(LEAST, "token")}`;
-  if (kind !== "noisy") return `${figure(low)} to ${figure(high)} in repeats`;
-  if (low > limit * SLACK) return `measured ${figure(ratio)}×, more than the forwards saved can bring`;
-  return `measured ${figure(ratio)}×, in repeats ${figure(low)} to ${figure(high)}`;
+  if (kind === "noisy" && low > limit * SLACK) return `${figure(ratio)}×, but only ${figure(limit)} times fewer forwards`;
+  return `${figure(low)} to ${figure(high)} in repeats`;
 }

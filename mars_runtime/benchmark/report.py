@@ -9,13 +9,12 @@ from mars_runtime.benchmark.compare import Compared
 from mars_runtime.benchmark.figures import PeerFigures, Percentiles, figures_of
 from mars_runtime.benchmark.measure import Measured
 from mars_runtime.evaluation.statistics import Estimate
-from mars_runtime.evaluation.tables import Table, number, share
+from mars_runtime.evaluation.tables import NONE, Table, number, share
 from mars_runtime.profiling.forward import Load, Rho
 from mars_runtime.profiling.limits import Limits
 from mars_runtime.tasks.natural import NAME as NATURAL
 
 MIB, GIGA = 2**20, 1e9
-NONE = "–"
 
 
 def heading(batch_size: int) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +66,7 @@ def load_subject(order: Order) -> Subject:
         },
         facts={
             "name": checkpoint.name,
-            "fingerprint": fingerprint(Path(checkpoint.path)),
+            "fingerprint": fingerprint(checkpoint.weight_files),
             **_place(checkpoint.model),
         },
     )

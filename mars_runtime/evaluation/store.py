@@ -15,6 +15,8 @@ from typing import Any
 from mars_runtime.evaluation.measure import Outcome
 from mars_runtime.evaluation.plan import Cell
 
+KINDS = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": str, "text": str}
+
 
 class CellStore:
     """Append-only JSONL of ``{"key", "label", "outcomes"}``.
@@ -46,6 +48,18 @@ class CellStore:
         self._done[cell.key] = tuple(outcomes)
 
 
+def _outcome(values: dict[str, Any]) -> Outcome:
+    """From JSON, which knows no tuples. Raises KeyError for a line of an earlier version, KeyError,
+    TypeError or ValueError for what no run has written."""
+    lists = {name: tuple(values[name]) for name in ("taken", "offered")}
+    outcome = Outcome(**{**values, **lists})
+    if any(type(getattr(outcome, name)) is not kind for name, kind in KINDS.items()):
+        raise ValueError("a value of another type")
+    if outcome.num_forwards < 1 or outcome.is_right not in (True, False, None):
+        raise ValueError("a value out of range")
+    return outcome
+
+
 def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
     done: dict[str, tuple[Outcome, ...]] = {}
     if not path.exists():
@@ -58,20 +72,3 @@ def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return done
-
-
-def _outcome(record: dict[str, Any]) -> Outcome:
-    """Raises ValueError, TypeError or KeyError for what no run has written."""
-    outcome = Outcome(**record)
-    kinds = {
-        "num_tokens": int,
-        "num_forwards": int,
-        "is_ended": bool,
-        "output_id": str,
-        "text": str,
-    }
-    if any(type(getattr(outcome, name)) is not kind for name, kind in kinds.items()):
-        raise ValueError("a value of another type")
-    if outcome.num_forwards < 1 or outcome.is_right not in (True, False, None):
-        raise ValueError("a value out of range")
-    return outcome

@@ -19,10 +19,12 @@ from torch import Tensor
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, kv heads, group, d], k [N, kv heads, d], v) -> [N, heads * d]."""
-Update = Callable[[int, str, Tensor], Tensor | None]
-"""(layer, part, input of the product) -> what is added to the product, or None."""
+Update = Callable[[int, str, Tensor, Tensor], Tensor]
+"""(layer, part, input of the product, product) -> the product with what an adapter adds."""
 
 PARTS = ("qkv", "o", "gate_up", "down")
+PIECES, COMPARED = 96, 4
+"""Pieces of the vocabulary, and how many of them can hold the best token after rounding."""
 
 
 class BaseError(ValueError):
@@ -70,8 +72,15 @@ class Layer:
 class Backbone:
     """Weights of a Llama with a tied head; ``hidden`` runs its layers."""
 
-    def __init__(self, shape: Shape, weights: dict[str, Tensor], pack_rows: int | None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        weights: dict[str, Tensor],
+        pack_rows: int | None,
+        is_compiled: bool = False,
+    ) -> None:
         self.shape = shape
+        self.pieces = Pieces(is_compiled)
         self.embedding = weights["model.embed_tokens.weight"]
         self.head = Product(self.embedding, pack_rows)
         self.norm = weights["model.norm.weight"].float()
@@ -81,7 +90,13 @@ class Backbone:
         self._frequencies = shape.theta**-steps
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype, pack_rows: int | None = None) -> Backbone:
+    def load(
+        cls,
+        folder: Path,
+        dtype: torch.dtype,
+        pack_rows: int | None = None,
+        is_compiled: bool = False,
+    ) -> Backbone:
         """Read a checkpoint in transformers' layout; ``pack_rows``: the usual rows of a forward,
         for a model that only ever runs without gradients. Raises BaseError."""
         from safetensors.torch import load_file
@@ -94,7 +109,8 @@ class Backbone:
             raise BaseError(
                 f"No Llama checkpoint with a tied head in {folder}: {error}."
             ) from error
-        return cls(shape, {name: weight.to(dtype) for name, weight in weights.items()}, pack_rows)
+        cast = {name: weight.to(dtype) for name, weight in weights.items()}
+        return cls(shape, cast, pack_rows, is_compiled)
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [N, 1, d] for positions [N]."""
@@ -108,8 +124,8 @@ class Backbone:
         """Residual stream [N, H] (float32, before the final norm) of embedded rows ``x``."""
         turn = self.rotations(positions)
         for index, layer in enumerate(self.layers):
-            x = x + self._attention(index, layer, x, turn, attend, update)
-            x = x + self._mlp(index, layer, x, update)
+            x = self.pieces.add(x, self._attention(index, layer, x, turn, attend, update))
+            x = self.pieces.add(x, self._mlp(index, layer, x, update))
         return x
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -118,7 +134,25 @@ class Backbone:
 
     def normed(self, x: Tensor) -> Tensor:
         """The final norm, [N, H] float32."""
-        return rms_norm(x, self.norm, self.shape.eps)
+        return rms_norm(x, self.norm, self.shape.eps, torch.float32)
+
+    def greedy(self, x: Tensor) -> Tensor:
+        """Best next tokens [N] for the residual stream [N, H].
+
+        Products in bfloat16 cannot tell near ties apart, so the best token of each of the best
+        pieces of the vocabulary is compared again in float32.
+        """
+        h = self.normed(x)
+        logits = self.head(h)
+        if logits.dtype is torch.float32 or logits.shape[-1] % PIECES:
+            return logits.argmax(-1)
+        width = logits.shape[-1] // PIECES
+        pieces = logits.view(len(x), PIECES, width)
+        chosen = pieces.amax(-1).topk(COMPARED).indices
+        inside = pieces.gather(1, chosen[..., None].expand(-1, -1, width)).argmax(-1)
+        best = chosen * width + inside
+        exact = (self.embedding[best].float() @ h[:, :, None])[..., 0]
+        return best.gather(1, exact.argmax(-1, keepdim=True))[:, 0]
 
     def _attention(
         self,
@@ -130,18 +164,17 @@ class Backbone:
         update: Update | None,
     ) -> Tensor:
         shape, rows = self.shape, len(x)
-        h = rms_norm(x, layer.attention_norm, shape.eps)
+        h = self.pieces.norm(x, layer.attention_norm, shape.eps, self.embedding.dtype)
         qkv = _product(index, layer, "qkv", h, update)
-        widths = [shape.heads * shape.head_dim, *[shape.kv_heads * shape.head_dim] * 2]
-        q, k, v = (part.view(rows, -1, shape.head_dim) for part in qkv.split(widths, -1))
-        q, k = rotate(q, turn), rotate(k, turn)
+        turned = self.pieces.rotate(qkv.view(rows, -1, shape.head_dim), *turn, shape.kv_heads)
+        q, k, v = turned.split([shape.heads, shape.kv_heads, shape.kv_heads], 1)
         grouped = q.view(rows, shape.kv_heads, -1, shape.head_dim)
-        return _product(index, layer, "o", attend(index, grouped, k, v), update).float()
+        return _product(index, layer, "o", attend(index, grouped, k, v), update)
 
     def _mlp(self, index: int, layer: Layer, x: Tensor, update: Update | None) -> Tensor:
-        h = rms_norm(x, layer.mlp_norm, self.shape.eps)
-        gate, up = _product(index, layer, "gate_up", h, update).chunk(2, -1)
-        return _product(index, layer, "down", F.silu(gate) * up, update).float()
+        h = self.pieces.norm(x, layer.mlp_norm, self.shape.eps, self.embedding.dtype)
+        gate_up = _product(index, layer, "gate_up", h, update)
+        return _product(index, layer, "down", self.pieces.swiglu(gate_up), update)
 
 
 def read_shape(config: dict[str, Any]) -> Shape:
@@ -161,25 +194,67 @@ def read_shape(config: dict[str, Any]) -> Shape:
     )
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """float32 in, float32 out."""
-    return F.rms_norm(x, weight.shape, weight, eps)
+def fast_dtype() -> torch.dtype:
+    """bfloat16 where the processor multiplies it faster than float32."""
+    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if has_bf16 else torch.float32
 
 
-def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary embedding of [N, heads, d] by ``rotations``, in float32, back in the dtype of x."""
-    cos, sin = turn
-    half = x.shape[-1] // 2
-    y = x.float()
+def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+    """float32 in, ``dtype`` out."""
+    y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    return (y * weight).to(dtype)
+
+
+def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
+    """Rotary embedding of the queries and keys in [N, heads, d], in float32; the last ``kv_heads``
+    heads, which are the values, stay as they are."""
+    split = qkv.shape[1] - kv_heads
+    half = qkv.shape[2] // 2
+    y = qkv[:, :split].float()
     turned = torch.cat([-y[..., half:], y[..., :half]], -1)
-    return (y * cos + turned * sin).to(x.dtype)
+    return torch.cat([(y * cos + turned * sin).to(qkv.dtype), qkv[:, split:]], 1)
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up of [N, 2 I], gate first."""
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """The float32 residual stream and the output of a product in its own dtype."""
+    return x + y
+
+
+def joint_softmax(
+    scores: Tensor, own: Tensor, bias: Tensor, own_bias: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """One softmax over two sets of keys: scores [..., T] and own [..., M] in the dtype of the
+    products, not scaled yet."""
+    a, b = scores.float() * scale + bias, own.float() * scale + own_bias
+    top = torch.maximum(a.amax(-1, keepdim=True), b.amax(-1, keepdim=True)).detach()
+    a, b = (a - top).exp(), (b - top).exp()
+    total = a.sum(-1, keepdim=True) + b.sum(-1, keepdim=True)
+    return (a / total).to(scores.dtype), (b / total).to(own.dtype)
+
+
+class Pieces:
+    """Everything between the products. Compiled, each is one pass over memory, which is what these
+    cost: on two cores the passes take longer than the products otherwise."""
+
+    def __init__(self, is_compiled: bool) -> None:
+        def piece(function: Callable[..., Any]) -> Callable[..., Any]:
+            return torch.compile(function, dynamic=True) if is_compiled else function
+
+        self.norm, self.rotate = piece(rms_norm), piece(rotate)
+        self.swiglu, self.add = piece(swiglu), piece(add)
+        self.joint_softmax = piece(joint_softmax)
 
 
 def _product(index: int, layer: Layer, part: str, x: Tensor, update: Update | None) -> Tensor:
-    x = x.to(layer.products[part].weight.dtype)
     y = layer.products[part](x)
-    added = update(index, part, x) if update else None
-    return y if added is None else y + added
+    return y if update is None else update(index, part, x, y)
 
 
 def _layer(weights: dict[str, Tensor], prefix: str, pack_rows: int | None) -> Layer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
+from mars_runtime.training.adapter.cli import add_adapter_options, run_adapter
 from mars_runtime.training.recipe import RECIPES, Recipe
 
 TOKENIZER_SHARDS = 3
@@ -21,18 +22,25 @@ def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``train``."""
     parser = subparsers.add_parser("train", help="train a bundled checkpoint")
     parser.add_argument("--recipe", choices=sorted(RECIPES), default="cpu")
-    parser.add_argument("--stage", choices=("ar", "mars"), required=True)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
+    parser.add_argument("--stage", choices=("ar", "mars", "adapter"), required=True)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        help="folder with the training texts; of stage adapter, the folder that distill wrote",
+    )
     parser.add_argument("--out", type=path_of, required=True, help="folder of the new checkpoint")
     parser.add_argument(
         "--from",
         dest="start",
         type=Path,
-        help="checkpoint to start from: needed by stage mars; with stage ar it makes the baseline, "
+        help="checkpoint to start from: needed by stages mars and adapter; with stage ar it makes "
+        "the baseline, "
         "which gets the tokens of stage mars",
     )
     parser.add_argument("--resume", action="store_true", help="go on from the last save in --out")
     parser.add_argument("--threads", type=int, help="CPU threads")
+    add_adapter_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -44,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         check_folder(args.out)
+        if args.stage == "adapter":  # of which several processes may write to one folder
+            return run_adapter(args)
         with only_writer(args.out):
             return _train(args)
     except OutputError as error:
@@ -90,8 +100,8 @@ def _train(args: argparse.Namespace) -> int:
 def _problem(args: argparse.Namespace) -> str | None:
     if not args.data.is_dir():
         return f"No folder {args.data}: give --data the folder that holds the training texts."
-    if args.stage == "mars" and args.start is None:
-        return "Stage mars starts from an AR checkpoint: name its folder with --from."
+    if args.stage != "ar" and args.start is None:
+        return f"Stage {args.stage} starts from an AR checkpoint: name its folder with --from."
     if args.start is not None and not (args.start / "config.json").is_file():
         return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
     if args.threads is not None and args.threads < 1:

@@ -17,6 +17,7 @@ MEASURING = {
     "profile": "mars_runtime.model.load.load_checkpoint",
     "evaluate": "mars_runtime.model.load.load_checkpoint",
     "train": "mars_runtime.training.train.Trainer",
+    "distill": "mars_runtime.training.distill.run.Distiller",
 }
 
 
@@ -45,8 +46,9 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def words_for(command: str, out: str, folder: Path) -> list[str]:
-    more = ["--stage", "ar", "--data", str(folder)] if command == "train" else []
-    return [command, "--out", out, *more]
+    more = {"train": ["--stage", "ar"], "distill": ["--base", str(folder)]}
+    data = ["--data", str(folder)] if command in more else []
+    return [command, "--out", out, *more.get(command, []), *data]
 
 
 @pytest.mark.parametrize("command", MEASURING)
@@ -122,7 +124,8 @@ def test_a_check_leaves_what_is_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-GOOD = {"num_tokens": 3, "num_forwards": 2, "is_ended": True, "is_right": None, "output_id": "a"}
+GOOD = {"num_tokens": 3, "num_forwards": 2, "is_ended": True, "is_right": None, "output_id": "a",
+        "taken": [2, 1], "offered": [4, 4]}  # fmt: skip
 BROKEN = [
     b"\x00\xff\xfe",
     b"[" * 100_000,

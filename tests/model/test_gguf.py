@@ -61,7 +61,7 @@ def test_the_tokenizer_is_the_one_that_was_put_in(file: Path) -> None:
     ours = Tokenizer.from_spec(checkpoint.tokenizer, checkpoint.tokenizer_config)
     theirs = tokenizers.Tokenizer.from_file(str(file.parent / "tokenizer" / "tokenizer.json"))
     assert ours.system == SYSTEM
-    assert ours.pad_id == theirs.token_to_id("<|pad|>")
+    assert ours.pad_id == theirs.token_to_id("<|im_end|>")
     assert ours.mask_id == theirs.token_to_id("<|mask|>")
     text = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\nA  12 foxes\n\n7"
     whole = f"{text}<|im_end|>\n<|im_start|>assistant\n"

@@ -32,18 +32,16 @@ MAX_THREADS = 64
 
 
 def unsupported(config: ModelConfig) -> str | None:
-    """Why a model of this shape can't be run by the native forward, None if it can."""
+    """Why the native forward can't run a model of this shape, one sentence; None if it can."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP for size in sizes):
-        return f"sizes {sizes} are no multiples of {GROUP}"
+        return f"Its sizes {sizes} are not all multiples of {GROUP}."
     return None
 
 
 class NativeModel:
-    """A causal language model on the CPU. ``bits``: of matrices that are not quantised yet.
-
-    Raises CheckpointError when a weight is missing or of another shape than it should be.
-    """
+    """A causal language model on the CPU. ``bits``: of the matrices of its layers; None: as they
+    are. Raises CheckpointError when a weight is missing or of another shape than it should be."""
 
     is_bitwise = True
 
@@ -53,13 +51,14 @@ class NativeModel:
         weights: Mapping[str, Weight],
         library: Any,
         *,
-        bits: int = 4,
+        bits: int | None = None,
         adapter: Adapter | None = None,
         mask_id: int | None = None,
     ) -> None:
         self.config = config
         self.device = torch.device("cpu")
         self.dtype = torch.float32  # of hidden states and logits
+        self.cache_dtype = torch.float16
         self.kept: dict[str, Any] = {}
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
@@ -77,18 +76,14 @@ class NativeModel:
         bits = " and ".join(f"int{bits}" for bits in self._bits)
         return f"{bits} weights, int8 products"
 
-    @property
-    def slot_bytes(self) -> int:
-        """Keys and values of one token."""
-        config = self.config
-        return 4 * config.num_layers * config.num_kv_heads * config.head_dim
-
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
+        return PackedKVCache(self.cache_shape(rows, capacity))
+
+    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
+        """What PackedKVCache is told."""
         config = self.config
-        return PackedKVCache(
-            (config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim)
-        )
+        return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
 
     def forward(
         self,

@@ -6,6 +6,7 @@ Scales and minimums are rounded to fp16, which is what GGUF files hold. Knows te
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 
 import torch
@@ -25,10 +26,8 @@ class Arena:
     def __init__(self, num_bytes: int) -> None:
         memory = mmap.mmap(-1, (num_bytes // PAGE + 1) * PAGE)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
+            with contextlib.suppress(OSError):  # a kernel without them
                 memory.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:  # a kernel without them
-                pass
         self._whole = torch.frombuffer(memory, dtype=torch.uint8)
         self._used = 0
 

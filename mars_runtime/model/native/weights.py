@@ -42,15 +42,15 @@ class LayerWeights:
 
 
 class Weights:
-    """All weights of a checkpoint. Dense matrices are quantised to ``bits``, tables of embeddings
-    and heads to 8. Raises CheckpointError when one is missing or of another shape than it should
-    be."""
+    """All weights of a checkpoint, the matrices of its layers in ``bits``. None: those that are
+    quantised stay as they are, others get 8, as tables of embeddings and heads always do. Raises
+    CheckpointError when a weight is missing or of another shape than it should be."""
 
     def __init__(
         self,
         config: ModelConfig,
         given: Mapping[str, Weight],
-        bits: int,
+        bits: int | None,
         adapter: Adapter | None = None,
     ) -> None:
         self._config, self._given, self._bits = config, given, bits
@@ -95,11 +95,13 @@ class Weights:
         return GroupedMatrix.cat(matrices)
 
     def _matrix(self, name: str, bits: int | None = None) -> GroupedMatrix:
-        weight = self._take(name)
+        """``bits``: of this matrix, whatever is asked of all, if it is not quantised yet."""
+        weight, asked = self._take(name), self._bits
         if isinstance(weight, Tensor):
-            return GroupedMatrix.quantize(weight.float(), bits or self._bits)
-        if weight.bits == 8 and weight.minimums is not None:
-            return GroupedMatrix.quantize(weight.dense(), 8)
+            return GroupedMatrix.quantize(weight.float(), bits or asked or 8)
+        is_odd = weight.bits == 8 and weight.minimums is not None
+        if is_odd or (asked not in (None, weight.bits) and bits is None):
+            return GroupedMatrix.quantize(weight.dense(), bits or asked or 8)
         return weight
 
     def _plain(self, name: str) -> Tensor:

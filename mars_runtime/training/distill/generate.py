@@ -19,8 +19,6 @@ from mars_runtime.training.distill.loops import find_loop
 End = Literal["eos", "length", "loop"]
 WINDOW = 512
 """Prompts sorted by length together, so that those of a cohort are about equally long."""
-CHUNKS = 48
-"""Pieces of the vocabulary whose best tokens are compared in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +112,8 @@ def _ended(cohort: Cohort, plan: Plan) -> list[Answer]:
 
 
 def choose(model: Backbone, x: Tensor, temperature: float, random: torch.Generator) -> Tensor:
-    """Next tokens [R] for the residual stream [R, H].
-
-    Greedy: products in bfloat16 cannot tell near ties apart, so the best token of each piece of
-    the vocabulary is compared again in float32.
-    """
-    h = model.normed(x)
-    logits = model.head(h)
-    if temperature:
-        noise = -torch.log(torch.empty(logits.shape).exponential_(generator=random))
-        return (logits.float() / temperature + noise).argmax(-1)
-    if logits.shape[-1] % CHUNKS or logits.dtype is torch.float32:
-        return logits.argmax(-1)
-    width = logits.shape[-1] // CHUNKS
-    best = logits.view(len(x), CHUNKS, width).argmax(-1) + torch.arange(CHUNKS) * width
-    exact = (model.embedding[best].float() @ h[:, :, None])[..., 0]
-    return best.gather(1, exact.argmax(-1, keepdim=True))[:, 0]
+    """Next tokens [R] for the residual stream [R, H]: greedy, or drawn by the Gumbel trick."""
+    if not temperature:
+        return model.greedy(x)
+    logits = model.head(model.normed(x)).float() / temperature
+    return (logits - torch.empty_like(logits).exponential_(generator=random).log()).argmax(-1)

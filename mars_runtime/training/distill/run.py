@@ -9,10 +9,9 @@ import json
 import time
 from pathlib import Path
 
-import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mars_runtime.training.backbone import Backbone
+from mars_runtime.training.backbone import Backbone, fast_dtype
 from mars_runtime.training.distill import store
 from mars_runtime.training.distill.encoding import ChatEncoder
 from mars_runtime.training.distill.generate import Answer, Plan, generate
@@ -101,12 +100,6 @@ def record_of(prompt: Prompt, ids: list[int], answer: Answer) -> store.Record:
         response=answer.ids,
         end=answer.end,
     )
-
-
-def fast_dtype() -> torch.dtype:
-    """bfloat16 where the processor multiplies it faster than float32."""
-    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if has_bf16 else torch.float32
 
 
 class Meter:

@@ -85,7 +85,7 @@ def test_more_than_the_forwards_saved_can_bring_is_noise(page: playwright.Page) 
     found = lanes(page, mars, plain)
     assert found["ratio"] > 1.2
     assert found["kind"] == "noisy"
-    assert "more than the forwards saved can bring" in found["remark"]
+    assert "but only 1.00 times fewer forwards" in found["remark"]
 
 
 def test_reading_the_prompt_does_not_count(page: playwright.Page) -> None:
