@@ -33,6 +33,7 @@ RANKS = {
     "training": 6,
     "evaluation": 6,
     "benchmark": 6,
+    "verification": 6,
     "profiling": 6,
     "terminal": 6,
     "cli": 7,

@@ -134,10 +134,9 @@ def test_another_file_than_the_registered_one_is_refused(cache: Path, tmp_path: 
 def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     write_gguf(tmp_path / FILE)
     content = bytearray((tmp_path / FILE).read_bytes())
-    content[-(96 // 32 * 20) :][:2] = b"\xff\x7f"
     content[-20:-18] = b"\xff\x7f"  # the scale of the last group
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"not finite: fetch it again"):
+    with pytest.raises(CheckpointError, match="is not finite: fetch"):
         load_checkpoint(str(tmp_path / FILE))
 
 
