@@ -99,7 +99,7 @@ def confidence_figure(trace: Trace, theme: Theme = "light") -> Figure:
 def time_figure(traces: Mapping[str, Trace], theme: Theme = "light") -> Figure:
     """Tokens against measured seconds, a line a trace, named where it ends.
 
-    traces: name -> trace. Clocks include the prompt's prefill and leave out every wait.
+    traces: name -> trace. Clocks start when the prompt has been read and leave out every wait.
     """
     data, labels = [], []
     for name, trace in traces.items():
@@ -115,7 +115,7 @@ def time_figure(traces: Mapping[str, Trace], theme: Theme = "light") -> Figure:
         labels.append(
             {**label, "xanchor": "left", "yanchor": "bottom" if is_mars else "top", "xshift": 4}
         )
-    layout = _layout(theme, "measured time (s)", "tokens")
+    layout = _layout(theme, "seconds of decoding", "tokens")
     layout["margin"]["r"] = 62
     return {"data": data, "layout": layout | {"annotations": labels}}
 

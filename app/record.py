@@ -13,7 +13,6 @@ from pathlib import Path
 from app.replay.plans import PLANS
 from app.replay.recordings import FOLDER
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.registry import find
 
 
 def main() -> int:
@@ -39,11 +38,10 @@ def record(folder: Path, name: str) -> None:
     from mars_runtime.model.load import load_checkpoint
 
     load = os.getloadavg()[0]
-    entry, _ = find(name)
     checkpoint = load_checkpoint(name)
     others = Others()
     with Engine(checkpoint) as engine:
-        recorder = Recorder(checkpoint, engine, entry.system if entry else None)
+        recorder = Recorder(checkpoint, engine)
         for done in recorder.write(folder, PLANS):
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:

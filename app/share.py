@@ -22,6 +22,8 @@ from mars_runtime.settings import AUTO
 
 LINKED = ("prompt", *STEERED, *CHOSEN_ONCE, "view", "checkpoint")
 """What a link may hold; B that is chosen automatically is the block size ``auto``."""
+PARAMETERS = {name: "lanes" if name == "view" else name for name in LINKED}
+"""Control -> its name in a link; ``view`` is Gradio's, which opens the API page with it."""
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
 
@@ -37,19 +39,29 @@ def read_link(
     values: dict[str, Any] = {}
     refusals: list[str] = []
     checkpoint = default
-    for name in sorted(set(query).intersection(LINKED), key=_checkpoint_first):
+    asked = _by_control(query)
+    for name in sorted(asked, key=_checkpoint_first):
         try:
             if name == "checkpoint":
-                limits_of(query[name])
-                checkpoint = query[name]
-            values[name] = _read(name, query[name], limits_of(checkpoint))
+                limits_of(asked[name])
+                checkpoint = asked[name]
+            values[name] = _read(name, asked[name], limits_of(checkpoint))
         except RefusalError as refusal:
-            refusals.append(f"{name} was left out: {refusal}")
+            refusals.append(f"{PARAMETERS[name]} was left out: {refusal}")
     if "block_size" in values:
         values["auto"] = values["block_size"] == AUTO
     if values.get("auto"):
         del values["block_size"]
     return values, f"Of this link, {' '.join(refusals)}" if refusals else ""
+
+
+def _by_control(query: Mapping[str, str]) -> dict[str, str]:
+    """What the link says of each control. Older links say ``view`` where newer ones say ``lanes``;
+    any other ``view`` is none of ours."""
+    asked = {name: query[word] for name, word in PARAMETERS.items() if word in query}
+    if query.get("view") in VIEWS:
+        asked.setdefault("view", query["view"])
+    return asked
 
 
 def _checkpoint_first(name: str) -> tuple[bool, int]:

@@ -2,7 +2,9 @@
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
 (() => {
+  window.mars.mountApi();
   window.mars.mountAsks();
+  window.mars.mountPrompt();
   window.mars.mountShare();
   window.marsAsk = [...(window.marsAsk || []), "pin", "open"]; // answered by compare/pin.js
 

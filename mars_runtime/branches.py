@@ -53,12 +53,6 @@ class Layout:
         """Tokens that the row needs."""
         return self.num_pending + sum(self.groups)
 
-    @property
-    def is_causal(self) -> bool:
-        """Whether masks stand after the last pending token alone, so that each token sees all that
-        are fed before it."""
-        return not any(self.groups[:-1])
-
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
         """positions, roots and starts of ``Branches``, a number for each of ``num_fed`` tokens."""
         return _numbers(self.num_pending, self.groups, num_fed)

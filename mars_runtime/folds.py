@@ -15,6 +15,9 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
+MIN_TIMED_TOKENS = 20
+"""What a run has to have written before its speed is held against another's."""
+
 
 @dataclass(frozen=True, slots=True)
 class SettingsMove:
@@ -91,10 +94,21 @@ def ttft(events: Sequence[Event], row: int = 0) -> float | None:
     return None if first is None else prefill_seconds(events) + first[1]
 
 
+def speedup(events: Sequence[Event], other: Sequence[Event]) -> float | None:
+    """Tokens per second of decoding over those of ``other``, prefill left out of both.
+
+    None where either has fewer than ``MIN_TIMED_TOKENS``: too short to time.
+    """
+    if min(num_tokens(events), num_tokens(other)) < MIN_TIMED_TOKENS:
+        return None
+    return _ratio(tokens_per_second(events), tokens_per_second(other)) or None
+
+
 def timeline(events: Sequence[Event], row: int = 0) -> list[tuple[float, int]]:
-    """(clock in seconds, tokens so far): after prefill, then after each forward of the row."""
+    """(clock in seconds, tokens so far): after prefill, where the clock starts, then after each
+    forward of the row."""
     steps = list(row_steps(events, row))
-    clocks = accumulate((seconds for _, seconds in steps), initial=prefill_seconds(events))
+    clocks = accumulate((seconds for _, seconds in steps), initial=0.0)
     counts = accumulate((len(step.accepted) for step, _ in steps), initial=0)
     return list(zip(clocks, counts, strict=True))
 

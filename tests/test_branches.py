@@ -11,7 +11,6 @@ def test_a_group_after_every_pending_token() -> None:
     """[a b c | x x | y y | z z]: a had left, b and c are drafts; fed one token longer."""
     layout = Layout(3, (2, 2, 2))
     assert layout.num_fed == 9
-    assert not layout.is_causal
     positions, roots, starts = layout.numbers(10)
     assert positions == [0, 1, 2, 1, 2, 2, 3, 3, 4, 5]
     assert roots == [0, 1, 2, 1, 1, 2, 2, 3, 3, 3]
@@ -28,7 +27,7 @@ def test_tokens_that_had_left_have_no_group() -> None:
 
 def test_masks_behind_the_last_token_alone_are_plain_causal() -> None:
     for layout in (Layout(3, (2,)), Layout(3, (0, 0, 2)), Layout(2, ()), Layout(2, (0,))):
-        assert layout.is_causal
+        assert layout.numbers(5)[0] == [0, 1, 2, 3, 4]
     positions, roots, starts = Layout(3, (0, 0, 2)).numbers(6)
     assert positions == [0, 1, 2, 3, 4, 5]
     assert roots == starts == [0, 1, 2, 3, 3, 3]

@@ -52,10 +52,22 @@ def test_counts_and_rates_by_row() -> None:
     assert folds.tokens_per_forward_counts(EVENTS) == {1: 1, 2: 1, 3: 1}
 
 
-def test_timeline_starts_after_prefill() -> None:
+def test_the_clock_starts_after_prefill() -> None:
     clocks, counts = zip(*folds.timeline(EVENTS), strict=True)
-    assert clocks == pytest.approx((0.5, 0.6, 0.8, 0.9))
+    assert clocks == pytest.approx((0.0, 0.1, 0.3, 0.4))
     assert counts == (0, 3, 4, 6)
+
+
+def test_a_speedup_leaves_prefill_out_and_says_nothing_of_short_runs() -> None:
+    def run(num: int, seconds: float) -> list[Event]:
+        steps = [Step((step_of(i, (i,)),), seconds) for i in range(num)]
+        return [Prefill(10, seconds * 100), *steps, End("limit")]
+
+    assert folds.speedup(run(20, 0.1), run(40, 0.3)) == pytest.approx(3)
+    assert folds.speedup(run(40, 0.2), run(20, 0.1)) == pytest.approx(0.5)
+    assert folds.speedup(run(19, 0.1), run(40, 0.3)) is None
+    assert folds.speedup(run(40, 0.1), run(19, 0.3)) is None
+    assert folds.speedup(run(20, 0.1), run(20, 0.0)) is None
 
 
 def test_acceptance_by_position() -> None:

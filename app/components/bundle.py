@@ -20,7 +20,9 @@ ENTRIES = (
     "explain/explain.js",
     "present/presenter.js",
     "grid/view.js",
+    "page/api.js",
     "page/asks.js",
+    "page/prompt.js",
     "page/share.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:

@@ -45,8 +45,8 @@ class Recording:
 class Measured:
     """What the first lane of a recording measured.
 
-    counts: tokens that each forward took; speedup: its tokens/s over those of the second lane,
-    which is called ``against``; 0 and "" where there is none.
+    counts: tokens that each forward took; speedup: of decoding over the second lane, which is
+    called ``against``; 0 and "" where there is none, 0 where it is too short to time.
     """
 
     header: Header
@@ -100,14 +100,13 @@ def read_value(value: str) -> dict[str, Trace]:
 def measured(recording: Recording) -> Measured:
     """Folds over the traces of a recording. Raises RecordingsError."""
     first, *others = recording.traces().values()
-    speed = folds.tokens_per_second(first.events)
-    base = folds.tokens_per_second(others[0].events) if others else 0.0
+    speedup = folds.speedup(first.events, others[0].events) if others else None
     return Measured(
         header=first.header,
         num_tokens=folds.num_tokens(first.events),
         tpf=folds.tpf(first.events),
         counts=tuple(len(step.accepted) for step, _ in folds.row_steps(first.events)),
-        speedup=speed / base if base else 0.0,
+        speedup=speedup or 0.0,
         against=others[0].header.name if others else "",
     )
 

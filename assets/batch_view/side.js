@@ -1,7 +1,7 @@
 // The fold of a batch's trace lines into rows: what each forward did for each row, its cache, its text.
 // No DOM, no time of its own.
 
-import { bytesOf, shown } from "../common/bytes.js";
+import { bytesOf, counted, shown } from "../common/bytes.js";
 
 export class Row {
   constructor(number, prompt) {
@@ -35,6 +35,7 @@ export class Side {
     this.totals = null;
     this.end = null;
     this.forwards = 0;
+    this.seconds = []; // of each forward
     this.vocabulary = new Map();
     this.rows = prompts.map((prompt, number) => new Row(number, prompt));
   }
@@ -50,6 +51,7 @@ export class Side {
     for (const [id, text] of Object.entries(event.vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
     const forward = this.forwards;
     this.forwards += 1;
+    this.seconds.push(event.seconds);
     for (const row of event.rows) this.readRow(this.rows[row.row], row, forward, Boolean(event.commit));
     for (const [number, wait, committed, filling, fed] of event.idle || []) {
       const row = this.rows[number];
@@ -74,7 +76,7 @@ const WAITS = { block: "its block is full and waits for the other rows", finishe
 
 // One forward of a row in words.
 export function cellText(side, row, cell) {
-  const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : `${cell.count} ${cell.count === 1 ? "token" : "tokens"}`;
+  const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
   const commit = cell.isCommit ? ", the forward that commits the block" : "";
   const parts = [`Row ${row.number + 1}, forward ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
   if (cell.end) parts.push(cell.end === "eos" ? "the text ended here" : "the limit was reached here");

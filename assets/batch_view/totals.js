@@ -1,13 +1,14 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { figure, memory, whole } from "../common/bytes.js";
+import { counted, figure, memory, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
+import { DEFINITION, speedup, speedupRemark, speedupText } from "../common/speedup.js";
 
-const BIG = [["speed", "tokens/s, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
+const BIG = [["speed", "speedup of decoding, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
   ["tpf", "effective TPF", ""], ["idle", "row-forwards idle", "%"]];
 const SMALL = [["forwards", "forwards"], ["cache", "peak cache"]];
-const HINTS = { tpf: "Tokens over row-forwards: idle rows and commits count as forwards.", idle: "Share of rows times forwards that took nothing.",
+const HINTS = { speed: DEFINITION, tpf: "Tokens over row-forwards: idle rows and commits count as forwards.", idle: "Share of rows times forwards that took nothing.",
   cache: "Keys and values reserved for the largest group of rows." };
 
 export class Totals {
@@ -27,7 +28,7 @@ export class Totals {
       const value = make("dd", "rv-value rv-num");
       const number = document.createTextNode("–");
       value.append(number, make("small", "", unit));
-      this.nodes[key] = { number, sub: make("dd", "rv-sub rv-num") };
+      this.nodes[key] = { list, number, sub: make("dd", "rv-sub rv-num") };
       list.append(make("dt", "", name), value, this.nodes[key].sub);
       this.element.append(list);
     }
@@ -47,14 +48,15 @@ export class Totals {
     const { sides } = this;
     const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
     if (this.nodes.speed) {
-      const isDone = first && second && sides[1].end;
-      this.set("speed", isDone ? `${figure(first.tokens_per_second / second.tokens_per_second)}×` : "–", isDone ? "" : "when both have run");
+      const found = first && second && sides[1].end ? speedup(...sides.map(measured)) : null;
+      this.nodes.speed.list.dataset.kind = found ? found.kind : "none";
+      this.set("speed", found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–", found ? speedupRemark(found) : "when both have run");
     }
     this.set("perSecond", first ? figure(first.tokens_per_second) : "–", beside((t) => figure(t.tokens_per_second)));
     this.set("tpf", first ? figure(first.effective_tpf) : "–", beside((t) => figure(t.effective_tpf)));
     this.set("idle", first ? percent(first.idle_share) : "–", beside((t) => `${percent(t.idle_share)} %`));
     const both = (text) => [first, second].filter(Boolean).map(text).join(" · ") || "–";
-    put(this.nodes.forwards.number, both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${whole(t.num_commits)} commits)` : "")));
+    put(this.nodes.forwards.number, both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")));
     put(this.nodes.cache.number, both((t) => memory(t.peak_cache_bytes)));
     put(this.env, environment(sides.find((side) => side.header)));
   }
@@ -65,6 +67,8 @@ export class Totals {
     put(below, sub);
   }
 }
+
+const measured = ({ rows, seconds }) => ({ tokens: rows.reduce((sum, row) => sum + row.tokens, 0), seconds });
 
 const brief = (side) => side.title.replace("MARS, ", "");
 

@@ -10,12 +10,23 @@ export class LineView {
     this.root = root;
     this.missed = missed;
     this.feed = new Feed(this);
+    this.wanted = null; // the prompt in the page's box, where there is one
+  }
+
+  want(prompt) {
+    this.wanted = prompt;
+    this.schedule();
   }
 
   read(value) {
     this.latest = value;
     this.take(value);
     if (this.feed.isBehind) this.catchUp();
+  }
+
+  // Lets go of a refusal that shows no result; what was decoded stays.
+  dismiss() {
+    if (["error", "refused"].includes(this.root.dataset.state) && this.root.dataset.steps === "0") this.read("");
   }
 
   take(value) {

@@ -1,9 +1,10 @@
 // The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; the lane as it was
-// after some steps. No DOM, no time of its own: every second comes from the events.
+// after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
+// been read, as every rate does; its prefill counts for the first token alone.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
-const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless"];
+const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
 
 const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
@@ -90,11 +91,12 @@ export class Lane {
       blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
-      elapsed: this.seconds,
-      clock: (this.prefill || 0) + this.seconds,
+      clock: this.seconds,
       cursor: row.cursor,
       pending: row.num_pending,
       fed: row.num_fed,
+      groups: row.groups || [], // masks after each of the last pending tokens, where not the last one alone had some
+      lookedUp: row.looked_up || [], // ids that wait to be verified because they stood there before in the text
       isCommit: event.commit === true,
     };
     this.steps.push(step);
@@ -164,9 +166,9 @@ export class Lane {
     if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
     const decoder = new TextDecoder("utf-8");
     decoder.decode(this.tail, { stream: true });
-    const read = (proposals) => proposals.map((p) => decoder.decode(this.bytes(p[0]), { stream: true })).join("");
-    const waiting = step.count + step.drafted;
-    return { drafts: read(step.proposals.slice(step.count, waiting)), refused: read(step.proposals.slice(waiting)) };
+    const read = (ids) => ids.map((id) => decoder.decode(this.bytes(id), { stream: true })).join("");
+    const refused = step.lookedUp.length ? [] : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
+    return { drafts: read(draftIds(step)), refused: read(refused) };
   }
 
   // The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
@@ -186,7 +188,7 @@ export class Lane {
       move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
     const { name, title, header, given, vocabulary, lines, prefill } = this;
     return Object.assign(Object.create(Lane.prototype), { name, title, header, given, vocabulary, lines, prefill, steps, tokens, moves, shortened,
-      settings: last ? last.settings : header && header.settings, seconds: last ? last.elapsed : 0,
+      settings: last ? last.settings : header && header.settings, seconds: last ? last.clock : 0,
       tail: this.tailOf(tokens), end: null, verdict: null });
   }
 
@@ -212,6 +214,12 @@ export class Lane {
   }
 }
 
+// The tokens that wait for AR's word after a forward, whoever proposed them.
+export function draftIds(step) {
+  if (step.lookedUp.length) return step.lookedUp;
+  return step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
+}
+
 // Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
 export const folds = {
   tokens: (lane) => lane.tokens.length,
@@ -227,6 +235,13 @@ export function divergence(a, b, from) {
   const shared = Math.min(a.tokens.length, b.tokens.length);
   for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
   return -1;
+}
+
+// How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
+// it; isSame: whether both ended alike.
+export function compared(lanes, place) {
+  const lengths = lanes.map((lane) => lane.tokens.length);
+  return { place, isShown: place >= 0 && Math.min(...lengths) > place, isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1] };
 }
 
 // The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.

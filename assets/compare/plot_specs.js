@@ -11,7 +11,7 @@ const POINTS = 400; // a line is drawn through so many forwards at most
 const NEAR = 0.06; // of the height: labels closer than that stand one above the other
 
 const AXES = {
-  time: { title: "measured time (s)", of: (step) => step.clock, unit: "s" },
+  time: { title: "seconds of decoding", of: (step) => step.clock, unit: "s" },
   forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
 };
 

@@ -12,12 +12,21 @@ const settled = (request) => new Promise((resolve, reject) => {
   request.onerror = () => reject(request.error);
 });
 
+// Other windows of this browser; none where it lets the page have no channel, as in a frame without storage.
+function channelTo(name) {
+  try {
+    return new BroadcastChannel(name);
+  } catch {
+    return { postMessage() {}, onmessage: null };
+  }
+}
+
 export class Store {
   constructor(database = () => window.indexedDB) {
     this.database = database;
     this.memory = new Map(); // what the browser did not take
     this.why = "";
-    this.channel = new BroadcastChannel(NAME);
+    this.channel = channelTo(NAME);
   }
 
   // listener(): called when another window of this browser has changed what is kept.

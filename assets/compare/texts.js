@@ -1,6 +1,7 @@
 // The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
 // What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
 
+import { counted } from "../common/bytes.js";
 import { make, placeIn, put } from "../common/dom.js";
 import { aligned } from "../panels/folds_diff.js";
 import { Pane } from "../race_view/panes.js";
@@ -138,7 +139,7 @@ function mark(pane, places) {
 export function differenceText({ own, missing, toBase }, letter) {
   if (!own.size && !missing.size) return `same text as ${letter}`;
   const first = Math.min(...own, ...missing);
-  const count = own.size ? `${own.size} of ${toBase.length} tokens are not in ${letter}` : `${missing.size} tokens of ${letter} are missing`;
+  const count = own.size ? `${own.size} of ${counted(toBase.length, "token")} ${own.size === 1 ? "is" : "are"} not in ${letter}` : `${counted(missing.size, "token")} of ${letter} ${missing.size === 1 ? "is" : "are"} missing`;
   return `differs from ${letter} from token ${first + 1} on: ${count}`;
 }
 

@@ -1,7 +1,7 @@
 // Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it.
 // Two moments a forward: fed, then read. Drawn once, then only classes and texts change.
 
-import { probability } from "../common/bytes.js";
+import { counted, probability } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { legend } from "./slot_words.js";
 import { slotsAt } from "./slots.js";
@@ -50,7 +50,7 @@ export class SlotLane {
     for (const column of this.columns) this.drawColumn(column, state);
     const { now } = state;
     const isDone = state.isOver && state.isRead;
-    put(this.count, `forward ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${state.tokens} tokens out · ${state.fed} slots computed${isDone ? " · done" : ""}`);
+    put(this.count, `forward ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${counted(state.tokens, "token")} out · ${counted(state.fed, "slot")} computed${isDone ? " · done" : ""}`);
     this.drawBar(now);
     this.follow(state);
     return state;
@@ -141,6 +141,11 @@ export class SlotPlayer {
   tellingMismatch() {
     const { mismatches } = this;
     return mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0;
+  }
+
+  // The first forward that the block cache spends on a full block alone.
+  fullCommit() {
+    return this.runs.at(-1).forwards.find((f) => f.isCommit && f.index)?.index ?? 0;
   }
 
   toMismatch() {

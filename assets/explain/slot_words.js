@@ -1,6 +1,6 @@
 // Sentences and the legend under a picture of cache slots: what a moment of it shows. No state.
 
-import { short } from "../common/bytes.js";
+import { counted, short } from "../common/bytes.js";
 import { make } from "../common/dom.js";
 
 export function legend(runs) {
@@ -24,7 +24,7 @@ export function cacheWords(states, runs) {
   if (!cursor.now) return "Nothing is fed yet: the prompt is in the cache, all but its last token.";
   const { now } = cursor;
   if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} forwards.`);
-  else if (!cursor.isRead) parts.push(`Cursor: forward ${now.index + 1} feeds ${now.numPending} real ${now.numPending === 1 ? "token" : "tokens"} and ${now.numFed - now.numPending} masks.`);
+  else if (!cursor.isRead) parts.push(`Cursor: forward ${now.index + 1} feeds ${now.numPending} real ${now.numPending === 1 ? "token" : "tokens"} and ${counted(now.numFed - now.numPending, "mask")}.`);
   else parts.push(`Cursor: ${took(now)}.`);
   if (block && block.now) {
     const b = block.now;
@@ -40,8 +40,10 @@ const took = (f) => {
   const k = f.accepted.length;
   const rest = f.predicted.length - k;
   const why = f.stop === "threshold" ? `; the next is below τ ${short(f.tau)}` : "";
-  return `${k} of ${k + rest} proposals accepted${why}`;
+  return `${k} of ${counted(k + rest, "proposal")} accepted${why}`;
 };
+
+const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "leaves" : "leave"}`;
 
 // What a lossless forward fed, found and put right.
 export function losslessWords([state]) {
@@ -54,9 +56,9 @@ export function losslessWords([state]) {
   }
   const agreed = now.predicted.filter((p) => p.fate === "agreed").length;
   if (now.stop === "mismatch") {
-    return `AR agrees with ${agreed} of ${drafts} drafts and would write something else next: its token takes the place ↺, all behind it is dropped. ${now.accepted.length} tokens leave.`;
+    return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and would write something else next: its token takes the place ↺, all behind it is dropped. ${leaving(now)}.`;
   }
-  const checked = drafts ? `AR agrees with all ${drafts} drafts` : "Nothing had to be checked";
-  const more = now.drafted ? `; ${now.drafted} new drafts wait for the next forward` : "";
-  return `${checked}: ${now.accepted.length} ${now.accepted.length === 1 ? "token leaves" : "tokens leave"}${more}.`;
+  const checked = drafts ? `AR agrees with ${drafts === 1 ? "the draft" : `all ${drafts} drafts`}` : "Nothing had to be checked";
+  const more = now.drafted ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next forward` : "";
+  return `${checked}: ${leaving(now)}${more}.`;
 }

@@ -4,7 +4,7 @@
 import { make, put } from "../common/dom.js";
 import { loadPlotly } from "../common/plotly.js";
 import { coloursOf } from "../common/colours.js";
-import { mainLane } from "../common/trace.js";
+import { compared, mainLane } from "../common/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "../race_view/chart_specs.js";
 import { canSaveReplay, replayHtml } from "../replay/save.js";
 import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
@@ -77,11 +77,12 @@ function closeByItself(menu) {
   });
 }
 
-// The files of one lane. root: where it stands, for the colours; differs: the token that is marked, or -1.
-export const laneOffer = (lane, label, root, differs = -1) => ({ label, files: [
+// The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
+// is one.
+export const laneOffer = (lane, label, root, found = null) => ({ label, files: [
   { text: "JSONL", hint: "trace, a line a forward", make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }) },
   { text: "CSV", hint: "table of the forwards", make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }) },
-  { text: "PNG", hint: "picture of the text", make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, differs) }) },
+  { text: "PNG", hint: "picture of the text", make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }) },
 ] });
 
 // The charts of one lane, and of all of them against time.
@@ -90,7 +91,7 @@ export const chartsOffer = (lane, lanes, root) => ({ label: "Charts", files: [
     const plotly = await plotlyOf(root);
     const c = coloursOf(root);
     const figures = [["Tokens accepted by each forward", forwardsFigure(lane, c, false)], ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
-      ["Tokens against measured time", timeFigure(lanes, c)]];
+      ["Tokens against measured time, from the prompt read", timeFigure(lanes, c)]];
     return { name: fileName(lane, "charts.png"), blob: await chartsPng(figures.map(([title, spec]) => ({ title, spec })), root, plotly) };
   } },
 ] });
@@ -101,7 +102,8 @@ export const runMenu = (view) => exportMenu(() => {
   if (!lanes.length) return [];
   const main = mainLane(view.run);
   const page = { text: "HTML", hint: "page that replays the run without a network", make: () => replayFile(view, main) };
-  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, view.run.differs)), chartsOffer(main, lanes, view.root),
+  const found = view.run.lanes.length === 2 ? compared(view.run.lanes, view.run.differs) : null;
+  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)), chartsOffer(main, lanes, view.root),
     ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : [])];
 });
 

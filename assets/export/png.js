@@ -3,6 +3,7 @@
 
 import { make, put } from "../common/dom.js";
 import { coloursOf } from "../common/colours.js";
+import { Asked } from "../race_view/asked.js";
 import { environment } from "../race_view/figures.js";
 import { Pane } from "../race_view/panes.js";
 
@@ -13,26 +14,29 @@ const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
 const MOST_PIXELS = 120_000_000;
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
 
-// The pane of a lane as it stands on the page; differs: the token that is marked, or -1.
-export function paneOf(lane, title, differs = -1) {
+// The pane of a lane as it stands on the page; found: how its text compares with the other's, null for no other.
+export function paneOf(lane, title, found = null) {
   const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
   put(pane.head.querySelector("h3"), title);
   pane.draw(lane);
-  pane.compared(differs, true, false);
+  if (found) pane.compared(found);
   return pane;
 }
 
-export function textPng(lane, title, root, differs = -1) {
-  const { element } = paneOf(lane, title, differs);
+// With the prompt that the text answers.
+export function textPng(lane, title, root, found = null) {
+  const { element } = paneOf(lane, title, found);
+  const asked = new Asked(make("div", "rv-asked"));
+  asked.drawRun([lane], null);
   const foot = [environment(lane.header), (lane.header.date || "").slice(0, 16).replace("T", " ")].filter(Boolean).join(" · ");
-  return elementPng([element, make("p", "rv-env", foot)], root, WIDTH);
+  return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
 }
 
 // Elements of a view, laid out at a width, as a PNG.
 export async function elementPng(elements, root, width) {
   const host = make("section", root.className);
   host.style.cssText = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
-  host.append(make("style", "", ".rv-text { height: auto !important; overflow: visible !important; contain: none !important; }"));
+  host.append(make("style", "", ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }"));
   const panes = make("div", "rv-panes rv-counts");
   panes.append(...elements);
   host.append(panes);

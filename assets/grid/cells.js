@@ -3,8 +3,9 @@
 
 import { figure, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
+import { laneSpeedup, speedupRemark, speedupText } from "../common/speedup.js";
 import { folds } from "../common/trace.js";
-import { cellName, isDone, parting, ratio, rowName } from "./folds.js";
+import { cellName, isDone, parting, rowName } from "./folds.js";
 import { Strip } from "./strip.js";
 
 const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
@@ -85,6 +86,8 @@ export class Cells {
     put(parts.tpf, texts.tpf);
     put(parts.mark, mark ? MARKS[mark] : "");
     put(parts.ratio, texts.ratio);
+    parts.ratio.dataset.kind = texts.speedup;
+    parts.ratio.title = texts.range;
     put(parts.speed, texts.speed);
     put(parts.differs, texts.differs);
     parts.node.dataset.text = texts.kind;
@@ -92,7 +95,7 @@ export class Cells {
     put(parts.verdict, lane.verdict === null ? "" : lane.verdict ? "✓ right" : "✗ wrong");
     parts.strip.draw(lane.steps, scale.forwards, scale.tokens);
     const label = [cellName(cell), ...(state === "waiting" ? ["has not run yet"] : [texts.tpf ? `${texts.tpf} tokens per forward` : "", texts.speed,
-      texts.ratio && `${texts.ratio} plain AR`, texts.differs, parts.verdict.textContent.slice(2), mark ? MARKS[mark].slice(2) : "", isOpened ? "shown below" : ""])];
+      texts.ratio && `speedup over plain AR ${texts.ratio}`, texts.differs, parts.verdict.textContent.slice(2), mark ? MARKS[mark].slice(2) : "", isOpened ? "shown below" : ""])];
     const text = label.filter(Boolean).join(", ");
     if (parts.node.getAttribute("aria-label") !== text) parts.node.setAttribute("aria-label", text);
   }
@@ -146,13 +149,16 @@ function stateOf(lane) {
 
 function textsOf(cell, ar) {
   const { lane } = cell;
-  if (!lane.steps.length) return { tpf: "", ratio: "", speed: "", differs: "", kind: "" };
+  if (!lane.steps.length) return { tpf: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };
   const isReference = cell === ar;
   const apart = parting(lane, ar.lane);
   const differs = apart.place >= 0 ? `differs from token ${whole(apart.place + 1)}` : apart.isSame ? "same text" : "";
+  const speedup = laneSpeedup(lane, ar.lane);
   return {
     tpf: figure(folds.perForward(lane)),
-    ratio: isReference ? "" : `${figure(ratio(lane, ar.lane))}×`,
+    ratio: isReference ? "" : speedupText(speedup) + (speedup.kind === "slower" ? " slower" : ""),
+    speedup: speedup.kind,
+    range: isReference ? "" : speedupRemark(speedup),
     speed: `${figure(folds.perSecond(lane))} tok/s`,
     differs: isReference ? "what the cells are held against" : differs,
     kind: isReference ? "reference" : apart.place >= 0 ? "differs" : apart.isSame ? "same" : "",

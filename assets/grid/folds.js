@@ -16,9 +16,6 @@ export function parting(lane, ar) {
 
 export const isDone = (lane) => Boolean(lane.end) && (lane.end.reason === "eos" || lane.end.reason === "limit");
 
-// Times the tokens/s of plain AR; NaN where either has none.
-export const ratio = (lane, ar) => folds.perSecond(lane) / folds.perSecond(ar);
-
 // Of cells that ran to their end, the one with the most tokens/s; undefined where there is none.
 export function fastest(cells) {
   return cells.filter((cell) => isDone(cell.lane)).reduce(

@@ -1,12 +1,13 @@
 // The grid view: binds the feed to cells, says what is best, opens a cell as a run in the race view below.
 
-import { figure } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
+import { laneSpeedup, speedupText } from "../common/speedup.js";
 import { Lane } from "../common/trace.js";
+import { Asked, onceText } from "../race_view/asked.js";
 import { environment } from "../race_view/figures.js";
 import { Cells } from "./cells.js";
-import { cellName, fastest, isDone, parting, ratio } from "./folds.js";
+import { cellName, fastest, isDone, parting } from "./folds.js";
 
 const EMPTY = "Run decodes the prompt as plain AR, then once for every τ and B, one after the other. Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
@@ -16,6 +17,7 @@ export class GridView extends LineView {
     super(root, missed);
     const part = (name) => root.querySelector(`.${name}`);
     this.parts = { status: part("gv-status"), best: part("gv-best"), opened: part("gv-opened"), env: part("gv-env"), live: part("rv-live") };
+    this.asked = new Asked(part("rv-asked"));
     this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
     buildLegend(part("gv-legend"));
     this.clear();
@@ -32,6 +34,7 @@ export class GridView extends LineView {
 
   start(head) {
     this.run = String(head.run);
+    this.prompt = head.prompt;
     this.close();
     const cell = (name, row, blockSize) => ({ name, row, blockSize, lane: new Lane({ lane: row ? "mars" : "ar", title: row ? "MARS" : "plain AR" }) });
     this.reference = cell("ar", null, 0);
@@ -61,6 +64,8 @@ export class GridView extends LineView {
   draw() {
     this.root.dataset.run = this.run;
     this.root.dataset.cells = String(this.rows.flat().length);
+    const { header } = this.reference.lane;
+    this.asked.draw(this.rows.length ? this.prompt : null, header ? onceText(header.settings) : "", this.wanted);
     if (!this.rows.length) return;
     const lanes = [...this.named.values()].map((cell) => cell.lane);
     const scale = { forwards: Math.max(8, ...lanes.map((lane) => lane.steps.length)), tokens: Math.max(4, ...this.rows.flat().map((cell) => cell.blockSize)) };
@@ -94,7 +99,7 @@ export class GridView extends LineView {
     if (!best) return "";
     const ar = this.reference.lane;
     const same = fastest(cells.filter((cell) => parting(cell.lane, ar).isSame));
-    const named = (cell) => `${cellName(cell)} (${figure(ratio(cell.lane, ar))}× AR)`;
+    const named = (cell) => `${cellName(cell)} (speedup ${speedupText(laneSpeedup(cell.lane, ar))})`;
     if (same === best) return `Fastest: ${named(best)}, with AR's own text.`;
     return `Fastest: ${named(best)}. ${same ? `Fastest with AR's own text: ${named(same)}.` : "No cell wrote AR's own text."}`;
   }
@@ -141,7 +146,7 @@ function buildLegend(element) {
   const keys = make("span", "gv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("i", `gv-key gv-key-${n}`, n === 5 ? "5+" : String(n)));
   element.replaceChildren(keys, make("span", "", "tokens in one forward; a strip is as wide as AR's forwards, a bar as high as its tokens"),
-    make("span", "", "× times AR's tokens/s"), make("span", "", "★ fastest of all"), make("span", "", "▲ fastest of its row"),
+    make("span", "", "× times AR's tokens per second of decoding"), make("span", "", "★ fastest of all"), make("span", "", "▲ fastest of its row"),
     make("span", "", "every cell is one run, and short runs vary"));
 }
 

@@ -1,7 +1,7 @@
 // Two texts as one, aligned token by token: what both have, what only one has. Long equal parts are folded.
 // Draws segments of `folds_diff.js`; colour, line and a word say whose they are.
 
-import { shown, visible, whole } from "../common/bytes.js";
+import { counted, shown, visible, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { aligned } from "./folds_diff.js";
 
@@ -50,7 +50,7 @@ export class DiffText {
     const end = from + num;
     if (num <= FOLD || this.unfolded.has(from)) return [text(from, end)];
     const head = from === 0 ? from : from + CONTEXT;
-    const button = make("button", "rv-df-fold rv-num", `… ${whole(end - CONTEXT - head)} tokens in both …`);
+    const button = make("button", "rv-df-fold rv-num", `… ${counted(end - CONTEXT - head, "token")} in both …`);
     button.type = "button";
     button.addEventListener("click", () => {
       this.unfolded.add(from);
@@ -79,5 +79,5 @@ function markAhead(segments, lane, other) {
 
 function summary(segments, [first, second]) {
   const count = (kind) => segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
-  return `Aligned: ${whole(count("both"))} tokens in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;
+  return `Aligned: ${counted(count("both"), "token")} in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;
 }

@@ -1,7 +1,7 @@
 // What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
 // Columns are kept and updated; choosing one is told to `choose`.
 
-import { whole } from "../common/bytes.js";
+import { counted, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { fedBy } from "./folds_cache.js";
 
@@ -65,8 +65,8 @@ export class FedChart {
 
   setValue(at, last) {
     for (const [name, value] of [["min", 1], ["max", last], ["now", this.index + 1]]) this.columns.setAttribute(`aria-value${name}`, String(value));
-    const drafts = at.drafts ? `, ${at.drafts} drafts` : "";
-    this.columns.setAttribute("aria-valuetext", `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${at.masks} masks${at.isCommit ? ", commits the block" : ""}`);
+    const drafts = at.drafts ? `, ${counted(at.drafts, "draft")}` : "";
+    this.columns.setAttribute("aria-valuetext", `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${counted(at.masks, "mask")}${at.isCommit ? ", commits the block" : ""}`);
   }
 
   add() {
@@ -80,7 +80,7 @@ export class FedChart {
     [...PARTS].reverse().forEach((name, i) => { node.children[i].style.height = `${(100 * each[name]) / most}%`; });
     node.classList.toggle("rv-fc-at", each.index === this.index);
     node.classList.toggle("rv-fc-commit", each.isCommit);
-    const title = `forward ${each.index + 1}: ${each.pending} fed again${each.drafts ? `, ${each.drafts} drafts` : ""}, ${each.masks} masks${each.isCommit ? ", commit" : ""}`;
+    const title = `forward ${each.index + 1}: ${each.pending} fed again${each.drafts ? `, ${counted(each.drafts, "draft")}` : ""}, ${counted(each.masks, "mask")}${each.isCommit ? ", commit" : ""}`;
     if (node.title !== title) node.title = title;
   }
 
@@ -96,7 +96,7 @@ export class FedChart {
     for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
     put(this.lineEnds[1], `${whole(steps.length)}: ${whole(steps.at(-1).cursor)}`);
-    this.line.setAttribute("aria-label", `The cursor went from ${steps[0].cursor} to ${steps.at(-1).cursor} in ${steps.length} forwards.`);
+    this.line.setAttribute("aria-label", `The cursor went from ${steps[0].cursor} to ${steps.at(-1).cursor} in ${counted(steps.length, "forward")}.`);
   }
 
   listen() {

@@ -10,7 +10,7 @@ export function tableRows(found) {
   if (first < 0) return [[`TPF, ${counted(all.forwards, "forward")}, exact`, perForward(all, all.then), perForward(all, all.now)]];
   const span = exact.forwards === 1 ? "forward 1" : `forwards 1 to ${whole(exact.forwards)}`;
   const rows = [[`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
-    [`TPF, all ${whole(all.forwards)} forwards: estimate`, perForward(all, all.then), `≈ ${perForward(all, all.now)}`]];
+    [`TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}: estimate`, perForward(all, all.then), `≈ ${perForward(all, all.now)}`]];
   if (drafts) {
     rows.push(["drafts that AR agreed with: estimate", `${whole(drafts.agreedThen)} of ${whole(drafts.then)}`,
       `≈ ${whole(drafts.agreedNow)} of ${whole(drafts.now)}`]);

@@ -1,8 +1,9 @@
 // A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
 // A live run that fails or does not begin is replaced by the recording, and that is said.
 
-import { counted, figure, probability, short } from "../common/bytes.js";
+import { counted, probability, short } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
+import { laneSpeedup, speedupText } from "../common/speedup.js";
 import { Lane, folds } from "../common/trace.js";
 import { recording } from "../explain/recordings.js";
 import { slotRun } from "../explain/slots.js";
@@ -174,7 +175,7 @@ export class RaceScene {
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
-    const speed = other && main.end && other.end ? ` ${figure(folds.perSecond(main) / folds.perSecond(other))}× the tokens per second of ${other.title}.` : "";
+    const speed = other && main.end && other.end ? ` Speedup of decoding: ${speedupText(laneSpeedup(main, other))}.` : "";
     put(this.mark, `Live, on this server.${speed}`);
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }

@@ -2,6 +2,7 @@
 
 import { figure } from "../common/bytes.js";
 import { make } from "../common/dom.js";
+import { laneSpeedup, speedupRemark, speedupText } from "../common/speedup.js";
 import { Lane, folds } from "../common/trace.js";
 import { PICTURES } from "../explain/explain.js";
 import { fact, recording } from "../explain/recordings.js";
@@ -24,8 +25,8 @@ function ofRecording(name) {
   const recorded = recording(name);
   if (!recorded) return ["–", "The recording of this stop did not come with the page."];
   const [main, other] = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
-  const [speed, base] = [folds.perSecond(main), folds.perSecond(other)];
-  return [`${figure(speed / base)}×`, `${figure(speed)} against ${figure(base)} tokens per second, ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
+  const speedup = laneSpeedup(main, other);
+  return [speedupText(speedup), `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding, ${speedupRemark(speedup)}; ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
     `One run, recorded ${recorded.note}.`];
 }
 
@@ -47,9 +48,9 @@ class PictureScene {
   // isPlayed: whether things may move by themselves.
   beat(index, isPlayed) {
     const { picture } = this;
-    const { tau, moment, mismatch, play, query } = this.beats[index];
+    const { tau, commit, mismatch, play, query } = this.beats[index];
     if (tau !== undefined) picture.setTau(tau);
-    if (moment !== undefined) picture.seek(moment);
+    if (commit !== undefined) picture.seek(2 * picture.fullCommit() + 1 + commit);
     if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
     if (play) isPlayed ? picture.play() : picture.seek(picture.last);
     if (query !== undefined) picture.choose(query);

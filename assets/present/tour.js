@@ -11,7 +11,7 @@ export const TOUR = [
   },
   {
     headline: "What that makes of the time",
-    says: "Tokens per second of MARS over those of plain AR, in the run just shown.",
+    says: "Tokens per second of MARS over those of plain AR, in the run just shown; reading the prompt is left out of both.",
     scene: { kind: "figure", recording: "python" },
   },
   {
@@ -52,7 +52,7 @@ export const TOUR = [
   {
     headline: "A cursor instead of a block cache",
     says: "No copy, no waiting at block borders, no forward spent only on the cache.",
-    scene: { kind: "picture", picture: "caches", beats: [{ moment: 3 }, { moment: 4 }, { play: true }] },
+    scene: { kind: "picture", picture: "caches", beats: [{ commit: 0 }, { commit: 1 }, { play: true }] },
   },
   {
     headline: "How it was trained",

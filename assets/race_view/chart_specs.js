@@ -34,8 +34,12 @@ function moveMarks(lane, c, from, isNamed) {
   return { shapes, annotations };
 }
 
-// Rectangles of one colour as one shape with a path of its own: Plotly would make an element of every bar, and
-// calculate every corner of a trace for longer than a frame.
+// What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
+// calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
+// between the grid and the traces survive react when their number falls (plotly.js 4.1).
+const shapeOf = (path, more) => (path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, ...more }] : []);
+
+// Rectangles of one colour.
 class Boxes {
   constructor(color) {
     this.color = color;
@@ -48,8 +52,7 @@ class Boxes {
   }
 
   get shapes() {
-    if (!this.path.length) return [];
-    return [{ type: "path", xref: "x", yref: "y", path: this.path.join(""), fillcolor: this.color, line: { width: 0 }, layer: "between" }];
+    return shapeOf(this.path.join(""), { fillcolor: this.color });
   }
 }
 
@@ -74,14 +77,17 @@ export function forwardsFigure(lane, c, isLive) {
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
-// Draws a level that holds from forward to forward, with a gap where it jumps.
-function hold(trace, index, level) {
-  const last = trace.y.length - 1;
-  if (trace.y[last] === level) trace.x[last] = index + 1.5;
-  else {
-    if (last >= 0) [trace.x, trace.y].forEach((values) => values.push(null));
-    trace.x.push(index + 0.5, index + 1.5);
-    trace.y.push(level, level);
+// A level that holds from forward to forward, with a gap where it jumps.
+class Level {
+  constructor() {
+    this.path = "";
+    this.now = null;
+  }
+
+  hold(index, level) {
+    if (level !== this.now) this.path += `M${index + 0.5},${round(level)}`;
+    this.path += `H${index + 1.5}`;
+    this.now = level;
   }
 }
 
@@ -89,30 +95,29 @@ export function confidenceFigure(lane, c, isLive) {
   const from = inWindow(lane, isLive);
   const accepted = new Boxes(c.mars);
   const refused = new Boxes(c.warm);
-  const threshold = { type: "scatter", mode: "lines", name: "τ", x: [], y: [], hoverinfo: "skip",
-    line: { width: 1.5, color: c.warm, dash: "dash" } };
+  const threshold = new Level();
   const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
   for (const step of lane.steps.slice(from)) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
-    const next = step.stop === "threshold" ? step.proposals[step.count + step.drafted] : null;
+    const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) dash(refused, step, next[1]);
-    if (step.settings && step.settings.method !== "ar") hold(threshold, step.index, step.settings.tau);
+    if (step.settings && step.settings.method !== "ar") threshold.hold(step.index, step.settings.tau);
   }
   const metric = (lane.settings && lane.settings.metric) || "probability";
   const y = axis(c, metric, { range: [-0.03, 1.06], tickmode: "linear", tick0: 0, dtick: 0.5 });
   const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
   const marks = moveMarks(lane, c, from, false);
-  if (threshold.x.length) {
-    marks.annotations.push({ ...endLabel(`τ ${short(threshold.y.at(-1))}`, threshold, c.warm, "middle"), xref: "paper", x: 1, xanchor: "left", xshift: 3 });
+  if (threshold.now !== null) {
+    marks.annotations.push({ ...endLabel(`τ ${short(threshold.now)}`, 1, threshold.now, c.warm), xref: "paper", xshift: 3 });
   }
-  marks.shapes.unshift(...accepted.shapes, ...refused.shapes);
-  return { data: [threshold], layout: layout(c, x, y, marks) };
+  marks.shapes.unshift(...accepted.shapes, ...refused.shapes, ...shapeOf(threshold.path, { line: { width: 1.5, color: c.warm, dash: "dash" } }));
+  return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
-const endLabel = (text, trace, color, yanchor) => ({ x: trace.x.at(-1), y: trace.y.at(-1), xref: "x", yref: "y", text,
-  showarrow: false, xanchor: "right", yanchor, font: { size: 12, color } });
+const endLabel = (text, x, y, color, yanchor = "middle") => ({ x, y, xref: "x", yref: "y", text, showarrow: false,
+  xanchor: "left", yanchor, xshift: 4, font: { size: 12, color } });
 
-// Tokens against each lane's own measured clock, the read prompt included: a flat start, then steps.
+// Tokens against each lane's own measured clock, which starts when the prompt has been read.
 export function timeFigure(lanes, c) {
   let [longest, most] = [0.01, 10];
   const data = lanes.map((lane) => {
@@ -125,9 +130,9 @@ export function timeFigure(lanes, c) {
       line: { shape: "hv", width: 2, color: lane.isMars ? c.mars : c.ar, dash: isTwin ? "dot" : "solid" },
       hovertemplate: `${lineName(lane, lanes)}: %{y} tokens after %{x:.3f} s<extra></extra>` };
   });
-  const annotations = data.map((trace, i) => ({ ...endLabel(lineName(lanes[i], lanes), trace, trace.line.color,
-    lanes[i].isMars ? "bottom" : "top"), xanchor: "left", xshift: 4 }));
-  const x = axis(c, "measured time (s)", { range: [0, longest * 1.02], showgrid: false });
+  const annotations = data.map(({ x: xs, y: ys, line }, i) => endLabel(lineName(lanes[i], lanes), xs.at(-1), ys.at(-1), line.color,
+    lanes[i].isMars ? "bottom" : "top"));
+  const x = axis(c, "seconds of decoding", { range: [0, longest * 1.02], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
   return { data, layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: isRace(lanes) ? 62 : 100, t: 8, b: 40 } }) };
 }

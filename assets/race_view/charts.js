@@ -7,7 +7,7 @@ import { mainLane } from "../common/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
 import { loadPlotly } from "../common/plotly.js";
 
-const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time"],
+const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time, from the prompt read"],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];
 const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws

@@ -1,8 +1,9 @@
 // The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
 // Text only; every number is a fold of the lanes.
 
-import { figure, milliseconds, whole } from "../common/bytes.js";
+import { counted, figure, milliseconds, whole } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
+import { DEFINITION, laneSpeedup, speedupRemark, speedupText } from "../common/speedup.js";
 import { folds } from "../common/trace.js";
 
 export class Figures {
@@ -18,7 +19,7 @@ export class Figures {
     this.big = {};
     this.small = {};
     const big = [["perForward", "tokens per forward"], ["perSecond", "tokens per second"], ["forward", "one forward"]];
-    if (hasRace) big.unshift(["speedup", "speedup"]);
+    if (hasRace) big.unshift(["speedup", "speedup of decoding"]);
     for (const [key, name] of big) {
       const list = make("dl", "rv-figure");
       list.dataset.key = key;
@@ -27,9 +28,11 @@ export class Figures {
       const number = document.createTextNode("–");
       value.replaceChildren(number, unit);
       const sub = make("dd", "rv-sub rv-num", "");
-      list.append(make("dt", "", name), value, sub);
+      const title = make("dt", "", name);
+      if (key === "speedup") list.title = DEFINITION;
+      list.append(title, value, sub);
       this.element.append(list);
-      this.big[key] = { number, sub };
+      this.big[key] = { list, title, number, sub };
     }
     const list = make("dl", "rv-small rv-num");
     for (const [key, name] of [["first", "to first token"], ["saved", "forwards saved"]]) {
@@ -45,14 +48,21 @@ export class Figures {
     const base = other ? folds.perSecond(other) : NaN;
     const hasBoth = Number.isFinite(speed) && Number.isFinite(base);
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
-    this.set("speedup", hasBoth ? `${figure(speed / base)}×` : "–", hasBoth ? `${figure(speed)} against ${figure(base)} tok/s` : "");
-    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${whole(forwards)} forwards` : "");
+    if (other) this.drawSpeedup(laneSpeedup(main, other), other);
+    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "");
     this.set("perSecond", figure(speed), hasBoth ? `${other.title} ${figure(base)}` : "");
     this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "");
     const first = `${milliseconds(folds.toFirst(main))} ms`;
     put(this.small.first, !forwards ? "–" : hasBoth ? `${first} · ${other.title} ${milliseconds(folds.toFirst(other))} ms` : first);
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
+  }
+
+  drawSpeedup(speedup, other) {
+    const { list, title } = this.big.speedup;
+    list.dataset.kind = speedup.kind;
+    put(title, speedup.kind === "slower" ? `slower than ${other.title}` : "speedup of decoding");
+    this.set("speedup", speedupText(speedup), speedupRemark(speedup));
   }
 
   set(key, value, sub) {
@@ -99,7 +109,7 @@ function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
   const message = lanes.map((lane) => lane.end.message).find(Boolean);
-  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((l) => `${l.tokens.length}`).join(" and ")} tokens.`];
+  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`];
   if (message) return ["finished", message];
   const reasons = new Set(lanes.map((lane) => lane.end.reason));
   if (reasons.size === 1 && lanes.length > 1) return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];

@@ -1,6 +1,6 @@
 // One lane's pane: its head (settings, verdict, counts, where the texts part) above its text.
 
-import { whole } from "../common/bytes.js";
+import { counted } from "../common/bytes.js";
 import { make, put } from "../common/dom.js";
 import { settingsText } from "./card.js";
 import { TokenView } from "./text.js";
@@ -33,15 +33,15 @@ export class Pane {
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
-    put(parts.count, lane.steps.length ? `${whole(shown.tokens.length)} tokens` : "");
-    put(parts.forwards, lane.steps.length && lane.isMars ? `· ${whole(shown.steps.length)} forwards` : ""); // AR's are its tokens
+    put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
+    put(parts.forwards, lane.steps.length && lane.isMars ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
   }
 
-  // `place`: the first token that the other text has otherwise, or -1; `isShown`: whether it is in sight yet.
-  compared(place, isShown, isSame) {
+  // How its text compares with the other's; see `compared` of common/trace.js.
+  compared({ place, isShown, isSame }) {
     if (place >= 0) this.view.markDivergence(place);
     this.parts.differs.classList.toggle("rv-same", isSame);
     put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1}` : "");

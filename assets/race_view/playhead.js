@@ -9,7 +9,7 @@ export class Playhead {
     this.time = Infinity; // everything that is there: a live run is followed
   }
 
-  // The latest clock of all lanes, prompt included.
+  // The latest clock of all lanes.
   get length() {
     return Math.max(0, ...this.run.lanes.map((lane) => (lane.steps.length ? lane.steps.at(-1).clock : 0)));
   }
@@ -28,7 +28,7 @@ export class Playhead {
 
   // How many steps of a lane are shown.
   shown(lane) {
-    return this.isFollowing ? lane.steps.length : numUntil(lane, this.time, true);
+    return this.isFollowing ? lane.steps.length : numUntil(lane, this.time);
   }
 
   // At the end of what is there the reader follows on, unless told to stay.
@@ -40,35 +40,26 @@ export class Playhead {
     this.time = this.now;
   }
 
-  // Places to stop at: every forward of the main lane, then those of other lanes that went on longer.
+  // Places to stop at are the forwards of the main lane, which is what a reader counts; behind its last, the end of all.
   next() {
     const main = mainLane(this.run);
-    const after = (lane) => lane.steps[numUntil(lane, this.now, true)];
-    const step = after(main) || this.run.lanes.map(after).filter(Boolean).sort((a, b) => a.clock - b.clock)[0];
-    this.seek(step ? step.clock : Infinity);
+    this.seek(main.steps[this.shown(main)]?.clock ?? Infinity);
   }
 
   previous() {
-    this.time = this.stop(this.stop(this.now, true), false);
-  }
-
-  // The last stop before `limit` (at it, too, where `isIncluded`); 0 before the first.
-  stop(limit, isIncluded) {
     const main = mainLane(this.run);
-    const over = main.steps.length ? main.steps.at(-1).clock : 0;
-    const last = (lane) => lane.steps[numUntil(lane, limit, isIncluded) - 1]?.clock ?? 0;
-    const later = this.run.lanes.map(last).filter((clock) => clock > over);
-    return later.length ? Math.max(...later) : last(main);
+    const now = main.steps[this.shown(main) - 1]?.clock ?? 0;
+    this.time = main.steps.findLast((step) => step.clock < now)?.clock ?? 0;
   }
 }
 
-// How many steps of a lane have a clock before `time`, or at it where `isIncluded`; clocks never fall.
-function numUntil(lane, time, isIncluded) {
+// How many steps of a lane have a clock of at most `time`; clocks never fall.
+function numUntil(lane, time) {
   let [low, high] = [0, lane.steps.length];
   while (low < high) {
     const middle = (low + high) >> 1;
     const { clock } = lane.steps[middle];
-    if (clock < time || (isIncluded && clock === time)) low = middle + 1;
+    if (clock <= time) low = middle + 1;
     else high = middle;
   }
   return low;

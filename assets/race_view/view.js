@@ -1,12 +1,14 @@
 // The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
+import { counted } from "../common/bytes.js";
 import { put } from "../common/dom.js";
 import { LineView, mountView } from "../common/line_view.js";
-import { Lane, divergence, mainLane } from "../common/trace.js";
+import { Lane, compared, divergence, mainLane } from "../common/trace.js";
 import { pinButton } from "../compare/pin.js";
 import { runMenu } from "../export/menu.js";
 import { Player } from "../player/player.js";
+import { Asked } from "./asked.js";
 import { Card } from "./card.js";
 import { Charts } from "./charts.js";
 import { Figures, buildLegend, statusOf } from "./figures.js";
@@ -20,6 +22,7 @@ export class RaceView extends LineView {
     this.run = null;
     this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(root.querySelector(".rv-card"), root);
+    this.asked = new Asked(root.querySelector(".rv-asked"));
     this.figures = new Figures(root);
     this.panes = root.querySelector(".rv-panes");
     this.status = root.querySelector(".rv-status");
@@ -141,6 +144,7 @@ export class RaceView extends LineView {
     root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
     put(this.status, sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
+    this.asked.drawRun(run ? run.lanes : [], this.wanted);
     if (!run || !run.lanes.length) return;
     const main = mainLane(run);
     root.dataset.at = String(this.at);
@@ -169,10 +173,8 @@ export class RaceView extends LineView {
     if (run.lanes.length !== 2) return;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
-    const now = run.lanes.map((lane) => this.shown(lane));
-    const isSame = run.differs < 0 && now.every((lane) => lane.end) && now[0].tokens.length === now[1].tokens.length;
-    const isShown = run.differs >= 0 && now.every((lane) => lane.tokens.length > run.differs);
-    for (const pane of this.entries) pane.compared(run.differs, isShown, isSame);
+    const found = compared(run.lanes.map((lane) => this.shown(lane)), run.differs);
+    for (const pane of this.entries) pane.compared(found);
   }
 
   // At most one polite sentence a second for screen readers.
@@ -183,8 +185,8 @@ export class RaceView extends LineView {
     if ((!isOver || !this.playhead.isFollowing) && now - (this.saidAt || 0) < 1000) return;
     this.saidAt = now;
     const step = main.steps[main.steps.length - 1];
-    const running = step ? `Step ${main.steps.length}: ${step.count} ${step.count === 1 ? "token" : "tokens"} accepted, ${main.tokens.length} in all.` : sentence;
-    put(this.live, isOver && this.playhead.isFollowing ? `${sentence} ${main.tokens.length} tokens in ${main.steps.length} forwards.` : running);
+    const running = step ? `Step ${main.steps.length}: ${counted(step.count, "token")} accepted, ${main.tokens.length} in all.` : sentence;
+    put(this.live, isOver && this.playhead.isFollowing ? `${sentence} ${counted(main.tokens.length, "token")} in ${counted(main.steps.length, "forward")}.` : running);
   }
 
   pointedToken(view, index, anchor, how) {

@@ -10,7 +10,6 @@ export function mountReplay() {
   const { title, why, value, isListed } = pageData();
   frame(title, isListed);
   show(document.querySelector(".rp-why"), why);
-  show(document.querySelector(".rp-prompt"), promptOf(value), "p");
   return mountRaceView(document.querySelector(".rp-main"), { value }, () => {});
 }
 
@@ -22,18 +21,9 @@ export function frame(title, isListed) {
   switchTheme(document.querySelector(".rp-theme"));
 }
 
-function show(element, text, inner) {
+function show(element, text) {
   element.hidden = !text;
-  put(inner ? element.querySelector(inner) : element, text || "");
-}
-
-// The prompt that the first lane names.
-function promptOf(value) {
-  for (const line of value.split("\n").slice(1)) {
-    const data = line.includes("\t") ? JSON.parse(line.slice(line.indexOf("\t") + 1)) : {};
-    if (data.type === "header") return data.prompt;
-  }
-  return "";
+  put(element, text || "");
 }
 
 // Light or dark as the system is, until somebody chooses; then as chosen, here and on the next page.

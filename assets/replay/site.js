@@ -1,6 +1,6 @@
 // The list of a replay site: a recording a line, with what it measured. Text only, from the page's data.
 
-import { figure, whole } from "../common/bytes.js";
+import { counted, figure } from "../common/bytes.js";
 import { make } from "../common/dom.js";
 import { settingsText } from "../race_view/card.js";
 import { frame, pageData } from "./page.js";
@@ -41,6 +41,6 @@ function facts({ settings, tpf, speedup, against, num_tokens: numTokens }) {
   const node = make("p", "rp-facts");
   node.append(make("b", "", `${figure(tpf)} TPF`));
   if (speedup) node.append(" · ", make("b", "", `${figure(speedup)}×`), ` the speed of ${against}`);
-  node.append(` · ${settingsText(settings)} · ${whole(numTokens)} tokens`);
+  node.append(` · ${settingsText(settings)} · ${counted(numTokens, "token")}`);
   return node;
 }

@@ -19,6 +19,7 @@ COMPILED = "transformers static cache"
 LOOKUP = "transformers prompt lookup"
 BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
+LLAMA_CPP = "llama.cpp"
 AR, OFFICIAL, NO_CACHE, BLOCK_CACHE = "AR", "official sampler", "no cache", "block cache"
 MIXED = "mixed"
 """The family of a batch whose prompts are of several families."""
@@ -60,13 +61,16 @@ def runtime_ways(
 
 
 def comparisons(peers: Sequence[str]) -> list[Comparison]:
-    """What a reader asks of these peers: AR against each of transformers', all else against AR."""
+    """What a reader asks of these peers: AR against each of transformers', all else against AR,
+    and everything here against llama.cpp."""
     found = [Comparison(AR, peer) for peer in peers if peer in TRANSFORMERS]
     for peer in peers:
-        if peer not in (AR, *TRANSFORMERS):
+        if peer not in (AR, LLAMA_CPP, *TRANSFORMERS):
             found.append(Comparison(peer, AR, has_eta=peer != OFFICIAL))
     if LOOKUP in peers:
         found.append(Comparison(LOOKUP, AR))
+    if LLAMA_CPP in peers:
+        found += [Comparison(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
     return found
 
 
@@ -111,4 +115,4 @@ def questions(
 
 def is_ours(peer: str) -> bool:
     """Whether this runtime decodes it."""
-    return peer not in (*TRANSFORMERS, OFFICIAL)
+    return peer not in (*TRANSFORMERS, OFFICIAL, LLAMA_CPP)

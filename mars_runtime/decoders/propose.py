@@ -85,7 +85,9 @@ class Proposer:
         return slots.clamp_(max=num_fed - 1).to(self._model.device)
 
     def _settle(self, ask: Ask, slots: list[Proposal], num_fed: int) -> RowStep:
-        verdict = judge(slots, [], ask.settings, ask.remaining, self._vocabulary.eos_ids)
+        verdict = judge(
+            slots[:1], [slots[1:]], [], ask.settings, ask.remaining, self._vocabulary.eos_ids
+        )
         return RowStep(
             row=ask.row,
             start=ask.start,

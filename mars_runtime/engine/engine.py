@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MAX_LANES = 8
 MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
-"""A worker that shows no sign of life for so long hangs: within a forward, within the warm-up (which
-may compile)."""
+"""A worker that shows no sign of life for so long hangs: in a forward, in the warm-up (which may
+compile)."""
 HEARTBEAT_SECONDS = 1.0
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)

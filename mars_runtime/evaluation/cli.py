@@ -1,7 +1,8 @@
 """``python -m mars_runtime evaluate``: accuracy and tokens per forward over a grid of τ and B.
 
 Example: ``python -m mars_runtime evaluate --taus 0.5 0.8 0.95 --block-sizes 2 4 8 --prompts 50``.
-Run again with the same ``--out`` it goes on where it stopped. Times nothing.
+Run again with the same ``--out`` it goes on where it stopped. A chat model is asked open requests,
+which nobody judges: tokens per forward alone are told. Times nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mars_runtime import tasks
 from mars_runtime.evaluation import tables
 from mars_runtime.evaluation.measure import Outcome
 from mars_runtime.evaluation.plan import Cell, Grid
-from mars_runtime.evaluation.prompts import PromptError, PromptSet, all_families, load_prompts
+from mars_runtime.evaluation.prompts import PromptError, PromptSet, families_for, load_prompts
 from mars_runtime.evaluation.provenance import provenance
 from mars_runtime.evaluation.report import average, summarise
+from mars_runtime.evaluation.requests import request_figures, request_tables, requests_json
 from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
@@ -35,7 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the ``evaluate`` command."""
     parser = subparsers.add_parser("evaluate", help="accuracy and tokens per forward over τ and B")
     parser.add_argument("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS))
-    parser.add_argument("--families", nargs="+", default=None, help="default: all of them")
+    parser.add_argument(
+        "--families", nargs="+", default=None, help="default: tasks and natural text, or requests"
+    )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
     parser.add_argument("--taus", nargs="*", type=float, default=[0.95])
     parser.add_argument("--block-sizes", nargs="*", type=block_size, default=[4])
@@ -71,12 +76,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     grid = grid_of(args)
-    prompt_sets = load_prompts(args.families or all_families(), args.seed, args.prompts)
+    asked = {
+        name: load_prompts(args.families or families_for(name), args.seed, args.prompts)
+        for name in args.checkpoints
+    }
     if args.batch_size < 1:
         raise PromptError("The batch size must be at least 1.")
     store = CellStore(cells_path(args.out), is_fresh=args.restart)
     results: Results = {}
-    for name in args.checkpoints:
+    for name, prompt_sets in asked.items():
         subject, trained = _load(name, args)
         limited = grid.limited_to(trained)
         if limited != grid:
@@ -144,13 +152,24 @@ def evaluate_with_progress(
 def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
     """What ``--out`` holds: provenance, what was asked for, averages and cells."""
     figures = tables.to_json(average(results), summarise(results))
-    return {"kind": "evaluation", "version": 1, **provenance(), "asked": settings, **figures}
+    requests = requests_json(request_figures(results))
+    return {
+        **{"kind": "evaluation", "version": 2},
+        **provenance(),
+        "asked": settings,
+        **figures,
+        "requests": requests,
+    }
 
 
 def show(results: Results, console: Console, *, is_markdown: bool, has_details: bool) -> None:
-    """Print averages, families and, when asked, every cell."""
+    """Print averages, families and, when asked, every cell; of open requests their own tables."""
+    judged = {cell: own for cell, own in results.items() if cell.family not in tasks.KINDS}
     summaries, averages = summarise(results), average(results)
-    found = [tables.averages_table(averages, summaries), tables.families_table(summaries)]
+    found = request_tables(request_figures(results))
+    if judged:
+        own = summarise(judged)
+        found = [tables.averages_table(averages, own), tables.families_table(own), *found]
     if has_details:
         found.append(tables.details_table(summaries))
     for table in found:

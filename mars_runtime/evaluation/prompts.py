@@ -1,6 +1,6 @@
 """Held-out prompts, family by family; natural text and open requests beside them.
 
-Knows the tasks and their checkers; knows no model and no tokens.
+Knows the tasks and their checkers, and which models they are for; knows no weights and no tokens.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mars_runtime import tasks
 from mars_runtime.evaluation.plan import digest
+from mars_runtime.model.registry import registry
 from mars_runtime.tasks import Task
 from mars_runtime.tasks.natural import NAME as NATURAL
 
@@ -31,6 +32,11 @@ class PromptSet:
         """Changes when any prompt or what counts as right changes."""
         return digest([part for task in self.tasks for part in (task.prompt, task.expected)])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether these are open requests, as a chat model gets them."""
+        return self.family in tasks.KINDS
+
     def judge(self, index: int, text: str) -> bool | None:
         """Whether ``text`` answers prompt ``index`` rightly; None where nothing can be judged."""
         task = self.tasks[index]
@@ -40,6 +46,17 @@ class PromptSet:
 def all_families() -> list[str]:
     """Every family with checkable answers, then natural text."""
     return [*tasks.FAMILIES, NATURAL]
+
+
+def is_chat(checkpoint: str) -> bool:
+    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks."""
+    entry = registry().get(checkpoint)
+    return entry is not None and getattr(entry, "gguf", None) is not None
+
+
+def families_for(checkpoint: str) -> list[str]:
+    """What a checkpoint is asked when nobody says: open requests, or tasks and natural text."""
+    return list(tasks.KINDS) if is_chat(checkpoint) else all_families()
 
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:

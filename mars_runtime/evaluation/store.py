@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mars_runtime.evaluation.measure import Outcome
 from mars_runtime.evaluation.plan import Cell
@@ -44,6 +45,12 @@ class CellStore:
         self._done[cell.key] = tuple(outcomes)
 
 
+def _outcome(values: dict[str, Any]) -> Outcome:
+    """From JSON, which knows no tuples. Raises KeyError for a line of an earlier version."""
+    lists = {name: tuple(values[name]) for name in ("taken", "offered")}
+    return Outcome(**{**values, **lists})
+
+
 def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
     done: dict[str, tuple[Outcome, ...]] = {}
     if not path.exists():
@@ -52,7 +59,7 @@ def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
-            done[record["key"]] = tuple(Outcome(**outcome) for outcome in record["outcomes"])
+            done[record["key"]] = tuple(map(_outcome, record["outcomes"]))
         except (ValueError, TypeError, KeyError):
             continue
     return done

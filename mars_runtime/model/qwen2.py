@@ -88,6 +88,16 @@ class Qwen2:
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
 
     @property
+    def is_bitwise(self) -> bool:
+        """Whether logits do not depend on what else is in a forward; here, up to near ties."""
+        return False
+
+    @property
+    def cache_dtype(self) -> torch.dtype:
+        """What keys and values are kept in."""
+        return self.dtype
+
+    @property
     def arithmetic(self) -> str:
         """What the matrices are kept and multiplied in: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")

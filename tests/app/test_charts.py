@@ -72,7 +72,7 @@ def test_every_accepted_token_has_its_confidence_and_the_threshold_follows_the_m
 
 def test_time_lines_end_at_the_measured_seconds() -> None:
     mars, plain = FIGURES["time"]["data"]
-    seconds = folds.prefill_seconds(TRACE.events) + folds.decode_seconds(TRACE.events)
+    seconds = folds.decode_seconds(TRACE.events)
     assert mars["x"][-1] == pytest.approx(seconds)
     assert mars["y"][-1] == plain["y"][-1] == folds.num_tokens(TRACE.events)
 

@@ -28,7 +28,7 @@ def test_a_whole_link() -> None:
         max_new_tokens="64",
         temperature="0",
         seed="7",
-        view="mars",
+        lanes="mars",
         checkpoint="deep",
     )
     assert sentence == ""
@@ -51,6 +51,12 @@ def test_what_a_link_does_not_say_is_not_touched() -> None:
     assert read() == ({}, "")
     assert read(tau="1") == ({"tau": 1}, "")
     assert read(__theme="dark", __sign="abc", given="[1]", pace="3") == ({}, "")
+
+
+def test_links_of_before_keep_working_and_the_api_page_has_its_name_to_itself() -> None:
+    assert read(view="ar") == ({"view": "ar"}, "")
+    assert read(view="ar", lanes="mars") == ({"view": "mars"}, "")
+    assert read(view="api", tau="1") == ({"tau": 1}, "")
 
 
 def test_b_may_be_left_to_be_chosen() -> None:
@@ -79,7 +85,7 @@ def test_the_depth_is_that_of_the_checkpoint_of_the_link() -> None:
         ("max_new_tokens", "inf"),
         ("temperature", "-1"),
         ("seed", "x"),
-        ("view", "both"),
+        ("lanes", "both"),
         ("checkpoint", "../etc"),
         ("prompt", " "),
         ("prompt", "a" * 41),

@@ -92,7 +92,7 @@ def test_every_page_shows_its_recording(page: playwright.Page, site: Path) -> No
         wait_until_shown(page)
         for lane, trace in recording.traces().items():
             assert shown_text(page, lane) == folds.text(trace)
-        assert page.inner_text(".rp-prompt p") == recording.prompt
+        assert page.inner_text(".rv-prompt") == recording.prompt
         assert page.inner_text(".rp-why") == recording.why
         header = measured(recording).header
         badge = page.inner_text(".rv-recorded")
@@ -149,7 +149,7 @@ def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Pa
     page.goto(file.as_uri())
     wait_until_shown(page)
     assert page.title() == f"{HOSTILE} · MARS live"
-    for place in ("h1", ".rp-why", ".rp-prompt p"):
+    for place in ("h1", ".rp-why", ".rv-prompt"):
         assert page.inner_text(place) == HOSTILE
     assert page.locator(":is(h1, main) :is(b:not([class]), script)").count() == 0
 

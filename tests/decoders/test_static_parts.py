@@ -51,7 +51,9 @@ def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
     kept = drafts[: remaining - 1] if is_lossless(settings) else []
     num_slots = len(kept) + num_proposals(settings, remaining, len(kept))
     proposals = [Proposal(token, confidence, ()) for token, confidence in slots[:num_slots]]
-    expected = judge(proposals, kept, settings, remaining, EOS_IDS)
+    at = len(kept) + 1
+    groups = [*[[]] * len(kept), proposals[at:]]
+    expected = judge(proposals[:at], groups, kept, settings, remaining, EOS_IDS)
 
     state = State.new(1, 1, torch.device("cpu"))
     pending = [2, *drafts]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import race_scenes
@@ -21,15 +22,20 @@ from mars_runtime import folds
 from mars_runtime.events import RowStep
 
 VIEW = f"document.querySelector('{ROOT}').lineView"
-HOST = """<!doctype html><title>panels</title>{}<body><div id="race">{}</div><script>
+HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body>
+<div id="race">{}</div><script>
 window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
 
 
-def still_page(context: playwright.BrowserContext) -> playwright.Page:
-    """A page that shows what is ``put`` into it, a recording to begin with, and nothing else."""
+def still_page(context: playwright.BrowserContext, plotly: Path | None = None) -> playwright.Page:
+    """A page that shows what is ``put`` into it, a recording to begin with, and nothing else.
+
+    plotly: the script that draws its charts; without it there are none.
+    """
     page = context.new_page()
     page.set_viewport_size({"width": 1100, "height": 1000})
-    page.set_content(HOST.format(bundle.head(), RaceView.template("")))
+    script = plotly.read_text("utf-8") if plotly else ""
+    page.set_content(HOST.format(script, bundle.head(), RaceView.template("")))
     put(page, recording("word-problem").value)
     return page
 
@@ -43,7 +49,7 @@ def put(page: playwright.Page, value: str) -> None:
     """Show a value as the server would send it, and wait until all of it is drawn."""
     run = json.loads(value[: value.index("\n")])["run"]
     page.evaluate(f"value => {VIEW}.read(value)", value)
-    page.wait_for_selector(f'{ROOT}[data-run="{run}"]')
+    page.wait_for_selector(f'{ROOT}[data-run="{run}"]', state="attached")
     page.wait_for_function(f"{VIEW}.feed.lines.length === 0 && !{VIEW}.frame")
 
 

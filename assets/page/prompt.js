@@ -1,0 +1,24 @@
+// Tells the views that show results what visitors do beside them: what stands in the prompt's box, so that they can say
+// when it is another prompt, and that something else was chosen, so that a refusal does not outlive what it was about.
+
+const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
+const DESK = "#desk"; // the controls beside the race view
+const PAUSE = 100; // milliseconds until a view that is not mounted yet is looked for again
+
+export function mountPrompt() {
+  const wanted = {};
+  const tell = (place) => {
+    const view = document.querySelector(VIEWS[place])?.lineView;
+    if (view) view.want(wanted[place]);
+    else setTimeout(() => tell(place), PAUSE);
+  };
+  const acted = ({ target }) => {
+    if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
+  };
+  for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
+  // Called by the page whenever a box changes, whoever changed it.
+  window.marsPrompt = (place, prompt) => {
+    wanted[place] = prompt;
+    tell(place);
+  };
+}

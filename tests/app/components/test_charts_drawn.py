@@ -1,0 +1,192 @@
+"""What a chart draws is what a fresh page would draw for the same trace, whatever was shown before.
+
+The drawing is plotly's SVG, not the figure that it was handed: what it leaves behind counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import race_scenes
+import sample_traces as samples
+from browser import needs_browser, playwright
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from panel_browser import ROOT, VIEW, put, still_page
+
+from app.components import files
+from app.components.race_view import RaceView
+from mars_runtime.settings import DecodeSettings
+
+pytestmark = needs_browser
+
+SHORT = samples.Script("7", replace(race_scenes.START, tau=0.7))
+SCRIPTS = {
+    "long": race_scenes.PROSE,
+    "lossless": race_scenes.LOSSLESS,
+    "maths": race_scenes.MATHS,
+    "one": samples.Script("Seven apples are left.", DecodeSettings(tau=1.0, block_size=1)),
+    "short": SHORT,
+}
+SHOWN = [*SCRIPTS, "begun", "waiting", "refused"]
+PLACES = [None, 0.0, 0.4]
+DRAWN = """root => [...document.querySelectorAll(`${root} .rv-charts figure`)].map((figure) => {
+  const marks = [...figure.querySelectorAll(".main-svg path, .main-svg text, .main-svg rect")];
+  const seen = marks.filter((mark) => mark.checkVisibility({ visibilityProperty: true })
+    && !mark.closest("defs, .draglayer, .modebar, .hoverlayer, .zoomlayer"));
+  const veil = figure.querySelector(".rv-later");
+  return { chart: figure.dataset.chart,
+    marks: seen.map((mark) => mark.outerHTML),
+    veil: veil.checkVisibility() ? veil.getAttribute("style") : "" };
+})"""
+QUIET = f"""() => {{ const {{ charts, feed, frame }} = {VIEW};
+  const isDrawn = !charts.run || (!charts.dirty.size && !charts.timer);
+  return isDrawn && !frame && !feed.lines.length; }}"""
+
+
+def value(shown: str) -> str:
+    """The value of the race view for one of SHOWN."""
+    if shown == "begun":
+        *_, last = race_scenes.running(race_scenes.PROSE, 30)()
+    elif shown in SCRIPTS:
+        (last,) = race_scenes.finished(SCRIPTS[shown], recorded="2026-11-20")()
+    else:
+        (last,) = race_scenes.status("Waiting: 1 run is ahead of yours.", shown)()
+    return last
+
+
+def renew(page: playwright.Page) -> None:
+    """A view that has shown nothing, in the place of the one that is there."""
+    page.evaluate(
+        """template => {
+      const host = document.querySelector("#race");
+      host.innerHTML = template;
+      host.style.display = "";
+      window.mars.mountRaceView(host, { value: "" }, () => {});
+    }""",
+        RaceView.template(""),
+    )
+
+
+def scrub(page: playwright.Page, place: float | None) -> None:
+    """Go to a share of the run, or to its end."""
+    where = "Infinity" if place is None else f"{place} * {VIEW}.playhead.length"
+    page.evaluate(f"{VIEW}.run && {VIEW}.player.seek({where})")
+
+
+def tab(page: playwright.Page, is_open: bool) -> None:
+    """Leave the tab of the view, or come back to it."""
+    page.evaluate(f"document.querySelector('#race').style.display = '{'' if is_open else 'none'}'")
+    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+
+
+def zoom(page: playwright.Page) -> None:
+    """Look at a part of each chart, as a drag over it does."""
+    page.wait_for_function(QUIET)
+    page.evaluate(f"""() => Object.values({VIEW}.charts.nodes).forEach(({{ node }}) => node.data
+      && Plotly.relayout(node, {{ "xaxis.range[0]": 1, "xaxis.range[1]": 3 }}))""")
+
+
+def drawn(page: playwright.Page) -> list[dict[str, object]]:
+    """What stands in each chart, without the ids that plotly gives out page by page."""
+    page.wait_for_function(QUIET)
+    found = page.evaluate(DRAWN, ROOT)
+    for chart in found:
+        chart["marks"] = [re.sub(r"clip[0-9a-f]+xy", "clip", mark) for mark in chart["marks"]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+    """The race view by itself, with plotly."""
+    page = still_page(browser, plotly=files.plotly_file())
+    yield page
+    page.close()
+
+
+class Fresh(dict[tuple[str, float | None], list[dict[str, Any]]]):
+    """(shown, place) -> what a view draws of it that has shown nothing else."""
+
+    def __init__(self, page: playwright.Page) -> None:
+        super().__init__()
+        self.page = page
+
+    def __repr__(self) -> str:
+        return "Fresh(...)"
+
+    def __missing__(self, key: tuple[str, float | None]) -> list[dict[str, Any]]:
+        shown, place = key
+        renew(self.page)
+        put(self.page, value(shown))
+        scrub(self.page, place)
+        self[key] = drawn(self.page)
+        return self[key]
+
+
+@pytest.fixture(scope="module")
+def fresh(page: playwright.Page) -> Fresh:
+    return Fresh(page)
+
+
+def test_a_fresh_page_draws_what_was_decoded(fresh: Fresh) -> None:
+    """The rule below would hold of empty charts too."""
+    sizes = {shown: sum(len(chart["marks"]) for chart in fresh[shown, None]) for shown in SHOWN}
+    assert sizes["waiting"] == sizes["refused"] == 0
+    assert all(sizes[shown] > 30 for shown in [*SCRIPTS, "begun"])
+    assert all(chart["veil"] for chart in fresh["long", 0.4])
+
+
+RUNS = st.tuples(st.just("run"), st.sampled_from(SHOWN))
+MOVES = st.tuples(st.just("scrub"), st.sampled_from(PLACES))
+STEPS = st.one_of(
+    RUNS,
+    RUNS,
+    MOVES,
+    st.sampled_from([("leave", None), ("come", 0), ("zoom", None), ("rest", None), ("clear", 0)]),
+)
+
+
+@example([("run", "long"), ("rest", None)], "short", None)
+@example([("run", "one"), ("zoom", None)], "short", None)
+@example([("run", "long"), ("rest", None)], "waiting", None)
+@example([("run", "lossless"), ("scrub", 0.4), ("leave", None), ("run", "begun")], "one", 0.4)
+@given(st.lists(STEPS, max_size=5), st.sampled_from(SHOWN), st.sampled_from(PLACES))
+@settings(
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_what_is_drawn_knows_no_past(
+    page: playwright.Page,
+    fresh: Fresh,
+    past: list[tuple[str, Any]],
+    shown: str,
+    place: float | None,
+) -> None:
+    expected = fresh[shown, place]
+    renew(page)
+    acts: dict[str, Callable[[Any], object]] = {
+        "run": lambda name: page.evaluate(f"value => {VIEW}.read(value)", value(name)),
+        "scrub": lambda where: scrub(page, where),
+        "leave": lambda _: tab(page, False),
+        "come": lambda _: tab(page, True),
+        "zoom": lambda _: zoom(page),
+        "rest": lambda _: page.wait_for_function(QUIET),
+        "clear": lambda _: page.evaluate(f"{VIEW}.read('')"),
+    }
+    for act, data in past:
+        acts[act](data)
+    page.evaluate(f"{VIEW}.read('')")
+    put(page, value(shown))
+    tab(page, True)
+    scrub(page, place)
+    for chart, first in zip(drawn(page), expected, strict=True):
+        assert chart["veil"] == first["veil"], chart["chart"]
+        assert set(chart["marks"]) - set(first["marks"]) == set(), f"{chart['chart']} keeps these"
+        assert chart["marks"] == first["marks"], chart["chart"]
