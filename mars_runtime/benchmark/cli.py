@@ -22,6 +22,7 @@ from mars_runtime.benchmark.document import Findings
 from mars_runtime.benchmark.usual import REQUESTS, in_words, usual_for
 from mars_runtime.evaluation.prompts import PromptError
 from mars_runtime.evaluation.sentences import run_or_say
+from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -61,32 +62,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--out", type=Path, default=Path("runs/benchmark.json"))
-    add("--html", type=Path, default=None, help="the report (default: beside --out)")
+    add("--out", type=path_of, default=Path("runs/benchmark.json"))
+    add("--html", type=path_of, default=None, help="the report (default: beside --out)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write ``--out`` and the report. Returns the exit code."""
     console = Console()
-    return run_or_say(lambda: _run(args, console), console)
+    return run_or_say(lambda: _run(args, console))
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     load = os.getloadavg()[0]
     order = order_of(args, load)
+    report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
+    for path in (args.out, report, markdown):
+        check_file(path)
     from mars_runtime.benchmark.run import perform
 
     findings = perform(order, console)
     from mars_runtime.benchmark.html import page
 
-    report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
     for path, text in (
         (args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1)),
         (report, page(findings)),
         (markdown, findings.to_markdown()),
     ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     show(findings, console)
     console.print(f"Written to {args.out}, {markdown} and {report}", markup=False)
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from mars_runtime.evaluation.requests import request_figures, request_tables, re
 from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
+from mars_runtime.outputs import check_file, only_writer, path_of, write_text
 from mars_runtime.settings import AUTO, GROUPS, METRICS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
@@ -63,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
-    parser.add_argument("--out", type=Path, default=Path("runs/evaluation.json"))
+    parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
     parser.add_argument("--restart", action="store_true", help="measure finished cells again")
     parser.add_argument("--details", action="store_true", help="also print every cell")
     parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Returns the exit code."""
     console = Console()
     try:
-        return run_or_say(lambda: _run(args, console), console)
+        return run_or_say(lambda: _run(args, console))
     except KeyboardInterrupt:
         console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
         return 130
@@ -92,6 +93,23 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
     if args.batch_size < 1:
         raise PromptError("The batch size must be at least 1.")
+    if args.threads is not None and args.threads < 1:
+        raise PromptError("Ask for at least 1 of threads.")
+    check_file(args.out)
+    cells = cells_path(args.out)
+    check_file(cells)
+    cells.touch()
+    with only_writer(cells):
+        return _measure(args, grids, asked, console)
+
+
+def _measure(
+    args: argparse.Namespace,
+    grids: Mapping[str, Grid],
+    asked: Mapping[str, Sequence[PromptSet]],
+    console: Console,
+) -> int:
+    """Evaluate what is checked; ``asked``: the prompts of each checkpoint."""
     store = CellStore(cells_path(args.out), is_fresh=args.restart)
     results: Results = {}
     for name, prompt_sets in asked.items():
@@ -103,8 +121,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         cells = plan_cells(subject, limited, prompt_sets)
         results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
     settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(document(results, settings), ensure_ascii=False, indent=1))
+    write_text(args.out, json.dumps(document(results, settings), ensure_ascii=False, indent=1))
     show(results, console, is_markdown=args.markdown, has_details=args.details)
     console.print(f"Written to {args.out}", markup=False)
     return 0
@@ -198,7 +215,7 @@ def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
     from mars_runtime.evaluation.subject import subject_of
     from mars_runtime.model.load import load_checkpoint
 
-    if args.threads:
+    if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
     return subject_of(checkpoint), checkpoint.block_size
