@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,13 @@ from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
 from mars_runtime.outputs import check_file, only_writer, path_of, write_text
-from mars_runtime.settings import AUTO, METRICS, BlockSize
+from mars_runtime.settings import AUTO, GROUPS, METRICS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
+
+USUAL_OF_REQUESTS = Grid(
+    lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
+)
 
 Results = dict[Cell, Sequence[Outcome]]
 
@@ -43,12 +48,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--families", nargs="+", default=None, help="default: tasks and natural text, or requests"
     )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
-    parser.add_argument("--taus", nargs="*", type=float, default=[0.95])
-    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=[4])
-    parser.add_argument("--lossless-taus", nargs="*", type=float, default=[0.0])
-    parser.add_argument("--lossless-block-sizes", nargs="*", type=block_size, default=[8])
-    parser.add_argument("--metric", choices=METRICS, default="probability")
-    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
+    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
+    parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
+    parser.add_argument(
+        "--lossless-block-sizes", nargs="*", type=block_size, default=None, help="8; 4 of requests"
+    )
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=None, help="where masks are")
+    parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
+        default=None, help="draft what occurred before, too")  # fmt: skip
+    parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
+    parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
     parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
     parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
     parser.add_argument("--device", default="auto")
@@ -76,11 +86,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    grid = grid_of(args)
     asked = {
         name: load_prompts(args.families or families_for(name), args.seed, args.prompts)
         for name in args.checkpoints
     }
+    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
     if args.batch_size < 1:
         raise PromptError("The batch size must be at least 1.")
     if args.threads is not None and args.threads < 1:
@@ -90,12 +100,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     check_file(cells)
     cells.touch()
     with only_writer(cells):
-        return _measure(args, grid, asked, console)
+        return _measure(args, grids, asked, console)
 
 
 def _measure(
     args: argparse.Namespace,
-    grid: Grid,
+    grids: Mapping[str, Grid],
     asked: Mapping[str, Sequence[PromptSet]],
     console: Console,
 ) -> int:
@@ -104,6 +114,7 @@ def _measure(
     results: Results = {}
     for name, prompt_sets in asked.items():
         subject, trained = _load(name, args)
+        grid = grids[name]
         limited = grid.limited_to(trained)
         if limited != grid:
             console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
@@ -116,18 +127,19 @@ def _measure(
     return 0
 
 
-def grid_of(args: argparse.Namespace) -> Grid:
-    """The grid the arguments ask for. Raises SettingsError for any value out of range."""
-    grid = Grid(
-        taus=tuple(args.taus),
-        block_sizes=tuple(args.block_sizes),
-        lossless_taus=tuple(args.lossless_taus),
-        lossless_block_sizes=tuple(args.lossless_block_sizes),
-        metric=args.metric,
-        max_new_tokens=args.max_new_tokens,
-    )
+def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
+    """The grid the arguments ask for, beside what is usual for such prompts. Raises SettingsError
+    for any value out of range."""
+    usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
+    given = {field.name: getattr(args, field.name) for field in fields(Grid)}
+    told = {name: _frozen(value) for name, value in given.items() if value is not None}
+    grid = replace(usual, **told)
     list(grid.settings())
     return grid
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def cells_path(out: Path) -> Path:

@@ -8,6 +8,8 @@ in the dtype of the weights, which for bfloat16 is several times as fast on CPUs
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,6 +200,11 @@ def fast_dtype() -> torch.dtype:
     """bfloat16 where the processor multiplies it faster than float32."""
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if has_bf16 else torch.float32
+
+
+def has_compiler() -> bool:
+    """Say whether ``torch.compile`` finds what it needs on a CPU."""
+    return any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
