@@ -1,13 +1,15 @@
 """Starts the demo: flags over environment, environment over defaults; then serves the page.
 
-The first checkpoint is loaded by a thread while the page comes up. ``python app.py --help``.
+Checkpoints are fetched and loaded by threads while the page comes up. ``python app.py --help``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import tempfile
 from dataclasses import replace
 
 from app.settings import AppSettings, AppSettingsError
@@ -17,11 +19,21 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def main() -> None:
-    """Parse, build, serve until interrupted."""
+    """Parse, build, serve until interrupted or told to end, and clear up in either case."""
+    signal.signal(signal.SIGTERM, _leave)
     try:
-        serve(read_settings(sys.argv[1:]))
+        settings = read_settings(sys.argv[1:])
+        check_temporary()
+        serve(settings)
     except AppSettingsError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _leave(number: int, frame: object) -> None:
+    """An ordinary end: what is at work ends, temporary files go."""
+    sys.exit(128 + number)
 
 
 def read_settings(arguments: list[str]) -> AppSettings:
@@ -35,19 +47,33 @@ def read_settings(arguments: list[str]) -> AppSettings:
     parser.add_argument(
         "--checkpoint", default=base.checkpoint, help="registry name or folder (%(default)s)"
     )
+    parser.add_argument(
+        "--offline", action="store_true", default=base.offline, help="fetch no checkpoint"
+    )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
 
 
+def check_temporary() -> None:
+    """Raises AppSettingsError where no temporary file can be written: the page needs some."""
+    try:
+        tempfile.TemporaryFile().close()
+    except OSError as error:
+        raise AppSettingsError(
+            "No temporary file can be written: make room, or name a folder that can be written to "
+            "in the environment variable TMPDIR."
+        ) from error
+
+
 def serve(settings: AppSettings) -> None:
-    """Begin to load the checkpoint, then serve the page until interrupted.
+    """Begin to fetch and load the checkpoint, then serve the page until interrupted.
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
     from app.engines import Engines
 
     engines = Engines(settings)
-    engines.start(engines.default)
+    engines.open()
 
     from app.examples import ExampleBook
     from app.handlers import Handlers

@@ -36,14 +36,16 @@ class BatchHandlers:
         """The end of the slider of tokens a row."""
         return min(MAX_TOKENS, self._page.settings.max_new_tokens)
 
-    def examples(self, turn: int) -> str:
-        """A set of prompts, one of each family and further ones; another set at each turn."""
-        families = list(self._page.book.families)
-        places = [divmod(place, len(families)) for place in range(NUM_EXAMPLES)]
-        rounds = -(-NUM_EXAMPLES // len(families))
-        return prompts_as_text(
-            self._page.example(families[family], turn * rounds + again) for again, family in places
-        )
+    def examples(self, turn: int, checkpoint: object) -> str:
+        """Prompts for a checkpoint, one of each family and further ones; others at each turn."""
+        chosen = self._page.examples_of(checkpoint)
+        several = self._page.book.several(chosen, turn * NUM_EXAMPLES, NUM_EXAMPLES)
+        return prompts_as_text(several)
+
+    def kept(self, prompts: object, turn: int, checkpoint: object) -> object:
+        """The prompts, or this checkpoint's examples where they are those of another."""
+        others = [self.examples(turn, name) for name in self._page.engines.entries]
+        return self.examples(turn, checkpoint) if prompts in others else prompts
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
@@ -68,9 +70,12 @@ class BatchHandlers:
                 for name, method in zip(SIDES, order.methods, strict=False)
             ]
             feed = self._page.feeds.keep(BatchFeed(sides, order.prompts))
-            served = yield from until_loaded(self._page.engines, order.checkpoint, feed)
             batch = self.live.begin(session, lambda: LiveBatch(order, feed))
-            yield from self._decode(session, served, batch)
+            served = yield from until_loaded(self._page.engines, order.checkpoint, batch)
+            if served is None:
+                feed.say("Stopped before anything ran.", "stopped")
+            else:
+                yield from self._decode(session, served, batch)
         except Exception as error:
             feed.say(sentence_of(error), "error")
         finally:

@@ -25,7 +25,7 @@ def start_side(
 ) -> BatchSide:
     """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
-    prompts = [tokenizer.encode_prompt(prompt, served.entry.system) for prompt in order.prompts]
+    prompts = [tokenizer.encode_prompt(prompt) for prompt in order.prompts]
     settings = replace(order.settings, method="ar" if method == "ar" else "mars")
     decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
     run = served.engine.solo(decode, settings, deadline=max_seconds)

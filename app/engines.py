@@ -1,23 +1,25 @@
-"""Loads checkpoints in the background and keeps an engine for each. Knows no gradio and no visitor.
+"""Fetches and loads checkpoints in the background and keeps an engine for each.
 
-Torch is imported by the loading thread, so the page is up before the first checkpoint is.
+Torch is imported by a loading thread, so the page is up before the first checkpoint is. Knows no
+gradio and no visitor.
 """
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from app.controls import MAX_PACE
+from app.loads import Load, Tell, UnavailableError, fetching
 from app.settings import AppSettings
 from mars_runtime.engine.backend import num_threads
-from mars_runtime.engine.engine import Engine, EngineError
+from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Step
-from mars_runtime.model.config import CheckpointError
+from mars_runtime.model import fetch
 from mars_runtime.model.registry import Entry, registry
 from mars_runtime.settings import DecodeSettings
 
@@ -27,22 +29,33 @@ if TYPE_CHECKING:
 DEFAULT_BLOCK_SIZE = 8
 MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
 TIMED_TOKENS, TIMED_SECONDS = 16, 2.0
-WATCHABLE_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
 RACE_COST = 1.4  # forwards of a race over those of its AR lane, roughly
-
-
-class UnavailableError(RuntimeError):
-    """A checkpoint cannot be served; the message is one sentence."""
+REAL_SECONDS = 0.01  # a token of a race that is watched as it is: two hundred last two seconds
+SLOW_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A loaded checkpoint and its engine; ``threads`` of the arithmetic."""
+    """A loaded checkpoint and its engine.
+
+    threads: of the arithmetic. pace: the slow motion in which a race can be followed, 0 where it
+    can be as it is.
+    """
 
     entry: Entry
     checkpoint: Checkpoint
     engine: Engine
     threads: int = 1
+    pace: int = 0
+
+
+class Source(Protocol):
+    """Where the files of checkpoints come from; ``mars_runtime.model.fetch`` is one."""
+
+    def is_present(self, entry: Entry) -> bool: ...
+    def fetch(
+        self, entry: Entry, progress: Callable[[int, int], None], offline: bool = False
+    ) -> Path: ...
 
 
 def read_entries(chosen: str) -> dict[str, Entry]:
@@ -55,50 +68,80 @@ def read_entries(chosen: str) -> dict[str, Entry]:
 class Engines:
     """Name -> engine, each loaded once, on demand, away from the page's threads."""
 
-    def __init__(self, settings: AppSettings, entries: dict[str, Entry] | None = None) -> None:
+    def __init__(
+        self,
+        settings: AppSettings,
+        entries: dict[str, Entry] | None = None,
+        source: Source = fetch,
+    ) -> None:
+        """``entries``: those that may be chosen, the wanted one first."""
         self.settings = settings
         self.entries = read_entries(settings.checkpoint) if entries is None else entries
-        self._loading: dict[str, Future[Served]] = {}
+        self.wanted = next(iter(self.entries))
+        self._source = source
+        self._loads: dict[str, Load] = {}
         self._lock = threading.Lock()
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._memory = threading.Lock()  # checkpoints are read one at a time
+        bundled = [entry.name for entry in self.entries.values() if entry.path is not None]
+        self._stand_in = next(iter(bundled), self.wanted)
+        self._is_awaited = self._is_absent(self.entries[self.wanted])
 
     @property
     def default(self) -> str:
-        """The checkpoint the app was started with."""
-        return next(iter(self.entries))
+        """The checkpoint of visitors who chose none: the wanted one, or a bundled one as long as
+        that is being fetched and where it cannot be had."""
+        load = self._loads.get(self.wanted)
+        is_lost = load is not None and bool(load.failure)
+        is_behind = self._is_awaited and (load is None or load.served is None)
+        return self._stand_in if is_lost or is_behind else self.wanted
 
-    def start(self, name: str) -> None:
-        """Begin loading unless it is loaded, loading or refused. Raises UnavailableError."""
+    def open(self) -> None:
+        """Begin to load what the page opens with, and to fetch what it is to go on with."""
+        self.begin(self.default)
+        self.begin(self.wanted)
+
+    def arrival(self) -> Load | None:
+        """The wanted checkpoint on its way, where visitors get another meanwhile or instead."""
+        load = self._loads.get(self.wanted)
+        return load if load is not None and (self._is_awaited or load.failure) else None
+
+    def begin(self, name: str) -> Load:
+        """What is loaded or on its way; begun anew if it failed. Raises UnavailableError."""
         if name not in self.entries:
             raise UnavailableError("Choose a checkpoint from the list.")
         with self._lock:
-            found = self._loading.get(name)
-            if found is not None and not (found.done() and found.exception()):
-                return
-            if found is None and len(self._loading) >= MAX_LOADED:
+            found = self._loads.get(name)
+            if found is not None and not found.failure:
+                return found
+            if found is None and len(self._loads) >= MAX_LOADED:
                 raise UnavailableError("Choose a checkpoint that was used before: no more fit.")
-            self._loading[name] = self._loader.submit(self._load, name)
+            load = self._loads[name] = Load(name, lambda tell: self._bring(name, tell))
+            return load
 
     def get(self, name: str, timeout: float | None = None) -> Served | None:
-        """The engine, or None if loading after ``timeout`` s. Raises UnavailableError."""
-        self.start(name)
-        try:
-            return self._loading[name].result(timeout)
-        except NotYet:
-            return None
-        except Exception as error:
-            with self._lock:
-                self._loading.pop(name, None)
-            if isinstance(error, CheckpointError):
-                raise UnavailableError(str(error)) from error
-            raise
+        """The engine, or None if on its way after ``timeout`` seconds. Raises UnavailableError."""
+        return self.begin(name).wait(timeout)
 
     def close(self) -> None:
-        """End every engine and what it runs."""
-        self._loader.shutdown(wait=False, cancel_futures=True)
-        for future in self._loading.values():
-            if future.done() and not future.cancelled() and future.exception() is None:
-                future.result().engine.close()
+        """End every engine and what it runs; what is on its way is left alone."""
+        for load in list(self._loads.values()):
+            if load.served is not None:
+                load.served.engine.close()
+
+    def _is_absent(self, entry: Entry) -> bool:
+        return entry.gguf is not None and not self._source.is_present(entry)
+
+    def _bring(self, name: str, tell: Tell) -> Served:
+        """Fetch where that is needed, then load. Raises CheckpointError."""
+        entry = self.entries[name]
+        if self._is_absent(entry):
+            tell(fetching(0, 0))
+            self._source.fetch(
+                entry, lambda *sizes: tell(fetching(*sizes)), offline=self.settings.offline
+            )
+            tell(f"Loading {name}…")
+        with self._memory:
+            return self._load(name)
 
     def _load(self, name: str) -> Served:
         from mars_runtime.model.load import load_checkpoint
@@ -106,24 +149,26 @@ class Engines:
         settings = self.settings
         checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
-        return Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))
+        served = Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))
+        return replace(served, pace=watchable_pace(served))
 
 
 def watchable_pace(served: Served) -> int:
-    """How many times slower a race must run now to be followed, by a short run of its own.
+    """How many times slower a race must run to be followed, by a short run that nobody else shares.
 
-    0 where it is slow enough by itself, and where the engine has no time for the question.
+    0 where it is slow enough by itself.
     """
     prompt_ids = served.checkpoint.tokenizer.encode_prompt("Once upon a time")
     settings = DecodeSettings("ar", max_new_tokens=TIMED_TOKENS)
-    try:
-        run = served.engine.submit(Request(prompt_ids, settings, TIMED_SECONDS))
-    except EngineError:
-        return 0
+    run = served.engine.submit(Request(prompt_ids, settings, TIMED_SECONDS))
     run.wait()
     steps = [event.seconds for event in run.events_since(0) if isinstance(event, Step)]
-    if not steps:
+    return pace_for(sorted(steps)[len(steps) // 2]) if steps else 0
+
+
+def pace_for(forward: float) -> int:
+    """The slow motion for AR forwards of so many seconds."""
+    token = forward * RACE_COST
+    if token >= REAL_SECONDS:
         return 0
-    forward = sorted(steps)[len(steps) // 2]
-    pace = WATCHABLE_SECONDS / max(forward * RACE_COST, 1e-6) - 1
-    return round(min(max(pace, 0), MAX_PACE))
+    return round(min(SLOW_SECONDS / max(token, 1e-6) - 1, MAX_PACE))

@@ -70,8 +70,15 @@ class RunFeed(Feed):
 
     def refuse(self, text: str) -> None:
         """End every lane with a sentence that says why nothing can be run."""
+        self._end("error", text)
+
+    def stop(self) -> None:
+        """End every lane, of which nothing was run, as its visitor wished."""
+        self._end("cancelled", "")
+
+    def _end(self, reason: str, text: str) -> None:
         for name in self.lanes:
-            self.add(name, {"type": "end", "reason": "error", "message": text})
+            self.add(name, {"type": "end", "reason": reason, "message": text})
 
     def verdict(self, lane: str, is_right: bool) -> None:
         """Append whether a lane's output is right."""

@@ -38,11 +38,15 @@ class GridHandlers:
         """The end of the slider of tokens a cell."""
         return min(MAX_TOKENS, self._page.settings.max_new_tokens)
 
-    def example(self, turn: int) -> str:
-        """A prompt, of another family at each turn."""
-        families = list(self._page.book.families)
-        again, family = divmod(turn, len(families))
-        return self._page.example(families[family], again)
+    def example(self, turn: int, checkpoint: object) -> str:
+        """A prompt for a checkpoint, of another family at each turn."""
+        (prompt,) = self._page.book.several(self._page.examples_of(checkpoint), turn, 1)
+        return prompt
+
+    def kept(self, prompt: object, turn: int, checkpoint: object) -> object:
+        """The prompt, or this checkpoint's example where it is that of another."""
+        others = [self.example(turn, name) for name in self._page.engines.entries]
+        return self.example(turn, checkpoint) if prompt in others else prompt
 
     def block_sizes(self, checkpoint: object) -> list[int]:
         """The values of B that a checkpoint was trained for."""
@@ -50,7 +54,7 @@ class GridHandlers:
             depth = self._page.limits(checkpoint).block_size
         except RefusalError:
             return list(BLOCK_SIZES)
-        return [block_size for block_size in BLOCK_SIZES if block_size <= depth]
+        return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
@@ -72,9 +76,12 @@ class GridHandlers:
             clear(self.live, session, POLL_SECONDS)
             grid = self.live.begin(session, lambda: LiveGrid(order))
             feed = self._page.feeds.keep(grid.feed)
-            served = yield from until_loaded(self._page.engines, order.checkpoint, feed)
-            yield from self._decode(session, served, grid)
-            self._judge(served, grid)
+            served = yield from until_loaded(self._page.engines, order.checkpoint, grid)
+            if served is None:
+                feed.say("Stopped before anything ran.", "stopped")
+            else:
+                yield from self._decode(session, served, grid)
+                self._judge(served, grid)
         except Exception as error:
             feed.say(sentence_of(error), "error")
         finally:
@@ -137,7 +144,7 @@ class GridHandlers:
         self, served: Served, order: GridOrder, name: str, settings: DecodeSettings, seconds: float
     ) -> Lane:
         tokenizer, task = served.checkpoint.tokenizer, self._page.book.task(order.prompt)
-        prompt_ids = tokenizer.encode_prompt(order.prompt, served.entry.system)
+        prompt_ids = tokenizer.encode_prompt(order.prompt)
         request = Request(prompt_ids, settings, seconds, is_checked=True)
         writer = writer_of(served, order.prompt, request, task)
         return Lane(name, served.engine.submit(request, is_alone=True), writer)

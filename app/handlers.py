@@ -8,27 +8,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.asks import read_asked
 from app.controls import (
     Limits,
-    Order,
     RefusalError,
     has_control_text,
     read_order,
     read_pace,
     read_steering,
 )
-from app.engines import Engines, Served, UnavailableError, watchable_pace
-from app.examples import ExampleBook
+from app.engines import Engines, Served
+from app.examples import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds, RunFeed
-from app.launching import USER_ERRORS, check_given, footer, start_race
+from app.launching import USER_ERRORS, check_given, footer, start_lanes
+from app.loads import UnavailableError
 from app.runs import LiveRace, LiveRuns
 from app.settings import AppSettings
 from app.share import read_link
 from app.waiting import HEARTBEAT_SECONDS, clear, until_loaded
 from mars_runtime import tasks
+from mars_runtime.engine.backend import where
+from mars_runtime.model.registry import Entry
 
 log = logging.getLogger(__name__)
 # An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
@@ -36,7 +39,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
 NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
 NOTE_UNKNOWN = "This small model knows only tasks like the examples."
-OPENING_SECONDS = 30.0
+NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
+OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
 PRESETS = {
     "Exact": {"tau": 0.0, "lossless": True},
     "Balanced": {"tau": 0.95, "lossless": False},
@@ -48,6 +52,29 @@ def preset_of(tau: object, lossless: object) -> str | None:
     """The preset that these values are, if any."""
     values = {"tau": tau, "lossless": lossless}
     return next((name for name, preset in PRESETS.items() if preset == values), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the page says of the checkpoint in force.
+
+    depth: the largest B. pace: the slow motion to watch it in; footer: what it runs on; both None
+    until it is loaded.
+    """
+
+    notice: str
+    depth: int
+    pace: int | None = None
+    footer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How far the wanted checkpoint is; ``checkpoint``: the one to change to, if any."""
+
+    sentence: str
+    checkpoint: str | None = None
+    is_over: bool = False
 
 
 class Handlers:
@@ -62,11 +89,15 @@ class Handlers:
 
     def limits(self, checkpoint: object) -> Limits:
         """What may be asked of a checkpoint. Raises RefusalError for one that is not listed."""
-        entry = self.engines.entries.get(checkpoint) if isinstance(checkpoint, str) else None
-        if entry is None:
-            raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
-        settings = self.settings
+        settings, entry = self.settings, self.entry(checkpoint)
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
+
+    def entry(self, checkpoint: object) -> Entry:
+        """What the registry says of a checkpoint. Raises RefusalError as ``limits``."""
+        found = self.engines.entries.get(checkpoint) if isinstance(checkpoint, str) else None
+        if found is None:
+            raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
+        return found
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
@@ -93,10 +124,14 @@ class Handlers:
             order = read_order(values, self.limits(values.get("checkpoint")))
             clear(self.live, session, SLOW_POLL_SECONDS)
             feed = self.feeds.keep(RunFeed(list(order.lanes), order.pace))
-            served = yield from until_loaded(self.engines, order.checkpoint, feed)
-            race = self.live.begin(session, lambda: self._start(served, order, feed))
-            yield from self._watch(session, race)
-            self._judge(race, served)
+            race = self.live.begin(session, lambda: LiveRace(order, feed))
+            served = yield from until_loaded(self.engines, order.checkpoint, race)
+            if served is None:
+                feed.stop()
+            else:
+                self._start(served, race)
+                yield from self._watch(session, race)
+                self._judge(race, served)
         except Exception as error:
             feed.refuse(sentence_of(error))
         finally:
@@ -125,9 +160,10 @@ class Handlers:
         """The controls that a shared link sets, and a sentence on what it could not."""
         return read_link(query, self.limits, self.engines.default)
 
-    def _start(self, served: Served, order: Order, feed: RunFeed) -> LiveRace:
-        seconds = self.settings.max_seconds
-        return start_race(served, order, feed, seconds, self.book.task(order.prompt))
+    def _start(self, served: Served, race: LiveRace) -> None:
+        order = race.order
+        task = self.book.task(order.prompt)
+        race.begin(start_lanes(served, order, self.settings.max_seconds, task))
 
     def _watch(self, session: str, race: LiveRace) -> Iterator[str]:
         """Yield the feed until every lane has ended or the visitor has begun another race."""
@@ -144,16 +180,17 @@ class Handlers:
             race.wait(SLOW_POLL_SECONDS if race.order.pace else POLL_SECONDS)
 
     def _judge(self, race: LiveRace, served: Served) -> None:
-        """Say whether each output is right, where that can be judged.
+        """Say whether each output is right, where that can be judged: where the model wrote all of
+        it, for judging Python runs it, and what a visitor gave it to go on from is theirs.
 
         Judging waits for the last lane, so that it never takes the machine from a timed one.
         """
         task = self.book.task(race.order.prompt)
-        if task is None or not tasks.is_checkable(task):
+        if race.order.given or task is None or not tasks.is_checkable(task):
             return
         for lane in race.lanes:
             if lane.end is not None and lane.end.reason in ("eos", "limit"):
-                text = served.checkpoint.tokenizer.decode([*race.order.given, *lane.tokens])
+                text = served.checkpoint.tokenizer.decode(lane.tokens)
                 race.feed.verdict(lane.name, tasks.check(task, text))
 
     def remark(self, prompt: object, checkpoint: object) -> str:
@@ -163,7 +200,10 @@ class Handlers:
             return ""
         if has_control_text(prompt):
             return NOTE_CONTROL
-        return "" if self.book.task(prompt) or entry.path is None else NOTE_UNKNOWN
+        task, own = self.book.task(prompt), set_for(entry)
+        if own == TASKS:
+            return "" if task and task.family in self.book.families[own] else NOTE_UNKNOWN
+        return NOTE_TOO_HARD if task and is_too_hard(task.family) else ""
 
     def stop(self, session: str) -> None:
         """End the visitor's run within one forward; its text and figures stay."""
@@ -183,40 +223,65 @@ class Handlers:
         self.steer(session, {**values, **chosen})
         return float(chosen["tau"]), bool(chosen["lossless"])
 
-    def choose(self, name: object) -> Iterator[tuple[str, int]]:
-        """Load a checkpoint; yields a sentence and the trained depth, 0 where it is not known."""
+    def choose(self, name: object) -> Iterator[Choice]:
+        """Load a checkpoint, saying how far it is; the last word is there within OPENING_SECONDS.
+
+        Nothing is yielded for what is not listed.
+        """
         try:
-            depth = self.limits(name).block_size
-            yield f"Loading {name}…", depth
-            self.engines.get(str(name))
-        except (RefusalError, UnavailableError) as error:
-            yield str(error), 0
-        else:
-            yield f"{name} is ready. {self.engines.entries[str(name)].note}".rstrip(), depth
+            entry = self.entry(name)
+        except RefusalError:
+            return
+        until = time.monotonic() + OPENING_SECONDS
+        try:
+            load = self.engines.begin(entry.name)
+            served = load.wait(0.0)
+            while served is None and time.monotonic() < until:
+                yield Choice(load.situation, entry.block_size)
+                served = load.wait(HEARTBEAT_SECONDS)
+        except UnavailableError as error:
+            yield Choice(str(error), entry.block_size)
+            return
+        if served is None:
+            waits = f"{entry.name} is still loading; Run waits for it."
+            yield Choice(waits, entry.block_size)
+            return
+        depth = served.checkpoint.block_size
+        yield Choice(entry.note or f"{entry.name} is ready.", depth, served.pace, footer(served))
+
+    def arrival(self, is_settled: bool) -> Arrival:
+        """How far the checkpoint is that visitors are to have. ``is_settled``: this one has chosen
+        or run another, so that none is put in its place."""
+        load, wanted = self.engines.arrival(), self.engines.wanted
+        if load is None:
+            return Arrival("", is_over=True)
+        if load.failure:
+            return Arrival(f"{load.failure} {self._meanwhile()}", is_over=True)
+        if load.served is None:
+            return Arrival(load.situation)
+        if is_settled:
+            return Arrival(f"{wanted} is here: choose it as the model.", is_over=True)
+        return Arrival("", wanted, is_over=True)
+
+    def _meanwhile(self) -> str:
+        name = self.engines.default
+        knows = ", which knows only its tasks," if set_for(self.entry(name)) == TASKS else ""
+        return f"Until then {name}{knows} answers."
 
     def example(self, family: str, number: int) -> str:
         """The prompt of a family's example."""
         return self.book.prompt(family, number)
 
-    def opening(self) -> tuple[int, int, str]:
-        """Trained depth, watchable pace and the footer, once the first checkpoint is there.
-
-        A checkpoint that takes longer than a visitor should hold a place for is said to.
-        """
-        name = self.engines.default
-        depth = self.engines.entries[name].block_size
-        try:
-            served = self.engines.get(name, timeout=OPENING_SECONDS)
-        except UnavailableError as error:
-            return depth, 0, str(error)
-        if served is None:
-            return depth, 0, f"{name} is still loading; Run waits for it."
-        return served.checkpoint.block_size, watchable_pace(served), footer(served)
+    def examples_of(self, checkpoint: object) -> str:
+        """The set of examples that a checkpoint has; that of the default for what is not listed."""
+        listed = self.engines.entries
+        name = checkpoint if isinstance(checkpoint, str) and checkpoint in listed else None
+        return set_for(listed[name or self.engines.default])
 
 
 def sentence_of(error: Exception) -> str:
     """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
-    log.error("a run failed", exc_info=error)
+    log.error("a run failed\n%s", where(error))
     return "The run failed inside the app; run it again."

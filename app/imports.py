@@ -1,7 +1,8 @@
 """Judges a trace that a visitor brings, and writes it back as this program would have written it.
 
 Trusts nothing in it: reading is ``mars_runtime.trace_reader``'s, and what it refuses becomes one
-sentence. Knows no gradio, no file and no tray.
+sentence. One is read at a time, a few wait for a moment, and none is read for long, so that nobody
+keeps the server's threads or the interpreter from the others. Knows no gradio, no file and no tray.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from mars_runtime import folds
@@ -22,8 +24,13 @@ MAX_RATING = 5
 PIN = "pin"
 """The type of a line that may stand before a trace: what its owner called and thought of it."""
 
-_LINES_AT_ONCE, _PAUSE = 4, 0.0005  # a decoding thread gets its turn while a long trace is read
+MAX_LINES = 20_000
+READ_SECONDS = 10.0  # the longest run this program writes takes a fraction of it
+MAX_WAITING, WAIT_SECONDS = 4, 2.0
+BUSY = "Other runs are being read just now: bring this one again in a moment."
+_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; a decoding thread gets its turn while a trace is read
 _one_at_a_time = threading.Lock()
+_line = threading.BoundedSemaphore(1 + MAX_WAITING)
 
 
 def read_import(text: object, max_chars: int) -> dict[str, Any]:
@@ -34,23 +41,52 @@ def read_import(text: object, max_chars: int) -> dict[str, Any]:
             raise TraceError("This is not text.")
         if len(text) > max_chars:
             raise TraceError(f"A run of more than {max_chars / 1e6:g} MB is not read.")
-        with _one_at_a_time:
+        if text.count("\n") >= MAX_LINES:
+            raise TraceError(f"A run of more than {MAX_LINES:,} lines is not read.")
+        with _turn():
             return _read(text)
     except TraceError as error:
         return {"error": str(error)}
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """One's turn to be read. Raises TraceError where too many wait, or for too long."""
+    if not _line.acquire(blocking=False):
+        raise TraceError(BUSY)
+    try:
+        if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
+            raise TraceError(BUSY)
+        try:
+            yield
+        finally:
+            _one_at_a_time.release()
+    finally:
+        _line.release()
 
 
 def _read(text: str) -> dict[str, Any]:
     lines = text.split("\n")
     pin = _pin(lines[0])
     reader = TraceReader()
-    for number, line in enumerate(lines if pin is None else ["", *lines[1:]]):
+    rested = time.monotonic()
+    until = rested + READ_SECONDS
+    for line in lines if pin is None else ["", *lines[1:]]:
         reader.feed(line)
-        if number % _LINES_AT_ONCE == 0:
+        now = time.monotonic()
+        if now > until:
+            raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
+        if now - rested > _AT_ONCE:
             time.sleep(_PAUSE)
+            rested = time.monotonic()
     trace = reader.trace()
     _check(trace)
-    return {"lines": list(trace.lines()), "pin": pin or {}}
+    answer = {"lines": list(trace.lines()), "pin": pin or {}}
+    try:
+        json.dumps(answer, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can spell half of a character, an answer cannot hold it
+        raise TraceError("There are characters in it that are no valid text.") from None
+    return answer
 
 
 def _check(trace: Trace) -> None:

@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 from app.controls import TITLES, Order, RefusalError
 from app.engines import Served
-from app.feed import RunFeed
-from app.runs import Lane, LiveRace
+from app.runs import Lane
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
@@ -32,16 +31,16 @@ def check_given(served: Served, given: Sequence[int]) -> None:
         raise RefusalError("given", "A control token is no part of a text: choose another.")
 
 
-def start_race(
-    served: Served, order: Order, feed: RunFeed, max_seconds: float, task: Task | None = None
-) -> LiveRace:
+def start_lanes(
+    served: Served, order: Order, max_seconds: float, task: Task | None = None
+) -> list[Lane]:
     """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
 
     max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
     """
     check_given(served, order.given)
     tokenizer = served.checkpoint.tokenizer
-    prompt_ids = [*tokenizer.encode_prompt(order.prompt, served.entry.system), *order.given]
+    prompt_ids = [*tokenizer.encode_prompt(order.prompt), *order.given]
     requests = {
         name: Request(prompt_ids, settings, max_seconds, is_checked=True)
         for name, settings in order.lanes.items()
@@ -51,7 +50,7 @@ def start_race(
         for request in requests.values()
     ]
     runs = served.engine.race(list(requests.values()), pace=order.pace)
-    return LiveRace(order, list(map(Lane, requests, runs, writers)), feed)
+    return list(map(Lane, requests, runs, writers))
 
 
 def writer_of(

@@ -13,18 +13,19 @@ from pathlib import Path
 from app.replay.plans import PLANS
 from app.replay.recordings import FOLDER
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.registry import find
+from mars_runtime.outputs import OutputError, check_folder, path_of
 
 
 def main() -> int:
     """Record everything; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write (%(default)s)")
+    parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
     args = parser.parse_args()
     try:
+        check_folder(args.out)
         record(args.out, args.checkpoint)
-    except CheckpointError as error:
+    except (CheckpointError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
@@ -39,11 +40,10 @@ def record(folder: Path, name: str) -> None:
     from mars_runtime.model.load import load_checkpoint
 
     load = os.getloadavg()[0]
-    entry, _ = find(name)
     checkpoint = load_checkpoint(name)
     others = Others()
     with Engine(checkpoint) as engine:
-        recorder = Recorder(checkpoint, engine, entry.system if entry else None)
+        recorder = Recorder(checkpoint, engine)
         for done in recorder.write(folder, PLANS):
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:

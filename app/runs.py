@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from app.controls import Order, lane_settings
+from app.controls import STEERED, Order, lane_settings
 from app.feed import RunFeed
 from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
@@ -57,22 +57,32 @@ def situation(runs: Iterable[Run]) -> str:
         return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
     if any(run.is_held_up for run in runs):
         return "Waiting: another run has the device alone."
+    if any(run.is_hurried for run in runs):
+        return "Slow motion gives way while others wait for a place."
     others = max((run.num_sharing for run in runs), default=0)
     return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
 
 
 class LiveRace:
-    """What one visitor is running: its lanes, and the feed that tells of them."""
+    """What one visitor is running: its lanes, none before its checkpoint is there, and the feed
+    that tells of them."""
 
-    def __init__(self, order: Order, lanes: Sequence[Lane], feed: RunFeed) -> None:
+    def __init__(self, order: Order, feed: RunFeed) -> None:
         self.order = order
-        self.lanes = tuple(lanes)
         self.feed = feed
+        self.lanes: tuple[Lane, ...] = ()
+        self.is_cancelled = False
+
+    def begin(self, lanes: Sequence[Lane]) -> None:
+        """Follow these lanes; where Stop came before them they end at once."""
+        self.lanes = tuple(lanes)
+        if self.is_cancelled:
+            self.cancel()
 
     @property
     def is_finished(self) -> bool:
         """Whether every lane has written its end."""
-        return all(lane.end is not None for lane in self.lanes)
+        return bool(self.lanes) and all(lane.end is not None for lane in self.lanes)
 
     def situation(self) -> str:
         """One sentence on the company it has on the device, empty while it has none."""
@@ -98,14 +108,11 @@ class LiveRace:
 
     def steer(self, changes: DecodeSettings, pace: float) -> None:
         """Let tau, B, metric, lossless and pace act from the next forward on."""
+        if not self.lanes:
+            settings = steered_settings(self.order.settings, changes)
+            self.order = replace(self.order, settings=settings)
         for lane in self.lanes:
-            steered = replace(
-                lane.run.settings,
-                tau=changes.tau,
-                block_size=changes.block_size,
-                metric=changes.metric,
-                lossless=changes.lossless,
-            )
+            steered = steered_settings(lane.run.settings, changes)
             if lane.name == "mars" and steered != lane.run.settings:
                 lane.run.settings = lane_settings(steered, "mars")
             if lane.run.pace != pace:
@@ -116,8 +123,14 @@ class LiveRace:
 
     def cancel(self) -> None:
         """End every lane within one forward; a second call does nothing."""
+        self.is_cancelled = True
         for lane in self.lanes:
             lane.run.cancel()
+
+
+def steered_settings(settings: DecodeSettings, changes: DecodeSettings) -> DecodeSettings:
+    """The settings with those of the changes that may be made while text streams."""
+    return replace(settings, **{name: getattr(changes, name) for name in STEERED})
 
 
 class Cancellable(Protocol):

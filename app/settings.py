@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 PREFIX = "MARS_"
+SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 class AppSettingsError(ValueError):
@@ -23,18 +24,22 @@ class AppSettings:
 
     host, port: where the page is served.
     checkpoint: a name of ``checkpoints/registry.json`` or the path of a checkpoint folder.
+    offline: fetch nothing; a checkpoint that is not here is said to be missing.
     device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else CPU and fp32.
     max_prompt_chars: longer prompts are refused, never cut.
     max_new_tokens: the end of the slider, and of what a request past the page may ask for.
     max_seconds: a run ends after this long by the wall clock, waits of slow motion included.
     max_runs: visitors whose runs share the model; max_waiting: runs that may wait behind them.
+    max_runs_per_address: at once, waiting ones included; visitors of one school or company may
+        share an address.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
     """
 
     host: str = "127.0.0.1"
     port: int = 7860
-    checkpoint: str = "mars-tiny"
+    checkpoint: str = "mars-smollm2"
+    offline: bool = False
     device: str = "auto"
     dtype: str = "auto"
     max_prompt_chars: int = 8000
@@ -42,12 +47,14 @@ class AppSettings:
     max_seconds: float = 300.0
     max_runs: int = 4
     max_waiting: int = 12
+    max_runs_per_address: int = 8
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
 
     def __post_init__(self) -> None:
         for name in (
-            "max_prompt_chars", "max_new_tokens", "max_runs", "max_body_bytes", "max_import_bytes",
+            "max_prompt_chars", "max_new_tokens", "max_runs", "max_runs_per_address",
+            "max_body_bytes", "max_import_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1.")
@@ -62,7 +69,7 @@ class AppSettings:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:
         """The settings that the variables ask for, defaults elsewhere. Raises AppSettingsError."""
         environment = os.environ if environment is None else environment
-        chosen: dict[str, str | int | float] = {}
+        chosen: dict[str, str | int | float | bool] = {}
         for field in fields(cls):
             text = environment.get(PREFIX + field.name.upper(), "").strip()
             if text:
@@ -70,10 +77,14 @@ class AppSettings:
         return cls(**chosen)  # type: ignore[arg-type]
 
 
-def _parse(name: str, text: str, default: object) -> str | int | float:
+def _parse(name: str, text: str, default: object) -> str | int | float | bool:
     """The text as a value of the default's type."""
     if isinstance(default, str):
         return text
+    if isinstance(default, bool):
+        if text.lower() not in SWITCH:
+            raise AppSettingsError(f"{name} must be 1 or 0.")
+        return SWITCH[text.lower()]
     try:
         return int(text) if isinstance(default, int) else float(text)
     except ValueError:

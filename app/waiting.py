@@ -16,6 +16,7 @@ from mars_runtime.engine.run import Run
 from mars_runtime.events import End
 
 HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
+LOOK_SECONDS = 0.2  # between two looks at whether a visitor still waits
 CLEAR_SECONDS = 2.0
 
 
@@ -24,6 +25,13 @@ class Turn(Protocol):
 
     run: Run
     end: End | None
+
+
+class Awaited(Protocol):
+    """What begins once its checkpoint is there, unless it is stopped before."""
+
+    feed: Feed
+    is_cancelled: bool
 
 
 class Job(Protocol):
@@ -53,14 +61,18 @@ def follow(
         turn.run.wait(pause)
 
 
-def until_loaded(engines: Engines, name: str, feed: Feed) -> Generator[str, None, Served]:
-    """Wait for the checkpoint, saying so; returns it. Raises UnavailableError."""
-    served = engines.get(name, timeout=0.0)
-    while served is None:
-        feed.say(f"Loading {name}…")
-        yield feed.text()
-        served = engines.get(name, timeout=HEARTBEAT_SECONDS)
-    return served
+def until_loaded(engines: Engines, name: str, job: Awaited) -> Generator[str, None, Served | None]:
+    """Wait for the checkpoint, saying what it waits for; returns it, or None if the job was stopped
+    meanwhile. Raises UnavailableError."""
+    load, feed, shown = engines.begin(name), job.feed, 0.0
+    served = load.wait(0.0)
+    while served is None and not job.is_cancelled:
+        feed.say(load.situation)
+        if feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
+            shown = time.monotonic()
+            yield feed.text()
+        served = load.wait(LOOK_SECONDS)
+    return None if job.is_cancelled else served
 
 
 def clear(live: LiveRuns[Any], session: str, pause: float) -> None:

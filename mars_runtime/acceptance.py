@@ -34,12 +34,13 @@ class DecodeError(RuntimeError):
 class Draw:
     """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
 
-    first_position: absolute position (prompt included) of the token that slot 0 predicts.
+    positions: absolute position (prompt included) of the token that each slot predicts; what slots
+    behind them give is not looked at.
     """
 
     temperature: float
     seed: int
-    first_position: int
+    positions: Sequence[int]
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -69,16 +70,21 @@ class Judgement:
 
     emitted: tokens that leave, never empty. num_agreed: drafts fed with this forward that AR
     confirmed. drafts: tokens to verify in the next forward. stop: why no more were taken.
+    proposals: as of RowStep. may_go_on: whether those behind the emitted ones continue them; not
+    where masks were fed behind a refused draft alone.
     """
 
     emitted: list[int]
     num_agreed: int
     drafts: list[int]
     stop: Stop
+    proposals: tuple[Proposal, ...] = ()
+    may_go_on: bool = True
 
 
 def judge(
-    slots: Sequence[Proposal],
+    choices: Sequence[Proposal],
+    groups: Sequence[Sequence[Proposal]],
     drafts: Sequence[int],
     settings: DecodeSettings,
     remaining: int,
@@ -86,30 +92,33 @@ def judge(
 ) -> Judgement:
     """Verify the drafts that were fed, then accept proposals (design section 2).
 
-    slots: predictions from the first place not yet emitted on, one for each draft and then the
-        proposals, of which the first is AR's own choice. remaining: tokens that may still leave.
+    choices: what AR takes at the places from the first not yet emitted on, given the drafts before:
+        one for each draft, and one more. groups: as many, what the masks after each of those tokens
+        propose for the places behind; empty where none were fed. remaining: tokens that may still
+        leave.
     Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
     accepted proposals behind them become drafts. The row ends at the first EOS or at the limit.
     """
-    tokens = [slot.token for slot in slots]
-    num_agreed = verify(drafts, tokens)
-    behind: list[int] = []
-    stop: Stop = "mismatch"
-    if num_agreed < len(drafts):
-        emitted = tokens[: num_agreed + 1]
-    else:
-        confidences = [slot.confidence for slot in slots[num_agreed:]]
-        count = accept_prefix(confidences, settings.tau)
-        stop = "threshold" if count < len(confidences) else "block"
-        emitted = tokens[: num_agreed + count]
-        if is_lossless(settings):
-            emitted, behind = emitted[: num_agreed + 1], emitted[num_agreed + 1 :]
-    emitted = _to_first(emitted, eos_ids)
+    num_agreed = verify(drafts, [choice.token for choice in choices])
+    is_confirmed = num_agreed == len(drafts)
+    proposals = (*choices[: num_agreed + 1], *groups[num_agreed])
+    confidences = [proposal.confidence for proposal in proposals[num_agreed:]]
+    end = num_agreed + accept_prefix(confidences, settings.tau)
+    stop: Stop = "threshold" if end < len(proposals) else "block"
+    may_go_on = is_confirmed or bool(groups[num_agreed])
+    if not is_confirmed:
+        stop = "mismatch"
+        if not may_go_on:  # nothing counts behind a refused draft, but it was predicted
+            proposals = (*choices, *groups[-1])
+    tokens = [proposal.token for proposal in proposals[:end]]
+    num_emitted = num_agreed + 1 if is_lossless(settings) else end
+    emitted, behind = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
     if emitted[-1] in eos_ids:
-        return Judgement(emitted, num_agreed, [], "eos")
+        return Judgement(emitted, num_agreed, [], "eos", proposals)
     if len(emitted) >= remaining:
-        return Judgement(emitted[:remaining], num_agreed, [], "limit")
-    return Judgement(emitted, num_agreed, _to_first(behind, eos_ids), stop)
+        return Judgement(emitted[:remaining], num_agreed, [], "limit", proposals)
+    drafts = up_to_end(behind, eos_ids)
+    return Judgement(emitted, num_agreed, drafts, stop, proposals, may_go_on)
 
 
 def num_proposals(
@@ -127,7 +136,7 @@ def is_lossless(settings: DecodeSettings) -> bool:
     return settings.lossless and settings.method == "mars"
 
 
-def _to_first(tokens: list[int], ends: frozenset[int]) -> list[int]:
+def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
     """Up to the first end, that one included."""
     for index, token in enumerate(tokens):
         if token in ends:
@@ -207,15 +216,14 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
     device = table.device
     temperatures = [draw.temperature if draw else 0.0 for draw in draws]
     seeds = [draw.seed if draw else 0 for draw in draws]
-    starts = [draw.first_position if draw else 0 for draw in draws]
-    positions = torch.tensor(starts, device=device).unsqueeze(1) + torch.arange(
-        table.shape[1], device=device
-    )
+    width = table.shape[1]
+    known = [list(draw.positions) if draw else [] for draw in draws]
+    positions = [(row + [0] * width)[:width] for row in known]
     return draw_tokens(
         table,
         torch.tensor(temperatures, device=device),
         torch.tensor(seeds, device=device),
-        positions,
+        torch.tensor(positions, device=device),
     )
 
 

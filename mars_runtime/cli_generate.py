@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mars_runtime.events import End, Event
 from mars_runtime.settings import (
     AUTO,
+    GROUPS,
     MAX_BLOCK_SIZE,
     METHODS,
     METRICS,
@@ -49,6 +50,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
     add("--lossless", action="store_true", help="emit only what AR would have chosen")
+    add(
+        "--groups",
+        default=_USUAL.groups,
+        metavar="|".join(GROUPS),
+        help="masks after the last draft or after every draft, lossless only (%(default)s)",
+    )
+    add("--lookup", action="store_true", help="draft what followed before, lossless only")
     add("--max-new-tokens", type=number, default=_USUAL.max_new_tokens, help="%(default)s")
     add("--temperature", type=number, default=_USUAL.temperature, help="0 is greedy (%(default)s)")
     add("--seed", type=number, default=_USUAL.seed, help="of the draws (%(default)s)")
@@ -96,11 +104,8 @@ def _generate(
 ) -> int:
     from mars_runtime.engine import Engine, Request
     from mars_runtime.engine.header import make_header
-    from mars_runtime.model.registry import registry
 
-    entry = registry().get(checkpoint.name)
-    system = entry.system if entry else None
-    request = Request(checkpoint.tokenizer.encode_prompt(prompt, system), settings, DEADLINE)
+    request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
     if settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)

@@ -44,7 +44,7 @@ class RowStep:
     num_pending: real tokens fed after the cursor; num_fed: all tokens fed, masks included.
     proposals: predictions from the first emitted place on, in order. The first ``len(accepted)``
         were emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were
-        refused.
+        refused. Of several groups of masks it is the one after the last token that AR confirmed.
     accepted: token ids emitted by this forward, EOS included.
     stop: why no more were taken.
     block_size: B that was chosen for this forward, where the settings leave it to be chosen; 0
@@ -54,6 +54,10 @@ class RowStep:
         temperature above 0 it is what AR would have drawn there with the same noise. Only in runs
         that ask for it; there is nothing to check of AR's own and of verified tokens, and no
         forward comes after the last one.
+    groups: masks fed after each of the last ``len(groups)`` pending tokens, the last of them drafts
+        all but the first; empty where masks stood after the last pending token alone.
+    looked_up: tokens that wait for verification instead of proposals, because they followed where
+        the last emitted ones had occurred before (``num_drafted`` is 0 then).
     """
 
     row: int
@@ -68,6 +72,17 @@ class RowStep:
     stop: Stop
     block_size: int = 0
     checks: tuple[tuple[int, float], ...] = ()
+    groups: tuple[int, ...] = ()
+    looked_up: tuple[int, ...] = ()
+
+    @property
+    def drafts(self) -> tuple[int, ...]:
+        """The tokens that wait for verification by the next forward, whoever proposed them."""
+        if self.looked_up:
+            return self.looked_up
+        first = len(self.accepted)
+        waiting = self.proposals[first : first + self.num_drafted]
+        return tuple(proposal.token for proposal in waiting)
 
 
 @dataclass(frozen=True, slots=True)

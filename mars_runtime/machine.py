@@ -1,9 +1,13 @@
-"""On what and with what this process computes, in words. Knows no model and no figures."""
+"""On what and with what this process computes, in words, and where it may keep what it makes.
+
+Knows no model and no figures.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -50,6 +54,18 @@ def processor() -> str:
         if key.strip() == "model name":
             return value.strip()
     return platform.processor() or platform.machine() or "unknown processor"
+
+
+def cache_folder() -> Path:
+    """Where files go that can be had again: MARS_CACHE, else the platform's usual place."""
+    chosen = os.environ.get("MARS_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    if usual:
+        return Path(usual) / "mars-live"
+    home = Path.home()
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "mars-live"
 
 
 def num_cores() -> int:

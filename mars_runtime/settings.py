@@ -7,13 +7,16 @@ from typing import Literal, get_args
 
 Method = Literal["ar", "mars"]
 Metric = Literal["probability", "margin", "entropy"]
+Groups = Literal["one", "every"]
 BlockSize = int | Literal["auto"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 METRICS: tuple[Metric, ...] = get_args(Metric)
+GROUPS: tuple[Groups, ...] = get_args(Groups)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
-MAX_FED = 2 * MAX_BLOCK_SIZE  # tokens that one step feeds a row: pending ones and masks
+MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
+MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
 
 
@@ -33,6 +36,10 @@ class DecodeSettings:
     lossless: emit only tokens that AR would have chosen; tau then says how boldly to draft.
     max_new_tokens: at most this many tokens, EOS included.
     temperature: 0 is greedy; above 0 tokens are drawn with noise keyed by (seed, position).
+    groups: where masks stand: ``one``, B - 1 of them after the last pending token; ``every``, as
+        many after each draft too, so that whichever draft is the last good one, its successors have
+        been proposed (lossless only: unverified there is nothing but the last pending token).
+    lookup: draft also what followed where the last tokens occurred before (lossless only).
     Raises SettingsError.
     """
 
@@ -44,14 +51,19 @@ class DecodeSettings:
     max_new_tokens: int = 256
     temperature: float = 0.0
     seed: int = 0
+    groups: Groups = "one"
+    lookup: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise SettingsError(f"Choose a method among {', '.join(METHODS)}.")
         if self.metric not in METRICS:
             raise SettingsError(f"Choose a confidence metric among {', '.join(METRICS)}.")
-        if not isinstance(self.lossless, bool):
-            raise SettingsError("Lossless is either on or off.")
+        if self.groups not in GROUPS:
+            raise SettingsError(f"Choose mask groups among {', '.join(GROUPS)}.")
+        for what, value in (("Lossless", self.lossless), ("Lookup", self.lookup)):
+            if not isinstance(value, bool):
+                raise SettingsError(f"{what} is either on or off.")
         _check_real("The threshold τ", self.tau, 0.0, 1.0)
         _check_real("The temperature", self.temperature, 0.0, 2.0)
         if self.block_size != AUTO:

@@ -1,29 +1,41 @@
 """Text to token ids and back: ChatML prompts from untrusted text, exact bytes of every token.
 
-Knows no model, tensors or decoding. Only byte-level BPE tokenizers (``tokenizer.json``) are read; a
-checkpoint's own chat template is a program and is never run. Control tokens are put in by id, and
-user text goes through an encoder from which every added token has been taken out, so there is
-nothing that could turn typed text into one.
+Knows no model, tensors or decoding. Only byte-level BPE tokenizers (``byte_level.py``) are read; a
+checkpoint's own chat template is a program and is never run; only a system prompt that stands in it
+word for word is read out of it. Control tokens are put in by id, and user text goes through an
+encoder from which every added token has been taken out, so there is nothing that could turn typed
+text into one.
 """
 
 from __future__ import annotations
 
 import codecs
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mars_runtime.byte_level import (
+    BYTE_OF_CHAR,
+    END_OF_TEXT,
+    IM_END,
+    IM_START,
+    MASK,
+    TextError,
+    added_tokens,
+    default_system,
+    plain_encoder,
+    read_spec,
+    spare_token,
+)
 
 if TYPE_CHECKING:
     import tokenizers
 
-MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+__all__ = ["MAX_PROMPT_CHARS", "Detokenizer", "TextError", "Tokenizer"]
+
 MAX_PROMPT_CHARS = 200_000
+_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
-
-
-class TextError(ValueError):
-    """A prompt or a tokenizer that cannot be used; one sentence that says what to do."""
 
 
 class Tokenizer:
@@ -32,6 +44,7 @@ class Tokenizer:
     size: len(tokenizer), ids are below it; rows of the model at or above it are unused.
     mask_id, im_start_id, pad_id: control tokens; eos_ids: the tokens that end a turn.
     forbidden_ids: ids below ``size`` that must never be generated (mask, pad, im_start, unused).
+    system: the system prompt of every conversation that brings none of its own.
     """
 
     def __init__(
@@ -40,9 +53,11 @@ class Tokenizer:
         tokens: Mapping[int, str],
         added: Mapping[str, int],
         pad: str | None,
+        mask: str = MASK,
+        system: str | None = None,
     ) -> None:
         """``encoder`` knows no added token; ``tokens`` are its own, ``added`` the others."""
-        missing = [name for name in (MASK, IM_START, IM_END) if name not in added]
+        missing = [name for name in (mask, IM_START, IM_END) if name not in added]
         if missing:
             raise TextError(
                 f"This tokenizer has no {' and no '.join(missing)}: choose a MARS checkpoint with "
@@ -52,7 +67,10 @@ class Tokenizer:
         self._tokens = tokens
         self._added = {index: name for name, index in added.items()}
         self._bytes: dict[int, bytes] = {}
-        self.mask_id = added[MASK]
+        characters = {token for token in tokens.values() if len(token) == 1}
+        self._lost = {byte for char, byte in BYTE_OF_CHAR.items() if char not in characters}
+        self.system = system
+        self.mask_id = added[mask]
         self.im_start_id = added[IM_START]
         self.im_end_id = added[IM_END]
         self.eos_ids = frozenset(added[name] for name in (IM_END, END_OF_TEXT) if name in added)
@@ -68,51 +86,83 @@ class Tokenizer:
         self._check_round_trip()
 
     @classmethod
-    def from_dir(cls, path: str | Path) -> Tokenizer:
-        """Read ``tokenizer.json`` (and added tokens of ``tokenizer_config.json``) in ``path``.
+    def from_dir(
+        cls, path: str | Path, *, mask: str = MASK, system: str | None = None
+    ) -> Tokenizer:
+        """Read ``tokenizer.json`` and, where they are there, its configuration and chat template.
 
-        Raises TextError for anything but byte-level BPE with ChatML and mask tokens.
+        See ``from_spec``.
         """
-        folder = Path(path)
-        spec = _read_json(folder / "tokenizer.json")
-        config_path = folder / "tokenizer_config.json"
-        config = _read_json(config_path) if config_path.exists() else {}
+        return cls.from_spec(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
+
+    @classmethod
+    def from_spec(
+        cls,
+        spec: Mapping[str, Any],
+        config: Mapping[str, Any],
+        *,
+        mask: str | None = MASK,
+        system: str | None = None,
+        name: str = "This file",
+    ) -> Tokenizer:
+        """From what ``tokenizer.json`` and ``tokenizer_config.json`` (added tokens, pad) hold.
+
+        mask: the name of the mask token; None for any control token that no chat needs. system: as
+        the chat template has it, unless given. Raises TextError for anything but byte-level BPE
+        with ChatML and mask tokens; ``name`` says in it whose tokenizer that is.
+        """
         try:
-            added = _added_tokens(spec, config)
-            encoder, vocabulary = _plain_encoder(spec, added)
+            added = added_tokens(spec, config)
+            encoder, vocabulary = plain_encoder(spec, added)
         except TextError:
             raise
         except Exception as error:  # the tokenizers library raises bare Exception
             raise TextError(
-                f"{folder / 'tokenizer.json'} cannot be read as a tokenizer: export it again with "
-                "the tokenizers library."
+                f"{name} holds no tokenizer that can be read: export it again with the tokenizers "
+                "library."
             ) from error
         pad = config.get("pad_token")
         pad = pad.get("content") if isinstance(pad, dict) else pad
         tokens = {index: token for token, index in vocabulary.items()}
-        return cls(encoder, tokens, added, pad if isinstance(pad, str) else None)
+        return cls(
+            encoder,
+            tokens,
+            added,
+            pad if isinstance(pad, str) else None,
+            mask or spare_token(added),
+            system or default_system(config.get("chat_template")),
+        )
 
     def encode(self, text: str) -> list[int]:
         """Token ids of ``text``, none of them a control token whatever the text says.
 
-        Lone surrogates, which no UTF-8 can hold, become U+FFFD. Raises TextError if too long.
+        Lone surrogates, which no UTF-8 can hold, become U+FFFD; bytes that the tokenizer has no
+        token for are left out, as the tokenizers library does. Raises TextError if too long.
         """
         if len(text) > MAX_PROMPT_CHARS:
             raise TextError(f"Shorten the prompt to {MAX_PROMPT_CHARS:,} characters at most.")
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._encoder.encode(whole, add_special_tokens=False).ids)
 
-    def encode_prompt(self, text: str, system: str | None = None) -> list[int]:
-        """ChatML ids of one user turn, open for the answer. Raises TextError if empty or too long.
-
-        The same ids as the usual ChatML template for text without control tokens: each turn is
-        encoded in one piece (``user\\n`` and the text together).
-        """
+    def encode_prompt(self, text: str) -> list[int]:
+        """``encode_chat`` of one user turn. Raises TextError if empty, too long or unspeakable."""
         if not text.strip():
             raise TextError("Type a prompt: it is empty.")
+        if self._lost and not self.decode(self.encode(text)).strip():
+            raise TextError("Type another prompt: the model has no tokens for these characters.")
+        return self.encode_chat([("user", text)])
+
+    def encode_chat(self, turns: Sequence[tuple[str, str]]) -> list[int]:
+        """ChatML ids of (role, content) turns, open for the assistant's answer.
+
+        The same ids as the usual ChatML template for text without control tokens: each turn is
+        encoded in one piece (``user\\n`` and the text together). ``system`` comes first unless the
+        turns begin with a system prompt.
+        """
         ids: list[int] = []
-        turns = [("system", system)] if system else []
-        for role, content in [*turns, ("user", text)]:
+        is_given = bool(turns) and turns[0][0] == "system"
+        first = [("system", self.system)] if self.system and not is_given else []
+        for role, content in [*first, *turns]:
             ids += [self.im_start_id, *self.encode(f"{role}\n{content}"), self.im_end_id]
             ids += self.encode("\n")
         return [*ids, self.im_start_id, *self.encode("assistant\n")]
@@ -135,11 +185,14 @@ class Tokenizer:
             raise TextError(
                 f"Token {token} is not in this tokenizer, which has {self.size} tokens."
             )
-        return bytes(_BYTE_OF_CHAR[char] for char in self._tokens[token])
+        return bytes(BYTE_OF_CHAR[char] for char in self._tokens[token])
 
     def _check_round_trip(self) -> None:
+        if self._lost & _NEEDED:
+            raise TextError("This tokenizer lacks plain characters: choose one that has them all.")
         ids = self.encode(_PROBE)
-        if self._added.keys() & set(ids) or self.decode(ids) != _PROBE:
+        kept = bytes(byte for byte in _PROBE.encode() if byte not in self._lost)
+        if self._added.keys() & set(ids) or self.decode(ids) != kept.decode("utf-8", "replace"):
             raise TextError(
                 "This tokenizer changes the text it encodes: choose a byte-level BPE tokenizer "
                 "that gives every text back."
@@ -166,80 +219,3 @@ class Detokenizer:
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
-
-
-def byte_characters() -> dict[int, str]:
-    """GPT-2's map from a byte to the printable character that stands for it in a vocabulary.
-
-    Source: openai/gpt-2, src/encoder.py, ``bytes_to_unicode``.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    shifted = {byte: chr(256 + index) for index, byte in enumerate(others)}
-    return {byte: chr(byte) for byte in printable} | shifted
-
-
-_BYTE_OF_CHAR = {char: byte for byte, char in byte_characters().items()}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise TextError(f"{path} is missing or damaged: fetch the checkpoint again.") from error
-    if not isinstance(value, dict):
-        raise TextError(f"{path} is not a tokenizer file: fetch the checkpoint again.")
-    return value
-
-
-def _added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Every added token, control or not: typed text must become none of them."""
-    added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
-    for index, token in (config.get("added_tokens_decoder") or {}).items():
-        added.setdefault(str(token["content"]), int(index))
-    if len(set(added.values())) != len(added):
-        raise TextError("Two added tokens of this tokenizer share an id: fetch it again.")
-    return added
-
-
-def _plain_encoder(
-    spec: Mapping[str, Any], added: Mapping[str, int]
-) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """The encoder without added tokens, normal form C at most, and its vocabulary."""
-    import tokenizers  # here, so that a Detokenizer of a recorded trace needs no such library
-
-    model = spec.get("model") or {}
-    steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
-    byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
-    is_byte_level = model.get("type") == "BPE" and not model.get("byte_fallback") and byte_level
-    if not is_byte_level or any(step.get("add_prefix_space") for step in byte_level):
-        raise TextError(
-            "Only byte-level BPE tokenizers without a prefix space are supported: choose a "
-            "checkpoint with one, such as Qwen2."
-        )
-    normalizers = _parts(spec.get("normalizer"), "normalizers")
-    if any(step.get("type") != "NFC" for step in normalizers):
-        raise TextError("Only tokenizers that leave the text as it is (or NFC) are supported.")
-    vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
-    if any(not set(token) <= _BYTE_OF_CHAR.keys() for token in vocabulary):
-        raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
-    if not _BYTE_OF_CHAR.keys() <= vocabulary.keys():
-        raise TextError("This tokenizer lacks some of the 256 bytes: train it with all of them.")
-    plain = {
-        **spec,
-        "added_tokens": [],
-        "post_processor": None,
-        "padding": None,
-        "truncation": None,
-        "model": {**model, "vocab": vocabulary, "unk_token": None},
-    }
-    return tokenizers.Tokenizer.from_str(json.dumps(plain)), vocabulary
-
-
-def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """The steps of a sequence, flattened."""
-    if not step:
-        return []
-    if step.get("type") != "Sequence":
-        return [step]
-    return [part for each in step.get(inner) or [] for part in _parts(each, inner)]

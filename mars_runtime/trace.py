@@ -86,8 +86,10 @@ class Trace:
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Every token id that a row's step mentions: accepted, proposed, runners-up, checks."""
+    """Every token id that a row's step mentions: accepted, looked up, proposed, runners-up,
+    checks."""
     yield from row.accepted
+    yield from row.looked_up
     for token, _ in row.checks:
         yield token
     for proposal in row.proposals:
@@ -153,8 +155,9 @@ class TraceWriter:
         }
         if row.block_size:
             fields["block_size"] = row.block_size
-        if row.checks:
-            fields["checks"] = row.checks
+        for name in ("checks", "groups", "looked_up"):
+            if value := getattr(row, name):
+                fields[name] = value
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings

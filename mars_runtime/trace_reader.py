@@ -132,7 +132,7 @@ class TraceReader:
         if "settings" in line:
             self._settings[row] = _settings(line["settings"])
         start = as_whole(line["start"])
-        accepted = tuple(as_whole(token) for token in as_items(line["accepted"], MAX_PROPOSALS))
+        accepted = _wholes(line["accepted"])
         proposals = tuple(_proposal(item) for item in as_items(line["proposals"], MAX_PROPOSALS))
         step = RowStep(
             row=row,
@@ -147,6 +147,8 @@ class TraceReader:
             stop=cast(Stop, one_of(line["stop"], _STOPS)),
             block_size=as_whole(line.get("block_size", 0), MAX_PROPOSALS),
             checks=tuple(map(_chance, as_items(line.get("checks", []), min(start, MAX_PROPOSALS)))),
+            groups=_wholes(line.get("groups", [])),
+            looked_up=_wholes(line.get("looked_up", [])),
         )
         if not all(token in self._vocabulary for token in token_ids(step)):
             raise ValueError("it has a token that is not in the vocabulary")
@@ -197,6 +199,10 @@ def _proposal(value: Any) -> Proposal:
     token, confidence, runners_up = as_items(value, 3)
     chances = tuple(map(_chance, as_items(runners_up, MAX_RUNNERS_UP)))
     return Proposal(as_whole(token), as_real(confidence), chances)
+
+
+def _wholes(value: Any) -> tuple[int, ...]:
+    return tuple(map(as_whole, as_items(value, MAX_PROPOSALS)))
 
 
 def _chance(value: Any) -> tuple[int, float]:

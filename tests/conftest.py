@@ -31,6 +31,18 @@ def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def smollm2_file() -> Path:
+    """The GGUF file of mars-smollm2; tests that ask for it are skipped where it is absent."""
+    from mars_runtime.model.fetch import is_present
+    from mars_runtime.model.registry import registry
+
+    entry = registry()["mars-smollm2"]
+    if entry.gguf is None or not is_present(entry):
+        pytest.skip("mars-smollm2 is not here: run python -m mars_runtime fetch mars-smollm2")
+    return entry.gguf.path
+
+
+@pytest.fixture(scope="session")
 def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint folder whose model foresees some tokens; do not write into it."""
     from helpers import train_foreseeing

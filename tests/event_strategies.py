@@ -18,7 +18,7 @@ from mars_runtime.events import (
     Step,
     Wait,
 )
-from mars_runtime.settings import METHODS, METRICS, DecodeSettings
+from mars_runtime.settings import GROUPS, METHODS, METRICS, DecodeSettings
 from mars_runtime.trace import Header
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
@@ -33,6 +33,8 @@ SETTINGS = st.builds(
     max_new_tokens=st.integers(1, 4096),
     temperature=st.floats(0, 2),
     seed=st.integers(0, 2**31 - 1),
+    groups=st.sampled_from(GROUPS),
+    lookup=st.booleans(),
 )
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
@@ -103,6 +105,8 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     stop=draw(st.sampled_from(["block", "threshold", "mismatch"])),
                     block_size=draw(st.integers(0, 16)),
                     checks=tuple(checks),
+                    groups=tuple(draw(st.lists(st.integers(0, 15), max_size=4))),
+                    looked_up=tuple(draw(st.lists(TOKENS, max_size=3))),
                 )
             )
             emitted[row] += taken

@@ -14,6 +14,8 @@ import torch
 from tiny_tokenizer import write_tokenizer
 from torch import Tensor
 
+from mars_runtime.acceptance import read
+from mars_runtime.branches import Branches
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.text import Tokenizer
 
@@ -86,18 +88,29 @@ class ScriptedModel:
         return ScriptedCache(rows, capacity)
 
     def forward(
-        self, tokens: Tensor, cache: ScriptedCache, head: Tensor | slice | None
+        self,
+        tokens: Tensor,
+        cache: ScriptedCache,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
     ) -> Tensor | None:
         if head is not None:
-            return self.logits(self.hidden(tokens, cache), head)
+            return self.logits(self.hidden(tokens, cache, branches), head)
         self._write(tokens.tolist(), cache)
         return None
 
-    def hidden(self, tokens: Tensor, cache: ScriptedCache) -> Hidden:
+    def hidden(
+        self, tokens: Tensor, cache: ScriptedCache, branches: Branches | None = None
+    ) -> Hidden:
         fed = tokens.tolist()
         self.forwards.append(fed)
         self._write(fed, cache)
+        if branches is not None:
+            return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
         return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
+
+    def read(self, hidden, head, forbidden, metrics, draws=None):  # type: ignore[no-untyped-def]
+        return read(self.logits(hidden, head), forbidden, metrics, draws)
 
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
         """Only the slots that are asked for may cost anything."""
@@ -120,6 +133,19 @@ class ScriptedModel:
         prefixes = [cache.slots[row][: cache.cursors[row] + slot + 1] for slot in slots]
         assert all(token is not None for prefix in prefixes for token in prefix), "a hole"
         return [tuple(prefix) for prefix in prefixes]  # type: ignore[arg-type]
+
+    def _tree(self, cache: ScriptedCache, row: int, branches: Branches) -> list[tuple[int, ...]]:
+        """What each token sees, which has to be as long as its position says."""
+        first, slots, found = cache.cursors[row], cache.slots[row], []
+        numbers = (branches.positions, branches.roots, branches.starts)
+        columns = zip(*(each[row].tolist() for each in numbers), strict=True)
+        for q, (position, root, start) in enumerate(columns):
+            assert root <= start <= q
+            seen = slots[: first + root] + slots[first + start : first + q + 1]
+            assert len(seen) == first + position + 1, "a token stands where it does not belong"
+            found.append(tuple(seen))
+        assert all(token is not None for prefix in found for token in prefix), "a hole"
+        return found  # type: ignore[return-value]
 
     def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
         return [self.script(prefix) for prefix in self._prefixes(cache, row, slots)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mars_runtime.acceptance import (
     DecodeError,
     Draw,
+    Judgement,
     accept_prefix,
     gumbel,
     judge,
@@ -151,7 +152,7 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.2]))
     num_draws, temperature = 4000, 0.7
     table = logits.expand(1, num_draws, 3)
-    slots = read(table, NONE, ["margin"], [Draw(temperature, seed=5, first_position=0)])[0]
+    slots = read(table, NONE, ["margin"], [Draw(temperature, seed=5, positions=range(4000))])[0]
     share = [sum(slot.token == token for slot in slots) / num_draws for token in range(3)]
     assert share == pytest.approx((logits / temperature).softmax(-1).tolist(), abs=0.03)
     assert all(slot.confidence == pytest.approx(0.2 if slot.token == 0 else 0.0) for slot in slots)
@@ -160,7 +161,7 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
 
 def test_a_forbidden_id_is_never_drawn() -> None:
     logits = torch.zeros(1, 200, 6)
-    slots = read(logits, torch.tensor([0, 5]), ["probability"], [Draw(2.0, 1, 0)])[0]
+    slots = read(logits, torch.tensor([0, 5]), ["probability"], [Draw(2.0, 1, range(4000))])[0]
     assert {slot.token for slot in slots} == {1, 2, 3, 4}
 
 
@@ -168,33 +169,64 @@ def _slots(*pairs: tuple[int, float]) -> list[Proposal]:
     return [Proposal(token, confidence, ()) for token, confidence in pairs]
 
 
+def judged(
+    slots: list[Proposal], drafts: list[int], settings: DecodeSettings, remaining: int
+) -> Judgement:
+    """One group, behind the last draft."""
+    count = len(drafts) + 1
+    groups = [*[[]] * len(drafts), slots[count:]]
+    return judge(slots[:count], groups, drafts, settings, remaining, EOS)
+
+
 def test_judge_without_lossless() -> None:
     settings = DecodeSettings(tau=0.5)
     slots = _slots((5, 0.1), (6, 0.9), (7, 0.4), (8, 0.9))
-    verdict = judge(slots, [], settings, 99, EOS)
+    verdict = judged(slots, [], settings, 99)
     assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 6], [], "threshold")
-    verdict = judge(_slots((5, 0.9), (2, 0.9), (7, 0.9)), [], settings, 99, EOS)
+    verdict = judged(_slots((5, 0.9), (2, 0.9), (7, 0.9)), [], settings, 99)
     assert (verdict.emitted, verdict.stop) == ([5, 2], "eos")
-    verdict = judge(_slots((5, 0.9), (6, 0.9)), [], settings, 2, EOS)
+    verdict = judged(_slots((5, 0.9), (6, 0.9)), [], settings, 2)
     assert (verdict.emitted, verdict.stop) == ([5, 6], "limit")
-    verdict = judge(_slots((5, 0.9), (2, 0.9)), [], settings, 2, EOS)
+    verdict = judged(_slots((5, 0.9), (2, 0.9)), [], settings, 2)
     assert verdict.stop == "eos"
-    assert judge(_slots((5, 0.9), (6, 0.9)), [], settings, 3, EOS).stop == "block"
+    assert judged(_slots((5, 0.9), (6, 0.9)), [], settings, 3).stop == "block"
 
 
 def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest() -> None:
     settings = DecodeSettings(tau=0.5, lossless=True)
     slots = _slots((5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9), (9, 0.2))
-    verdict = judge(slots, [5, 6], settings, 99, EOS)
+    verdict = judged(slots, [5, 6], settings, 99)
     assert (verdict.emitted, verdict.num_agreed) == ([5, 6, 7], 2)
     assert (verdict.drafts, verdict.stop) == ([8], "threshold")
-    verdict = judge(slots, [5, 9], settings, 99, EOS)
+    verdict = judged(slots, [5, 9], settings, 99)
     assert (verdict.emitted, verdict.num_agreed) == ([5, 6], 1)
     assert (verdict.drafts, verdict.stop) == ([], "mismatch")
-    verdict = judge(_slots((5, 1), (2, 1), (7, 1), (8, 1)), [5, 2], settings, 99, EOS)
+    verdict = judged(_slots((5, 1), (2, 1), (7, 1), (8, 1)), [5, 2], settings, 99)
     assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 2], [], "eos")
-    verdict = judge(_slots((5, 1), (6, 1), (2, 1), (8, 1)), [], settings, 99, EOS)
+    verdict = judged(_slots((5, 1), (6, 1), (2, 1), (8, 1)), [], settings, 99)
     assert (verdict.emitted, verdict.drafts) == ([5], [6, 2])
+
+
+def test_what_a_refused_draft_led_to_is_told_and_counts_for_nothing() -> None:
+    settings = DecodeSettings(tau=0.0, lossless=True)
+    slots = _slots((5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9))
+    assert judged(slots, [5, 9], settings, 99).proposals == tuple(slots)
+
+
+def test_judge_goes_on_with_the_group_of_the_last_good_draft() -> None:
+    """AR says 5 6 7 where 5 and 9 were drafted: the masks after 5 go on, those after 9 do not."""
+    settings = DecodeSettings(tau=0.5, lossless=True)
+    choices = _slots((5, 0.1), (6, 0.1), (7, 0.9))
+    groups = [_slots((10, 0.9)), _slots((11, 0.9), (12, 0.6), (13, 0.4)), _slots((14, 0.9))]
+    verdict = judge(choices, groups, [5, 9], settings, 99, EOS)
+    assert (verdict.emitted, verdict.num_agreed, verdict.drafts) == ([5, 6], 1, [11, 12])
+    assert verdict.stop == "mismatch"
+    assert [slot.token for slot in verdict.proposals] == [5, 6, 11, 12, 13]
+    verdict = judge(choices, groups, [5, 6], settings, 99, EOS)
+    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 6, 7], [14], "block")
+    verdict = judge(choices, groups, [9, 6], settings, 99, EOS)
+    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5], [10], "mismatch")
+    assert judge(choices, groups, [5, 6], settings, 3, EOS).drafts == []
 
 
 @given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 15), st.booleans(), st.booleans())

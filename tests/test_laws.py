@@ -6,7 +6,9 @@ The weights are random, trained for seconds in a fixture, or bundled when they a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,7 @@ from law_checkpoints import BUNDLED, load, plain, run, task_prompts, word_prompt
 from mars_runtime.decoders import decode
 from mars_runtime.events import RowStep, Step
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import METRICS, DecodeSettings
+from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
 
 GRID = [(tau, block_size) for tau in (0.0, 0.5, 0.95) for block_size in (2, 4, 8)]
 NUM_PROMPTS = 108  # twelve for each cell of the grid
@@ -82,7 +84,8 @@ def test_law_1_on_whole_answers(name: str) -> None:
 def check_law_3(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
 ) -> float:
-    """Each prompt meets one cell of tau x B and one metric; returns tokens per forward."""
+    """Each prompt meets one cell of tau x B, one metric, and one way to draft; returns tokens per
+    forward."""
     num_tokens = num_forwards = 0
     for index, prompt in enumerate(prompts):
         tau, block_size = GRID[index % len(GRID)]
@@ -91,6 +94,8 @@ def check_law_3(
             block_size=block_size,
             lossless=True,
             metric=METRICS[index // len(GRID) % len(METRICS)],
+            groups=GROUPS[index % len(GROUPS)],
+            lookup=index // len(GROUPS) % 2 == 1,
             max_new_tokens=limit,
             **changes,
         )
@@ -117,12 +122,47 @@ def test_law_3_at_a_temperature(small: Checkpoint) -> None:
 def test_law_3_every_cell_and_metric_on_one_prompt(foreseeing: Checkpoint) -> None:
     prompt = word_prompts(foreseeing, 1, seed=5)
     wanted = plain(foreseeing, prompt, 24)
+    ways = itertools.product(GRID, METRICS, GROUPS, (False, True))
+    for (tau, block_size), metric, groups, lookup in ways:
+        settings = DecodeSettings(
+            tau=tau,
+            block_size=block_size,
+            metric=metric,
+            lossless=True,
+            groups=groups,
+            lookup=lookup,
+            max_new_tokens=24,
+        )
+        assert tokens_of(run(foreseeing, prompt, settings)) == wanted
+
+
+@pytest.mark.parametrize("lookup", [False, True])
+def test_law_3_in_a_batch_of_any_order(small: Checkpoint, lookup: bool) -> None:
+    prompts = word_prompts(small, 7, seed=11)
+    wanted = plain(small, prompts, 24)
     for tau, block_size in GRID:
-        for metric in METRICS:
-            settings = DecodeSettings(
-                tau=tau, block_size=block_size, metric=metric, lossless=True, max_new_tokens=24
-            )
-            assert tokens_of(run(foreseeing, prompt, settings)) == wanted
+        settings = DecodeSettings(
+            tau=tau,
+            block_size=block_size,
+            lossless=True,
+            groups="every",
+            lookup=lookup,
+            max_new_tokens=24,
+        )
+        found = tokens_of(run(small, prompts[::-1], settings), len(prompts))
+        assert found[::-1] == wanted
+
+
+def test_groups_and_lookup_give_more_tokens_per_forward(foreseeing: Checkpoint) -> None:
+    prompts = word_prompts(foreseeing, 12, seed=12)
+    bold = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=60)
+    ways = {"one": bold, "every": replace(bold, groups="every")}
+    ways["both"] = replace(ways["every"], lookup=True)
+    forwards = {
+        name: sum(len(steps_of(run(foreseeing, [prompt], way))) for prompt in prompts)
+        for name, way in ways.items()
+    }
+    assert forwards["both"] < forwards["every"] < forwards["one"]
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -26,20 +26,29 @@ from mars_runtime.settings import DecodeSettings
 def outline(step: RowStep) -> tuple[object, ...]:
     """What a step decided, apart from how it was fed."""
     tokens = tuple(slot.token for slot in step.proposals)
-    return step.start, tokens, step.accepted, step.num_drafted, step.stop
+    return step.start, tokens, step.accepted, step.drafts, step.groups, step.stop
 
 
 def confidences(steps: Sequence[RowStep]) -> list[float]:
     return [slot.confidence for step in steps for slot in step.proposals]
 
 
-@pytest.mark.parametrize("lossless", [False, True])
+KINDS: dict[str, dict[str, Any]] = {
+    "unverified": {},
+    "lossless": {"lossless": True},
+    "every": {"lossless": True, "groups": "every"},
+    "every and lookup": {"lossless": True, "groups": "every", "lookup": True, "tau": 0.0},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5, 8, 16])
 def test_law_2_cached_equals_full_recomputation(
-    small: Checkpoint, block_size: int, lossless: bool
+    small: Checkpoint, block_size: int, kind: str
 ) -> None:
     prompts = word_prompts(small, 4, seed=block_size)
-    settings = DecodeSettings(tau=0.4, block_size=block_size, lossless=lossless, max_new_tokens=20)
+    settings = DecodeSettings(tau=0.4, block_size=block_size, max_new_tokens=20)
+    settings = replace(settings, **KINDS[kind])
     cached = run(small, prompts, settings)
     slow = list(reference.decode(small.model, small.tokenizer, prompts, lambda: settings))
     for row in range(len(prompts)):
@@ -69,6 +78,7 @@ def test_law_2_rows_join_and_leave_with_their_own_settings(foreseeing: Checkpoin
         base,
         replace(base, method="ar"),
         replace(base, lossless=True, tau=0.0),
+        replace(base, lossless=True, tau=0.2, groups="every", lookup=True),
         replace(base, metric="entropy", block_size=3),
         replace(base, lossless=True, metric="margin", temperature=0.7, seed=4),
         replace(base, temperature=1.0, seed=5, max_new_tokens=7),

@@ -10,10 +10,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mars_runtime.byte_level import byte_characters, default_system, read_spec
 from mars_runtime.text import MAX_PROMPT_CHARS, Detokenizer, TextError, Tokenizer
 from tests.tiny_tokenizer import SPECIALS, write_tokenizer
 
 TEXTS = st.text(max_size=80)
+OPEN = "<|im_start|>assistant\n"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,10 @@ def test_prompt_equals_the_usual_template(folder: Path, tokenizer: Tokenizer) ->
         "<|im_end|>\n<|im_start|>assistant\n"
     )
     expected = plain.encode(template).ids
-    assert tokenizer.encode_prompt("\n Count 12 foxes\n", system="Be kind.") == expected
+    turns = [("system", "Be kind."), ("user", "\n Count 12 foxes\n")]
+    assert tokenizer.encode_chat(turns) == expected
+    kind = Tokenizer.from_dir(folder, system="Be kind.")
+    assert kind.encode_prompt("\n Count 12 foxes\n") == kind.encode_chat(turns) == expected
 
 
 def test_hostile_prompt_keeps_the_shape_of_one_turn(tokenizer: Tokenizer) -> None:
@@ -177,6 +182,88 @@ def test_unsupported_tokenizers_get_a_sentence(folder: Path, tmp_path: Path) -> 
     for index, change in enumerate(changes):
         with pytest.raises(TextError, match=r"[.]$"):
             Tokenizer.from_dir(edit(folder, tmp_path / str(index), **change))
+
+
+LOST = {0x04, 0x16, 0x1D, 0xC0, 0xF1}
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A tokenizer without tokens for the bytes in LOST, as SmolLM2's lacks some."""
+    folder = write_tokenizer(tmp_path_factory.mktemp("lossy"))
+    spec = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    lost = {char for byte, char in byte_characters().items() if byte in LOST}
+    model = spec["model"]
+    model["vocab"] = {k: v for k, v in model["vocab"].items() if not lost & set(k)}
+    model["merges"] = [merge for merge in model["merges"] if not lost & set("".join(merge))]
+    return Tokenizer.from_dir(edit(folder, folder, **spec))
+
+
+@given(text=st.text(st.characters() | st.sampled_from("\x04\x16\x1d\U000412ab"), max_size=40))
+def test_bytes_without_a_token_are_left_out_as_the_library_does(
+    lossy: Tokenizer, text: str
+) -> None:
+    ids = lossy.encode(text)
+    kept = bytes(byte for byte in text.encode() if byte not in LOST)
+    assert b"".join(map(lossy.token_bytes, ids)) == kept
+
+
+def test_a_prompt_of_nothing_but_lost_bytes_gets_a_sentence(lossy: Tokenizer) -> None:
+    with pytest.raises(TextError, match=r"no tokens for these characters\.$"):
+        lossy.encode_prompt(" \x04\x16\n")
+    assert lossy.encode_prompt("a\x04b") == lossy.encode_prompt("ab")
+
+
+def test_any_added_token_can_be_the_mask(folder: Path) -> None:
+    spec, _ = read_spec(folder)
+    tokenizer = Tokenizer.from_spec(spec, {"pad_token": "<|im_end|>"}, mask="<|pad|>")
+    assert tokenizer.token_bytes(tokenizer.mask_id) == b"<|pad|>"
+    assert tokenizer.mask_id in tokenizer.forbidden_ids
+    with pytest.raises(TextError, match="no <nothing>"):
+        Tokenizer.from_dir(folder, mask="<nothing>")
+    chosen = Tokenizer.from_spec(spec, {}, mask=None)
+    assert chosen.token_bytes(chosen.mask_id) == b"<|mask|>"
+
+
+def test_a_system_prompt_comes_first_unless_the_turns_bring_one(folder: Path) -> None:
+    plain = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_dir(folder, system="Be kind.")
+    turns = [("user", "A fox"), ("assistant", "ran."), ("user", "Why?")]
+    whole = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
+    kind = "<|im_start|>system\nBe kind.<|im_end|>\n"
+    assert tokenizer.encode_chat(turns) == plain.encode(kind + whole + OPEN).ids
+    other = "<|im_start|>system\nBe brief.<|im_end|>\n"
+    brief = tokenizer.encode_chat([("system", "Be brief."), *turns])
+    assert brief == plain.encode(other + whole + OPEN).ids
+
+
+@pytest.mark.parametrize("newline", ["\n", "\\n"])
+def test_a_system_prompt_is_read_out_of_the_template(
+    folder: Path, tmp_path: Path, newline: str
+) -> None:
+    template = f"{{{{ '<|im_start|>system{newline}You are kind.<|im_end|>{newline}' }}}}"
+    assert Tokenizer.from_dir(folder).system is None
+    for name in ("chat_template.jinja", "tokenizer_config.json"):
+        target = write_tokenizer(tmp_path / name)
+        is_config = name.endswith("json")
+        text = json.dumps({"chat_template": template}) if is_config else template
+        (target / name).write_text(text)
+        assert Tokenizer.from_dir(target).system == "You are kind."
+        assert Tokenizer.from_dir(target, system="Be brief.").system == "Be brief."
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}",
+        "<|im_start|>system\n{{ message }}<|im_end|>",
+        "<|im_start|>user\nYou are kind.<|im_end|>",
+        None,
+        [{"name": "default", "template": ""}],
+    ],
+)
+def test_what_is_not_word_for_word_in_the_template_is_no_system_prompt(template: object) -> None:
+    assert default_system(template) is None
 
 
 def test_missing_and_damaged_files_get_a_sentence(tmp_path: Path) -> None:

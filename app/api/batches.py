@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from app.api.begin import begun
+from app.api.begin import begun, checkpoint_of
 from app.batch_launch import start_side
 from app.batch_order import NOTHING, read_batch_order
 from app.batch_runs import BatchSide
@@ -19,7 +19,7 @@ from mars_runtime.text import Tokenizer
 
 def batch(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """``results``, one a prompt, and ``totals``, about once a second; ``values`` as in the tab."""
-    name = handlers.engines.default
+    name = checkpoint_of(handlers, values)
     asked = {**values, "second": NOTHING, "checkpoint": name}
     order = read_batch_order(asked, handlers.limits(name))
 
@@ -27,7 +27,7 @@ def batch(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, A
         (method,) = order.methods
         return served, start_side(served, order, "a", method, handlers.settings.max_seconds)
 
-    served, side = begun(handlers, start)
+    served, side = begun(handlers, name, start)
     try:
         while side.end is None:
             side.run.wait(HEARTBEAT_SECONDS)

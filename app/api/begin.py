@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from app.controls import RefusalError
 from app.engines import Served
@@ -12,11 +12,18 @@ from app.handlers import Handlers, sentence_of
 S = TypeVar("S")
 
 
-def begun(handlers: Handlers, start: Callable[[Served], S]) -> S:
-    """What ``start`` returns for the checkpoint of the app. Raises RefusalError for all of it."""
+def checkpoint_of(handlers: Handlers, values: Mapping[str, Any]) -> Any:
+    """The checkpoint that is asked for, by name; the page's own where none is."""
+    return values.get("checkpoint") or handlers.engines.default
+
+
+def begun(handlers: Handlers, name: str, start: Callable[[Served], S]) -> S:
+    """What ``start`` returns for the checkpoint. Raises RefusalError for all of it."""
     try:
-        served = handlers.engines.get(handlers.engines.default)
-        assert served is not None, "without a timeout it is loaded or refused"
+        served = handlers.engines.get(name, timeout=handlers.settings.max_seconds)
+        if served is None:
+            situation = handlers.engines.begin(name).situation
+            raise RefusalError("checkpoint", f"Try again in a while: {situation}")
         return start(served)
     except Exception as error:
         raise RefusalError("prompt", sentence_of(error)) from None

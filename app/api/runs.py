@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from app.api.begin import begun
-from app.controls import RACE, read_order
+from app.api.begin import begun, checkpoint_of
+from app.controls import RACE, TITLES, RefusalError, read_order
 from app.engines import Served
-from app.feed import RunFeed
 from app.handlers import POLL_SECONDS, Handlers
-from app.launching import start_race
+from app.launching import start_lanes
 from app.runs import Lane
 from app.waiting import HEARTBEAT_SECONDS
 from mars_runtime import folds
@@ -22,7 +21,7 @@ from mars_runtime.text import Detokenizer
 
 def generate(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Text and figures of one run; ``values`` are controls, ``method`` among them."""
-    with _lanes(handlers, values, values.get("method")) as (told,):
+    with _lanes(handlers, values, _method(values)) as (told,):
         for _ in _news([told], POLL_SECONDS):
             yield told.item()
 
@@ -46,7 +45,7 @@ def compare(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str,
 
 def traces(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[list[str]]:
     """The trace of one run: header, events and end, a line of JSON each."""
-    with _lanes(handlers, values, values.get("method")) as (told,):
+    with _lanes(handlers, values, _method(values)) as (told,):
         for _ in _news([told], HEARTBEAT_SECONDS):
             yield list(told.lines)
 
@@ -79,6 +78,8 @@ class Told:
         for step, _ in folds.row_steps(news):
             self._text += self._detokenizer.push(folds.visible_tokens(step))
         self.events += news
+        if news and self.is_over:  # an answer may end in the middle of a character
+            self._text += self._detokenizer.flush()
         return bool(news)
 
     def item(self) -> dict[str, Any]:
@@ -96,19 +97,26 @@ class Told:
         }
 
 
+def _method(values: Mapping[str, Any]) -> str:
+    """The one lane that is asked for. Raises RefusalError."""
+    method = values.get("method")
+    if not isinstance(method, str) or method not in TITLES:
+        raise RefusalError("method", f"Choose the method: {' or '.join(TITLES)}.")
+    return method
+
+
 @contextmanager
 def _lanes(handlers: Handlers, values: Mapping[str, Any], view: object) -> Iterator[list[Told]]:
     """The lanes of what is asked, begun; cancelled at the end. Raises RefusalError."""
-    name = handlers.engines.default
+    name = checkpoint_of(handlers, values)
     asked = {**values, "view": view, "pace": 0, "checkpoint": name}
     order = read_order(asked, handlers.limits(name))
 
     def start(served: Served) -> tuple[Served, Sequence[Lane]]:
-        feed, task = RunFeed((), 0.0), handlers.book.task(order.prompt)
-        race = start_race(served, order, feed, handlers.settings.max_seconds, task)
-        return served, race.lanes
+        task = handlers.book.task(order.prompt)
+        return served, start_lanes(served, order, handlers.settings.max_seconds, task)
 
-    served, lanes = begun(handlers, start)
+    served, lanes = begun(handlers, name, start)
     try:
         yield [Told(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
     finally:

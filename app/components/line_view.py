@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import gradio as gr
 
 from app.components import files
+
+_FILES = "/gradio_api/file="
 
 
 class LineView(gr.HTML):
@@ -84,4 +86,9 @@ def plotly_url() -> str:
 def served_at(path: Path) -> str:
     """Where this server serves a file, which everybody may read from now on."""
     gr.set_static_paths([path])
-    return "/gradio_api/file=" + quote(path.resolve().as_posix(), safe="/:")
+    return _FILES + quote(path.resolve().as_posix(), safe="/:")
+
+
+def file_path(address: str) -> str:
+    """The path of the file that is served at an address of ``served_at``."""
+    return unquote(address.removeprefix(_FILES))

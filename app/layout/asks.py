@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from app.handlers import Handlers
+from app.layout.checkpoint import block_size_update
 from app.layout.wiring import ORDER, run_queue, session_of
 from app.share import LINKED, PARAMETERS
 
@@ -59,6 +60,7 @@ def wire_asks(tab: LiveTab, handlers: Handlers) -> None:
         api_visibility="private",
         preprocess=False,
     )
+    button.click(lambda: True, None, [tab.settled], **IN_BROWSER)
 
 
 def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
@@ -78,10 +80,11 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     def follow(request: gr.Request) -> list[Any]:
         values, sentence = handlers.follow(request.query_params)
         updates = {name: gr.update(value=value) for name, value in values.items()}
-        if "checkpoint" in values:
+        has_chosen = "checkpoint" in values
+        if has_chosen and "block_size" in values:
             depth = handlers.limits(values["checkpoint"]).block_size
-            updates["block_size"] = gr.update(**updates.get("block_size", {}), maximum=depth)
+            updates["block_size"] = block_size_update(depth, values["block_size"])
         found = [updates.get(name, gr.skip()) for name in SHARED]
-        return [*found, sentence or gr.skip()]
+        return [*found, sentence or gr.skip(), has_chosen]
 
-    page.load(follow, None, [*controls, tab.remark], **IN_BROWSER)
+    page.load(follow, None, [*controls, tab.remark, tab.settled], **IN_BROWSER)

@@ -5,13 +5,16 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 
 from app.batch_handlers import BatchHandlers
 from app.batch_order import MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.components.batch_view import BatchView
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, start_block_size, wire_stream
+from app.layout.checkpoint import block_size_slider, block_size_update
+from app.layout.wiring import AT_ONCE, in_words, run_queue, wire_stream
 
 ORDER = (
     "prompts", "method", "second", "batch_size", "tau", "block_size", "cache_block",
@@ -27,7 +30,7 @@ def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: gr.components.Com
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="batch-live"):
         with gr.Column(scale=0, min_width=340, elem_id="batch-desk"):
-            _what(controls, buttons, batch)
+            _what(controls, buttons, batch, handlers.engines.default)
             with gr.Column(elem_id="batch-knobs"):
                 _knobs(controls, handlers, batch)
             with gr.Row(elem_id="batch-go"):
@@ -44,10 +47,11 @@ def _what(
     controls: dict[str, gr.components.Component],
     buttons: dict[str, gr.Button],
     batch: BatchHandlers,
+    default: str,
 ) -> None:
     controls["prompts"] = gr.Textbox(
         label="Prompts, one a line · ⏎ is a line break inside one",
-        value=batch.examples(0),
+        value=batch.examples(0, default),
         lines=8,
         max_lines=8,
         elem_id="batch-prompts",
@@ -70,19 +74,29 @@ def _what(
 def _knobs(
     controls: dict[str, gr.components.Component], handlers: Handlers, batch: BatchHandlers
 ) -> None:
-    depth = handlers.engines.entries[handlers.engines.default].block_size
     most = batch.most_tokens
-    sliders = {
-        "tau": (0, 1, 0.95, 0.01, "τ threshold"),
-        "block_size": (1, depth, start_block_size(depth), 1, "B proposals"),
-        "cache_block": (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"),
-        "batch_size": (1, MAX_BATCH, BATCH, 1, "batch size"),
-        "max_new_tokens": (1, most, min(TOKENS, most), 1, "tokens, most"),
-    }
-    for name, (low, high, value, step, label) in sliders.items():
-        controls[name] = gr.Slider(
-            low, high, value, step=step, label=label, elem_id=f"batch-{name}", buttons=[]
-        )
+    _slider(controls, "tau", 0, 1, 0.95, 0.01, "τ threshold")
+    depth = handlers.engines.entries[handlers.engines.default].block_size
+    controls["block_size"] = block_size_slider(depth, "batch-block_size")
+    _slider(
+        controls, "cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"
+    )
+    _slider(controls, "batch_size", 1, MAX_BATCH, BATCH, 1, "batch size")
+    _slider(controls, "max_new_tokens", 1, most, min(TOKENS, most), 1, "tokens, most")
+
+
+def _slider(
+    controls: dict[str, gr.components.Component],
+    name: str,
+    low: float,
+    high: float,
+    value: float,
+    step: float,
+    label: str,
+) -> None:
+    controls[name] = gr.Slider(
+        low, high, value, step=step, label=label, elem_id=f"batch-{name}", buttons=[]
+    )
 
 
 def _wire(
@@ -93,11 +107,19 @@ def _wire(
     view: BatchView,
     handlers: Handlers,
 ) -> None:
-    def turn(seen: int) -> tuple[int, str]:
-        return seen + 1, batch.examples(seen + 1)
+    def turn(seen: int, checkpoint: Any) -> tuple[int, str]:
+        return seen + 1, batch.examples(seen + 1, checkpoint)
+
+    def follow(checkpoint: Any, seen: int, block_size: Any, prompts: Any) -> tuple[Any, Any]:
+        with in_words():
+            depth = handlers.limits(checkpoint).block_size
+        return block_size_update(depth, block_size), batch.kept(prompts, seen, checkpoint)
 
     inputs = {name: controls[name] for name in ORDER}
     start = [buttons["run"].click]
     wire_stream(page, batch, start, buttons["stop"], inputs, view, run_queue(handlers))
     seen = gr.State(0)
-    buttons["examples"].click(turn, [seen], [seen, controls["prompts"]], **AT_ONCE)
+    checkpoint = controls["checkpoint"]
+    buttons["examples"].click(turn, [seen, checkpoint], [seen, controls["prompts"]], **AT_ONCE)
+    follows = [controls["block_size"], controls["prompts"]]
+    checkpoint.change(follow, [checkpoint, seen, *follows], follows, **AT_ONCE)

@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from app import api
+from app.controls import DEFAULTS
 from app.handlers import Handlers
 from app.layout.wiring import in_words, run_queue
 
@@ -25,6 +26,7 @@ PARAMETERS = {
     "max_new_tokens": "at most so many tokens for each prompt",
     "temperature": "0 is greedy",
     "seed": "matters above temperature 0",
+    "checkpoint": "name of a model of the page; empty for the one that the page opens with",
     "batch.method": "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached "
     "(MARS), or ar",
     "batch_size": "prompts that are decoded at once",
@@ -52,13 +54,14 @@ def _generate(handlers: Handlers) -> Endpoint:
     def generate(
         prompt: str,
         method: str = "mars",
-        tau: float = 0.95,
-        block_size: int = 4,
-        lossless: bool = False,
-        metric: str = "probability",
-        max_new_tokens: int = 256,
+        tau: float = DEFAULTS.tau,
+        block_size: int = DEFAULTS.num_proposals,
+        lossless: bool = DEFAULTS.lossless,
+        metric: str = DEFAULTS.metric,
+        max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
         seed: int = 0,
+        checkpoint: str = "",
     ) -> Iterator[dict[str, Any]]:
         """Generate text with MARS or plain AR. Streams the run so far."""
         yield from _in_words(api.generate, handlers, locals())
@@ -72,13 +75,14 @@ def _generate(handlers: Handlers) -> Endpoint:
 def _compare(handlers: Handlers) -> Endpoint:
     def compare(
         prompt: str,
-        tau: float = 0.95,
-        block_size: int = 4,
-        lossless: bool = False,
-        metric: str = "probability",
-        max_new_tokens: int = 256,
+        tau: float = DEFAULTS.tau,
+        block_size: int = DEFAULTS.num_proposals,
+        lossless: bool = DEFAULTS.lossless,
+        metric: str = DEFAULTS.metric,
+        max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
         seed: int = 0,
+        checkpoint: str = "",
     ) -> Iterator[dict[str, Any]]:
         """Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far."""
         yield from _in_words(api.compare, handlers, locals())
@@ -99,6 +103,7 @@ def _batch(handlers: Handlers) -> Endpoint:
         batch_size: int = 8,
         cache_block: int = 16,
         max_new_tokens: int = 64,
+        checkpoint: str = "",
     ) -> Iterator[dict[str, Any]]:
         """Decode several prompts together by one method. Streams the batch so far."""
         yield from _in_words(api.batch, handlers, locals())
@@ -113,13 +118,14 @@ def _traces(handlers: Handlers) -> Endpoint:
     def traces(
         prompt: str,
         method: str = "mars",
-        tau: float = 0.95,
-        block_size: int = 4,
-        lossless: bool = False,
-        metric: str = "probability",
-        max_new_tokens: int = 256,
+        tau: float = DEFAULTS.tau,
+        block_size: int = DEFAULTS.num_proposals,
+        lossless: bool = DEFAULTS.lossless,
+        metric: str = DEFAULTS.metric,
+        max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
         seed: int = 0,
+        checkpoint: str = "",
     ) -> Iterator[list[str]]:
         """Run a prompt for its trace: every forward with all it proposed. Streams it so far."""
         yield from _in_words(api.traces, handlers, locals())

@@ -30,7 +30,7 @@ def grid_tab(
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="grid-live"):
         with gr.Column(scale=0, min_width=340, elem_id="grid-desk"):
-            _prompt(controls, buttons, grid)
+            _prompt(controls, buttons, grid, handlers.engines.default)
             _choices(controls, grid, handlers.engines.default)
             with gr.Row(elem_id="grid-go"):
                 buttons["run"] = gr.Button(
@@ -50,10 +50,11 @@ def _prompt(
     controls: dict[str, gr.components.Component],
     buttons: dict[str, gr.Button],
     grid: GridHandlers,
+    checkpoint: str,
 ) -> None:
     controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
-        value=grid.example(0),
+        value=grid.example(0, checkpoint),
         placeholder="Type a prompt or take an example",
         lines=4,
         max_lines=8,
@@ -79,7 +80,7 @@ def _choices(
     block_sizes = grid.block_sizes(checkpoint)
     controls["block_sizes"] = gr.CheckboxGroup(
         [(str(each), each) for each in block_sizes],
-        value=[each for each in USUAL_BLOCK_SIZES if each in block_sizes],
+        value=[each for each in USUAL_BLOCK_SIZES if each in block_sizes] or block_sizes,
         label="B, a column each",
         elem_id="grid-block_sizes",
     )
@@ -103,21 +104,19 @@ def _wire_choices(
 ) -> None:
     """Examples, the prompt of the Live tab, and the values of B that a checkpoint knows."""
 
-    def turn(seen: int) -> tuple[int, str]:
-        return seen + 1, grid.example(seen + 1)
+    def turn(seen: int, checkpoint: Any) -> tuple[int, str]:
+        return seen + 1, grid.example(seen + 1, checkpoint)
 
-    def narrow(checkpoint: Any, chosen: Any) -> Any:
+    def follow(checkpoint: Any, seen: int, chosen: Any, prompt: Any) -> tuple[Any, Any]:
         found = grid.block_sizes(checkpoint)
         kept = [each for each in found if isinstance(chosen, list) and each in chosen]
-        return gr.update(choices=[(str(each), each) for each in found], value=kept or found[:1])
+        choices = [(str(each), each) for each in found]
+        value = kept or [each for each in USUAL_BLOCK_SIZES if each in found] or found
+        return gr.update(choices=choices, value=value), grid.kept(prompt, seen, checkpoint)
 
     tell_prompt(controls["prompt"], "grid")
-    seen = gr.State(0)
-    buttons["example"].click(turn, [seen], [seen, controls["prompt"]], **AT_ONCE)
+    seen, checkpoint = gr.State(0), controls["checkpoint"]
+    buttons["example"].click(turn, [seen, checkpoint], [seen, controls["prompt"]], **AT_ONCE)
     buttons["live"].click(lambda prompt: prompt, [live["prompt"]], [controls["prompt"]], **AT_ONCE)
-    controls["checkpoint"].change(
-        narrow,
-        [controls["checkpoint"], controls["block_sizes"]],
-        [controls["block_sizes"]],
-        **AT_ONCE,
-    )
+    follows = [controls["block_sizes"], controls["prompt"]]
+    checkpoint.change(follow, [checkpoint, seen, *follows], follows, **AT_ONCE)

@@ -11,18 +11,20 @@ import gradio as gr
 
 from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
+from app.examples import is_too_hard
 from app.handlers import PRESETS, Handlers, preset_of
+from app.layout.arrival import wire_arrival
 from app.layout.asks import wire_asks, wire_links
 from app.layout.batch_tab import batch_tab
+from app.layout.checkpoint import REAL_TIME, block_size_slider, note_on, wire_checkpoint
 from app.layout.compare_tab import compare_tab
 from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab, present_button
 from app.layout.grid_tab import grid_tab
 from app.layout.replays import shell_address
-from app.layout.wiring import preset_classes, start_block_size, wire
+from app.layout.wiring import preset_classes, wire
 from app.replay.recordings import Recording
 
-PACE = 20  # until the checkpoint has been timed
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
 
 
@@ -31,12 +33,17 @@ class LiveTab:
     """The components of the Live tab that events read or write."""
 
     controls: dict[str, gr.components.Component] = field(default_factory=dict)
+    sets: dict[str, gr.Row] = field(default_factory=dict)
     chips: dict[str, gr.Button] = field(default_factory=dict)
     presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
     race: RaceView | None = None
     remark: gr.Markdown | None = None
     notice: gr.Markdown | None = None
+    examples: gr.Markdown | None = None
+    time: gr.Markdown | None = None
+    settled: gr.State | None = None
+    """Whether this visitor chose or ran a checkpoint, so that none is put in its place."""
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
@@ -50,6 +57,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 elem_id="masthead",
             )
             present_button()
+        arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs():
             with gr.Tab("Live"):
                 tab = _live_tab(handlers, first)
@@ -62,7 +70,9 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with gr.Tab("How it works"):
                 explain_tab()
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
-        wire(page, tab, footer, handlers)
+        wire(page, tab, handlers)
+        wire_checkpoint(page, tab, footer, handlers)
+        wire_arrival(tab, arriving, handlers)
         wire_endpoints(handlers)
         wire_asks(tab, handlers)
         wire_links(page, tab, handlers)
@@ -71,8 +81,10 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
 
 def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
     tab = LiveTab()
+    tab.settled = gr.State(False)
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
+            _model(tab, handlers)
             _prompt(tab, handlers, first)
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, handlers)
@@ -82,7 +94,7 @@ def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
                     classes = preset_classes(name == chosen)
                     tab.presets[name] = gr.Button(name, size="sm", elem_classes=classes)
             tab.controls["lossless"] = gr.Checkbox(
-                False,
+                DEFAULTS.lossless,
                 label="Lossless: only what AR would write",
                 elem_id="lossless",
             )
@@ -96,20 +108,34 @@ def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
     return tab
 
 
+def _model(tab: LiveTab, handlers: Handlers) -> None:
+    tab.controls["checkpoint"] = gr.Dropdown(
+        list(handlers.engines.entries),
+        value=handlers.engines.default,
+        label="Model",
+        elem_id="checkpoint",
+    )
+    tab.notice = gr.Markdown("", elem_id="notice")
+
+
 def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
+    chosen = handlers.examples_of(handlers.engines.default)
     families = handlers.book.families
     tab.controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
-        value=first.prompt if first else handlers.example(next(iter(families)), 0),
+        value=first.prompt if first else handlers.example(next(iter(families[chosen])), 0),
         placeholder="Type a prompt or choose an example",
         lines=4,
         max_lines=8,
         elem_id="prompt",
     )
     tab.remark = gr.Markdown("", elem_id="remark")
-    with gr.Row(elem_id="chips"):
-        for name, label in families.items():
-            tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes="chip")
+    tab.examples = gr.Markdown(note_on(handlers, handlers.engines.default), elem_id="examples")
+    for each, labels in families.items():
+        with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
+            for name, label in labels.items():
+                classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
+                tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes=classes)
 
 
 def _knobs(tab: LiveTab, handlers: Handlers) -> None:
@@ -117,19 +143,12 @@ def _knobs(tab: LiveTab, handlers: Handlers) -> None:
     tab.controls["tau"] = gr.Slider(
         0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
-    tab.controls["block_size"] = gr.Slider(
-        1,
-        depth,
-        start_block_size(depth),
-        step=1,
-        label="B proposals",
-        elem_id="block_size",
-        buttons=[],
-    )
+    tab.controls["block_size"] = block_size_slider(depth, "block_size")
     tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Slider(
-        0, MAX_PACE, PACE, step=1, label="slow motion", elem_id="pace", buttons=[]
+        0, MAX_PACE, 0, step=1, label="slow motion", elem_id="pace", buttons=[]
     )
+    tab.time = gr.Markdown(REAL_TIME, elem_id="time")
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
@@ -172,10 +191,3 @@ def _more(tab: LiveTab, handlers: Handlers) -> None:
     controls["seed"] = gr.Number(
         0, precision=0, label="Seed", info="Matters only at a temperature above 0.", elem_id="seed"
     )
-    controls["checkpoint"] = gr.Dropdown(
-        list(handlers.engines.entries),
-        value=handlers.engines.default,
-        label="Checkpoint",
-        elem_id="checkpoint",
-    )
-    tab.notice = gr.Markdown("", elem_id="notice")

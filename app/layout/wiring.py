@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import gradio as gr
 
-from app.controls import DEFAULTS, RefusalError
+from app.controls import RefusalError
 from app.handlers import PRESETS, Handlers, preset_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ AT_ONCE: dict[str, Any] = {
     "api_visibility": "private",
     "preprocess": False,
 }
+RUN = "run"
+"""What gradio calls the events that decode, of whatever tab or endpoint."""
 PRESS_RUN = "() => { document.getElementById('run').click() }"
 
 
@@ -42,23 +44,12 @@ class Streams(Protocol):
     def stop(self, session: str) -> None: ...
 
 
-def wire(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers) -> None:
-    """Join everything."""
+def wire(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
+    """Join everything but the checkpoint (``checkpoint.py``) and what is shared (``asks.py``)."""
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
-    _wire_choices(tab, handlers)
-    controls = tab.controls
-    tell_prompt(controls["prompt"], "live")
-
-    def opening(request: gr.Request) -> tuple[Any, Any, str]:
-        return _opening(handlers, request)
-
-    page.load(
-        opening,
-        outputs=[controls["block_size"], controls["pace"], footer],
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    _wire_examples(tab, handlers)
+    tell_prompt(tab.controls["prompt"], "live")
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
@@ -154,8 +145,8 @@ def preset_classes(is_chosen: bool) -> list[str]:
     return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
-def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
-    """Examples, which also run, and the checkpoint."""
+def _wire_examples(tab: LiveTab, handlers: Handlers) -> None:
+    """Examples, which also run."""
     turned = gr.State({})  # family -> how many of its examples this visitor has seen
     for family, chip in tab.chips.items():
 
@@ -166,35 +157,6 @@ def _wire_choices(tab: LiveTab, handlers: Handlers) -> None:
         chip.click(turn, [turned], [tab.controls["prompt"]], **AT_ONCE).then(
             None, js=PRESS_RUN, api_visibility="private"
         )
-
-    def choose(name: Any) -> Iterator[tuple[str, Any]]:
-        for sentence, depth in handlers.choose(name):
-            yield sentence, _depth_update(depth)
-
-    tab.controls["checkpoint"].input(
-        choose,
-        [tab.controls["checkpoint"]],
-        [tab.notice, tab.controls["block_size"]],
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
-    )
-
-
-def start_block_size(depth: int) -> int:
-    """B at first, where a checkpoint was trained to ``depth``."""
-    return min(depth, DEFAULTS.num_proposals)
-
-
-def _depth_update(depth: int) -> Any:
-    return gr.update(maximum=depth, value=start_block_size(depth)) if depth else gr.skip()
-
-
-def _opening(handlers: Handlers, request: gr.Request) -> tuple[Any, Any, str]:
-    depth, pace, footer = handlers.opening()
-    values, _ = handlers.follow(request.query_params)
-    is_another = values.get("checkpoint", handlers.engines.default) != handlers.engines.default
-    return gr.skip() if is_another else gr.update(maximum=depth), gr.update(value=pace), footer
 
 
 def tell_prompt(box: gr.components.Component, place: str) -> None:
@@ -212,7 +174,7 @@ def run_queue(handlers: Handlers) -> dict[str, Any]:
     """Room for every run that the engine would take and one more, which it answers itself."""
     settings = handlers.settings
     limit = settings.max_runs + settings.max_waiting + 1
-    return {"concurrency_id": "run", "concurrency_limit": limit}
+    return {"concurrency_id": RUN, "concurrency_limit": limit}
 
 
 @contextmanager

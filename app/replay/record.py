@@ -40,12 +40,11 @@ class RecordingError(RuntimeError):
 
 
 class Recorder:
-    """Decodes plans on one checkpoint; ``system`` is the prompt that it was trained with."""
+    """Decodes plans on one checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, engine: Engine, system: str | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
-        self._system = system
         self._book = ExampleBook()
 
     def write(self, folder: Path, plans: Sequence[Plan]) -> Iterator[str]:
@@ -108,7 +107,7 @@ class Recorder:
         )
 
     def _ids(self, prompt: str) -> list[int]:
-        return self._checkpoint.tokenizer.encode_prompt(prompt, self._system)
+        return self._checkpoint.tokenizer.encode_prompt(prompt)
 
     def _run(self, plan: Plan, asked: Sequence[Request | Solo]) -> list[Run]:
         """All lanes to their ends. Raises RecordingError."""

@@ -4,7 +4,7 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
-const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless"];
+const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
 
 const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
@@ -95,6 +95,8 @@ export class Lane {
       cursor: row.cursor,
       pending: row.num_pending,
       fed: row.num_fed,
+      groups: row.groups || [], // masks after each of the last pending tokens, where not the last one alone had some
+      lookedUp: row.looked_up || [], // ids that wait to be verified because they stood there before in the text
       isCommit: event.commit === true,
     };
     this.steps.push(step);
@@ -164,9 +166,9 @@ export class Lane {
     if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
     const decoder = new TextDecoder("utf-8");
     decoder.decode(this.tail, { stream: true });
-    const read = (proposals) => proposals.map((p) => decoder.decode(this.bytes(p[0]), { stream: true })).join("");
-    const waiting = step.count + step.drafted;
-    return { drafts: read(step.proposals.slice(step.count, waiting)), refused: read(step.proposals.slice(waiting)) };
+    const read = (ids) => ids.map((id) => decoder.decode(this.bytes(id), { stream: true })).join("");
+    const refused = step.lookedUp.length ? [] : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
+    return { drafts: read(draftIds(step)), refused: read(refused) };
   }
 
   // The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
@@ -210,6 +212,12 @@ export class Lane {
   get isMars() {
     return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
   }
+}
+
+// The tokens that wait for AR's word after a forward, whoever proposed them.
+export function draftIds(step) {
+  if (step.lookedUp.length) return step.lookedUp;
+  return step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
 }
 
 // Figures of a lane, all from measured seconds; NaN where nothing was measured yet.

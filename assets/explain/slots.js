@@ -1,7 +1,7 @@
 // The fold of a trace into cache slots: what each forward fed, what it predicted and what became of that.
 // Places count from the end of the prompt: -1 is its last token, 0 the first token of the output. No DOM.
 
-import { Lane } from "../common/trace.js";
+import { Lane, draftIds } from "../common/trace.js";
 
 // lines: a trace's, header first. Row 0 alone.
 export function slotRun(title, lines) {
@@ -16,7 +16,7 @@ export function slotRun(title, lines) {
     const forward = readForward(lane, event, row, drafts);
     forward.index = forwards.length;
     forwards.push(forward);
-    drafts = forward.predicted.filter((p) => p.fate === "draft").map((p) => p.id);
+    drafts = draftIds(lane.steps.at(-1));
   }
   return { title, lane, forwards, emitted: lane.tokens.map((token) => token.id) };
 }
@@ -26,7 +26,9 @@ function readForward(lane, event, row, drafts) {
   const first = row.cursor - prompt;
   const tokens = lane.tokens;
   const known = (place) => (place < 0 ? lane.header.prompt_ids[prompt + place] : place < row.start ? tokens[place].id : drafts[place - row.start]);
-  const fed = Array.from({ length: row.num_fed }, (_, slot) => {
+  // Of several groups of masks the last is drawn, for it alone stands behind all that was fed.
+  const numDrawn = row.groups?.length ? row.num_pending + row.groups.at(-1) : row.num_fed;
+  const fed = Array.from({ length: numDrawn }, (_, slot) => {
     const place = first + slot;
     if (slot >= row.num_pending) return { place, kind: "mask", id: null };
     return { place, kind: place < row.start ? "pending" : "draft", id: known(place) };
@@ -34,7 +36,7 @@ function readForward(lane, event, row, drafts) {
   const fates = fatesOf(row, drafts);
   const predicted = row.proposals.map(([id, confidence], i) => ({ place: row.start + i, id, confidence, fate: fates[i] }));
   return { first, start: row.start, numPending: row.num_pending, numFed: row.num_fed, fed, predicted, accepted: row.accepted,
-    drafted: row.num_drafted || 0, stop: row.stop, isCommit: Boolean(event.commit), seconds: event.seconds,
+    drafted: draftIds(lane.steps.at(-1)).length, stop: row.stop, isCommit: Boolean(event.commit), seconds: event.seconds,
     tau: lane.settings.tau, isLossless: lane.settings.lossless };
 }
 
@@ -45,7 +47,7 @@ function fatesOf(row, drafts) {
   return row.proposals.map(([id], i) => {
     if (i < count) return i >= drafts.length ? "accepted" : id === drafts[i] ? "agreed" : "replaced";
     if (i < count + (row.num_drafted || 0)) return "draft";
-    return row.stop === "mismatch" ? "dropped" : "refused";
+    return row.stop === "mismatch" && !row.groups?.[count - 1] ? "dropped" : "refused";
   });
 }
 

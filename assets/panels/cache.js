@@ -103,7 +103,8 @@ function slotText(lane, { state, id }) {
 
 function slotSay(lane, slot) {
   const name = slot.id !== null && lane.vocabulary.has(slot.id) ? ` “${lane.tokenName(slot.id)}”` : "";
-  const parts = [`Slot ${whole(slot.slot)}${name}: ${STATES[slot.state]}`];
+  const after = slot.state === "mask" && slot.group ? ` after draft ${slot.group}` : "";
+  const parts = [`Slot ${whole(slot.slot)}${name}: ${STATES[slot.state].replace("mask", `mask${after}`)}`];
   if (slot.proposal) parts.push(`predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "taken" : "not taken"}`);
   return `${parts.join("; ")}.`;
 }

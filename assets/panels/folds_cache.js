@@ -1,5 +1,7 @@
 // The slots of a lane's cache at one forward: final, fed again, drafts, masks. Pure; no DOM.
 
+import { draftIds } from "../common/trace.js";
+
 // Tokens that were there before the first one was predicted.
 export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
 
@@ -25,7 +27,9 @@ function cursorAfter(lane, index, drafts) {
 }
 
 // Slots one by one, from `before` ahead of the cursor to the last that was fed.
-// {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted}
+// {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted,
+//  group: of a mask, after which draft it stands (0: after the token before them)}; only proposals of the group that
+// was used are known.
 export function slotsAt(lane, index, before) {
   const step = lane.steps[index];
   const { prompt, drafts, cursor, used } = cacheAt(lane, index);
@@ -34,10 +38,22 @@ export function slotsAt(lane, index, before) {
   for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
     const state = slot < prompt ? "prompt" : slot < cursor ? "final" : slot <= first ? "pending"
       : slot < cursor + step.pending ? "draft" : "mask";
-    slots.push({ slot, state, id: idOf(lane, index, slot, state, first), proposal: slot >= first ? step.proposals[slot - first] || null : null,
-      isTaken: slot >= first && slot - first < step.count });
+    const { group, proposal } = predictionAt(step, slot - first, drafts);
+    slots.push({ slot, state, group, id: idOf(lane, index, slot, state, first), proposal, isTaken: slot >= first && slot - first < step.count });
   }
   return slots;
+}
+
+// What the slot `offset` behind the first one that AR reads predicted, and the group of a mask.
+function predictionAt(step, offset, drafts) {
+  const isMask = offset > drafts;
+  if (offset < 0) return { group: 0, proposal: null };
+  if (!step.groups.length) return { group: isMask ? drafts : 0, proposal: step.proposals[offset] || null };
+  if (!isMask) return { group: 0, proposal: offset < step.count ? step.proposals[offset] || null : null };
+  let [group, place] = [0, offset - drafts - 1];
+  while (group < step.groups.length - 1 && place >= step.groups[group]) place -= step.groups[group++];
+  const isUsed = group === step.count - 1 && step.stop !== "eos" && step.stop !== "limit";
+  return { group, proposal: isUsed ? step.proposals[step.count + place] || null : null };
 }
 
 function idOf(lane, index, slot, state, first) {
@@ -45,8 +61,7 @@ function idOf(lane, index, slot, state, first) {
   const place = slot - promptTokens(lane);
   if (state === "draft") {
     const before = lane.steps[index - 1];
-    const draft = before && before.proposals[before.count + slot - first - 1];
-    return draft ? draft[0] : null;
+    return before ? draftIds(before)[slot - first - 1] ?? null : null;
   }
   if (place >= 0) return lane.tokens[place] ? lane.tokens[place].id : null;
   const ids = (lane.header && lane.header.prompt_ids) || [];

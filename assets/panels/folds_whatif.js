@@ -2,7 +2,8 @@
 // A forward by itself can be judged exactly, for all its proposals and confidences were recorded; what follows the
 // first forward that takes another number of tokens would have been predicted from another text: an estimate.
 
-import { isLossless, numChecked, proposalRows } from "./folds_why.js";
+import { draftIds } from "../common/trace.js";
+import { isDropped, isLossless, numChecked, proposalRows } from "./folds_why.js";
 
 const REACH = 40; // forwards after which no place that a forward spoke of is still to be written or checked
 
@@ -23,8 +24,9 @@ export function judgeAgain(lane, index, tau, ends) {
     if (!step.settings || step.settings.method === "ar") return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
-  if (step.stop !== "threshold" && step.stop !== "block") return 0; // nothing is drafted behind a wrong draft or an end
-  return acceptedUntilEnd(step.proposals.slice(numChecked(lane, index)), tau, ends, 1) - 1;
+  if (step.stop === "eos" || step.stop === "limit" || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
+  const own = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, index);
+  return Math.max(acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1, step.lookedUp.length);
 }
 
 function acceptedUntilEnd(proposals, tau, ends, from = 0) {
@@ -39,13 +41,23 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 export function cellOf(lane, index, tau, ends) {
   const step = lane.steps[index];
   const drafts = isLossless(step);
-  const then = drafts ? step.drafted : step.count;
+  const then = drafts ? draftIds(step).length : step.count;
   const now = judgeAgain(lane, index, tau, ends);
   const cell = { index, isLossless: drafts, then, now, same: 0, other: 0, unknown: 0, checked: 0, wrong: 0, agreedThen: 0, agreedNow: 0, gain: now - then };
-  if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
+  if (drafts && step.lookedUp.length) weighLookedUp(cell, lane, step);
+  else if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
   else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
   else if (now < then) check(cell, lane.tokens.slice(step.first + now, step.first + then));
   return cell;
+}
+
+// What was found in the text is drafted under any threshold, unless masks then propose more: how far is known of it alone.
+function weighLookedUp(cell, lane, step) {
+  const first = step.first + step.count;
+  const wrong = step.lookedUp.findIndex((id, i) => lane.tokens[first + i]?.id !== id);
+  cell.agreedThen = wrong < 0 ? step.lookedUp.length : wrong;
+  cell.agreedNow = cell.agreedThen;
+  cell.gain = 0;
 }
 
 // Drafts agree up to the first that the run, which writes AR's text, wrote otherwise.

@@ -5,7 +5,7 @@ import { counted, probability } from "../common/bytes.js";
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 const FATES = { own: "taken, AR's own", taken: "taken", confirmed: "draft, AR agreed", drafted: "drafted", refused: "first refused",
-  unseen: "not looked at", dropped: "dropped", past: "behind the end" };
+  unseen: "not looked at", outbid: "the text gave more", dropped: "dropped", past: "behind the end" };
 
 export function fateText(lane, row) {
   if (row.fate === "replaced") return `AR's own, for the draft ${quoted(lane, row.draft)}`;

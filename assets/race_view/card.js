@@ -2,6 +2,7 @@
 
 import { counted, milliseconds, probability, short } from "../common/bytes.js";
 import { make } from "../common/dom.js";
+import { draftIds } from "../common/trace.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
@@ -18,6 +19,8 @@ export function settingsText(settings, chosen) {
   const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
+  if (settings.lossless && settings.groups === "every") parts.push("masks after every draft");
+  if (settings.lossless && settings.lookup) parts.push("look-up");
   return parts.join(" · ");
 }
 
@@ -27,6 +30,8 @@ export function moveText({ settings, before }) {
   if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
   if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
   if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
+  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
   if (settings.metric !== before.metric) parts.push(settings.metric);
   if (settings.method !== before.method) parts.push(settings.method === "ar" ? "AR" : "MARS");
   return parts.join(" ") || "moved back";
@@ -34,7 +39,9 @@ export function moveText({ settings, before }) {
 
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
-  const drafts = step.drafted ? ` ${step.drafted} more ${step.drafted === 1 ? "draft waits" : "drafts wait"} to be verified.` : "";
+  const waiting = draftIds(step).length;
+  const found = step.lookedUp.length ? ", found earlier in the text" : "";
+  const drafts = waiting ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}.` : "";
   if (step.stop === "eos") return "The text ended here.";
   if (step.stop === "limit") return "The limit of tokens was reached.";
   if (step.settings && step.settings.method === "ar") return "Plain AR takes one token a forward.";
@@ -45,6 +52,13 @@ export function whyText(lane, step) {
   }
   if (step.stop === "block") return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
   return `Stopped: ${step.stop}.`;
+}
+
+// Who drafted a token that AR confirmed, and when; empty for all others.
+export function sourceText(lane, { id, step, position }) {
+  const before = lane.steps[step.index - 1];
+  if (!before || !step.settings || !step.settings.lossless || draftIds(before)[position] !== id) return "";
+  return `by ${before.lookedUp.length ? "look-up in the text" : "masks"}, forward ${step.index}`;
 }
 
 // [token, share] rows with small bars, the chosen one first.
@@ -79,7 +93,7 @@ export class Card {
       `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`);
     const parts = [title, where];
     if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
-    this.show([...parts, this.facts(step, token.confidence), make("div", "rv-why", whyText(lane, step))], anchor);
+    this.show([...parts, this.facts(step, token.confidence, sourceText(lane, token)), make("div", "rv-why", whyText(lane, step))], anchor);
   }
 
   step(lane, index, anchor) {
@@ -92,11 +106,12 @@ export class Card {
       this.facts(step), make("div", "rv-why", whyText(lane, step))], anchor);
   }
 
-  facts(step, confidence = null) {
+  facts(step, confidence = null, source = "") {
     const list = make("dl");
     const metric = (step.settings || {}).metric || "probability";
     const rows = [["in force", settingsText(step.settings, step.blockSize)], ["took", `${milliseconds(step.seconds)} ms`]];
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
+    if (source) rows.unshift(["drafted", source]);
     for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
     return list;
   }

@@ -99,7 +99,7 @@ export function confidenceFigure(lane, c, isLive) {
   const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
   for (const step of lane.steps.slice(from)) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
-    const next = step.stop === "threshold" ? step.proposals[step.count + step.drafted] : null;
+    const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) dash(refused, step, next[1]);
     if (step.settings && step.settings.method !== "ar") threshold.hold(step.index, step.settings.tau);
   }

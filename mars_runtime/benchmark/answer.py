@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from mars_runtime.evaluation import measure
+
 Span = Literal["decode", "whole"]
 """``whole``: from prompts to last token. ``decode``: from the moment when every row had its first
 tokens, those not counted, so prefill is apart for every peer alike."""
@@ -125,12 +127,7 @@ def survival(rows: Sequence[Row]) -> list[float]:
     """For each place in a forward, of the forwards that proposed there the share that gave a token
     there: acceptance by position."""
     chunks = [chunk for row in rows for chunk in row.chunks]
-    widest = max((chunk.num_offered for chunk in chunks), default=0)
-    found = []
-    for place in range(widest):
-        offered = [chunk.num_tokens > place for chunk in chunks if chunk.num_offered > place]
-        found.append(sum(offered) / len(offered))
-    return found
+    return measure.survival((chunk.num_tokens, chunk.num_offered) for chunk in chunks)
 
 
 def fingerprint(rows: Sequence[Sequence[int]]) -> str:

@@ -1,4 +1,4 @@
-"""Builds the peers of a series for a checkpoint: this runtime's ways, transformers', the official.
+"""Builds the peers of a series: this runtime's ways, transformers', llama.cpp, the official.
 
 Knows how each is made; times nothing.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mars_runtime.benchmark import official, plan
 from mars_runtime.benchmark.answer import Answer
+from mars_runtime.benchmark.llama_peer import LlamaCpp
 from mars_runtime.benchmark.paired import Question
 from mars_runtime.benchmark.peers import Ask, runtime_ask
 from mars_runtime.benchmark.transformers_peers import (
@@ -23,6 +24,7 @@ from mars_runtime.benchmark.transformers_peers import (
     lookup_ask,
 )
 from mars_runtime.evaluation.measure import Decode
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Target:
     load_transformers: the same weights in transformers' class, anew at each call.
     can_choose: whether B can be left to be chosen (``auto``), which asks for real acceptance.
     tokenizer: None for shapes without text, which the official sampler cannot decode.
+    gguf: the file that the weights come from, where it is one that llama.cpp reads.
     """
 
     device: torch.device
@@ -50,6 +53,7 @@ class Target:
     decode_uncached: Decode | None = None
     can_choose: bool = False
     tokenizer: Tokenizer | None = None
+    gguf: Path | None = None
 
 
 class Contenders:
@@ -102,14 +106,22 @@ class Contenders:
 
     def official(self, repository: Path, settings: DecodeSettings, cache_block: int) -> Ask:
         """The official sampler with tau and B of ``settings``. Raises CheckpointError."""
-        from mars_runtime.model.config import CheckpointError
-
         if self._target.tokenizer is None:
             raise CheckpointError("The official sampler needs a checkpoint: leave --shape out.")
         samplers = official.load_samplers(repository)
         return official.official_ask(
             samplers, self._model, self._target.tokenizer, settings, cache_block
         )
+
+    def llama(self, interpreter: str, longest: int) -> tuple[Ask, LlamaCpp]:
+        """llama.cpp, run by ``interpreter``, for prompts of at most ``longest`` tokens: the peer,
+        and the process behind it, which ends with these contenders. Raises CheckpointError."""
+        if self._target.gguf is None:
+            raise CheckpointError("llama.cpp reads GGUF files alone: leave --llama-cpp out.")
+        num_tokens = longest + self._limit
+        child = LlamaCpp(interpreter, self._target.gguf, num_tokens)
+        self._stack.enter_context(closing(child))
+        return lambda question: child.ask(question, self._decoding), child
 
     def _batching(self, batch_size: int, longest: int) -> Ask:
         """Made at the first question, so that a fault is told like any other of a warm-up. On a

@@ -17,7 +17,7 @@ from mars_runtime.profiling.forward import CONTEXT, Load, Rho
 from mars_runtime.profiling.limits import Limits
 from mars_runtime.tasks.natural import NAME as NATURAL
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Findings:
                 f"The machine was too busy to be believed: {'; '.join(doubts)}. "
                 "Take these figures for a hint and measure again when it is quiet."
             )
-        if self.subject["dtype"] == "int8":
-            found.append("transformers' ways run in float32: they have no such int8 matrices.")
+        if self.subject["dtype"] not in ("float32", "bfloat16"):
+            found.append("transformers' ways run in float32: they have no such matrices.")
+        found += report.impossible(self.compared, self.curves, self.quiet.ar_spread or 0.0)
         found += [f"Left out: {reason}." for one in self.series for reason in one.left_out]
         return list(dict.fromkeys(found))
 
@@ -64,6 +65,11 @@ class Findings:
         subject = self.subject
         what = [str(subject["name"]), str(subject["device"]), str(subject["dtype"])]
         return "; ".join([", ".join(what), ", ".join(machine)])
+
+    @property
+    def versions(self) -> str:
+        """Of everything that was timed, in a line."""
+        return ", ".join(f"{name} {version}" for name, version in self.origin["versions"].items())
 
     @property
     def answers(self) -> list[str]:
@@ -79,6 +85,20 @@ class Findings:
         """What a forward costs and what the machine allows."""
         limits = report.limits_table(self.limits, self.load, self.forward_threads)
         return self.noted([report.rho_table(self.curves), limits])
+
+    def tables(self) -> list[Table]:
+        """Every table, of the series first."""
+        of_series = [table for one in self.series for table in self.series_tables(one)]
+        return [*of_series, *self.machine_tables()]
+
+    def to_markdown(self) -> str:
+        """Where it ran, what to doubt, the answers and every table, for a page of text."""
+        head = [f"# Benchmark of {self.subject['name']}", self.place, self.versions]
+        head.append(f"{self.origin['date']}, commit {self.origin['commit']}")
+        head += [f"> {warning}" for warning in self.warnings]
+        answers = "\n".join(f"- {answer}" for answer in self.answers)
+        tables = [table.to_markdown() for table in self.tables()]
+        return "\n\n".join([*head, answers, *tables]) + "\n"
 
     def noted(self, tables: Sequence[Table]) -> list[Table]:
         """The note in the title of every table."""
@@ -119,7 +139,8 @@ def series_json(series: Measured) -> dict[str, Any]:
         {
             "peer": peer,
             "threads": series.threads[peer],
-            "peak_bytes": series.peak_bytes[peer],
+            "peak_bytes": series.peak_bytes.get(peer),
+            "first_seconds": series.first_seconds.get(peer),
             "tokens_per_forward_counts": counts_of(parts["families"], peer),
             **{
                 part: asdict(found) if (found := figures_of(samples, peer)) else None
@@ -130,6 +151,7 @@ def series_json(series: Measured) -> dict[str, Any]:
     ]
     return {
         "batch_size": series.batch_size,
+        "first_length": series.first_length,
         "peers": peers,
         "left_out": list(series.left_out),
         "samples": [sample_json(one) for one in series.samples],

@@ -31,11 +31,19 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A way to answer a question on so many CPU threads; ``answer`` times itself."""
+    """A way to answer a question on so many CPU threads; ``answer`` times itself.
+
+    only: numbers of the questions it is asked, in the first round alone; None for all, in each.
+    """
 
     name: str
     threads: int
     answer: Callable[[Question], Answer]
+    only: frozenset[int] | None = None
+
+    def is_asked(self, question: int, round_number: int) -> bool:
+        """Whether it answers this question in this round."""
+        return self.only is None or (round_number == 0 and question in self.only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ def play(
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:
-    """Time every question with every peer, ``num_rounds`` times.
+    """Time every question with every peer that is asked it, ``num_rounds`` times.
 
     Peers follow each other on the same question, forwards and backwards by turns, so that a drift
     of the machine hits all alike. ``prepare`` is called before each answer, outside the clock.
@@ -65,9 +73,21 @@ def play(
         for index, question in enumerate(questions):
             is_forwards = (number + index) % 2 == 0
             for peer in peers if is_forwards else reversed(peers):
+                if not peer.is_asked(index, number):
+                    continue
                 prepare(peer)
                 answer = peer.answer(question)
                 yield Sample(peer.name, peer.threads, question.family, index, number, answer)
+
+
+def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> int:
+    """How many samples ``play`` will give."""
+    return sum(
+        peer.is_asked(index, number)
+        for peer in peers
+        for index in range(num_questions)
+        for number in range(num_rounds)
+    )
 
 
 def best_threads(samples: Sequence[Sample]) -> dict[str, int]:

@@ -13,8 +13,8 @@ import torch
 
 from mars_runtime.benchmark.answer import Answer, Chunk, Row
 from mars_runtime.benchmark.paired import Question
-from mars_runtime.evaluation.measure import Decode
-from mars_runtime.events import Step
+from mars_runtime.evaluation.measure import Decode, num_offered
+from mars_runtime.events import RowStep, Step
 from mars_runtime.settings import DecodeSettings
 
 Ask = Callable[[Question], Answer]
@@ -41,15 +41,13 @@ def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float
     cache) took no part: ``Answer.effective_tpf`` counts what that costs."""
     tokens: list[list[int]] = [[] for _ in range(num_rows)]
     chunks: list[list[Chunk]] = [[] for _ in range(num_rows)]
-    num_drafts = [0] * num_rows
+    before: list[RowStep | None] = [None] * num_rows
     for moment, step in steps:
         for row in step.rows:
             tokens[row.row] += row.accepted
-            # What lossless proposes beyond the drafts it verifies cannot leave with this forward.
-            is_lossless = row.settings.lossless and row.settings.method == "mars"
-            offered = num_drafts[row.row] + 1 if is_lossless else len(row.proposals)
+            offered = num_offered(row, before[row.row])
             chunks[row.row].append(Chunk(moment, len(row.accepted), offered))
-            num_drafts[row.row] = row.num_drafted
+            before[row.row] = row
     rows = tuple(Row(tuple(ids), tuple(own)) for ids, own in zip(tokens, chunks, strict=True))
     return Answer(rows, seconds, len(steps))
 

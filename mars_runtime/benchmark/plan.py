@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mars_runtime.benchmark.paired import Question
 from mars_runtime.evaluation.plan import describe
@@ -19,12 +19,15 @@ COMPILED = "transformers static cache"
 LOOKUP = "transformers prompt lookup"
 BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
+LLAMA_CPP = "llama.cpp"
 AR, OFFICIAL, NO_CACHE, BLOCK_CACHE = "AR", "official sampler", "no cache", "block cache"
 MIXED = "mixed"
 """The family of a batch whose prompts are of several families."""
 
 GRID_TAUS, GRID_BLOCK_SIZES = (0.95, 0.8, 0.5), (2, 4, 8)
 FEWEST_BATCHES = 4
+MASKS_AND_ONE = 4
+"""B of the ways with fixed masks on requests: further masks are seldom right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,35 @@ def runtime_ways(
     return {describe(one): one for one in ways}
 
 
+def request_ways(max_new_tokens: int) -> dict[str, DecodeSettings]:
+    """The ways that are measured on requests by name, AR first: masks alone, text looked up alone,
+    both; masks after the last token or after every one; unverified. Raises SettingsError."""
+    size = MASKS_AND_ONE
+    lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
+    chosen = replace(lossless, block_size=AUTO, groups="every")
+    ways = [
+        DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens),
+        replace(lossless, block_size=size),
+        replace(lossless, block_size=size, groups="every"),
+        chosen,
+        replace(lossless, block_size=1, lookup=True),
+        replace(chosen, lookup=True),
+        DecodeSettings(tau=0.95, block_size=size, max_new_tokens=max_new_tokens),
+    ]
+    return {describe(one): one for one in ways}
+
+
 def comparisons(peers: Sequence[str]) -> list[Comparison]:
-    """What a reader asks of these peers: AR against each of transformers', all else against AR."""
+    """What a reader asks of these peers: AR against each of transformers', all else against AR,
+    and everything here against llama.cpp."""
     found = [Comparison(AR, peer) for peer in peers if peer in TRANSFORMERS]
     for peer in peers:
-        if peer not in (AR, *TRANSFORMERS):
+        if peer not in (AR, LLAMA_CPP, *TRANSFORMERS):
             found.append(Comparison(peer, AR, has_eta=peer != OFFICIAL))
     if LOOKUP in peers:
         found.append(Comparison(LOOKUP, AR))
+    if LLAMA_CPP in peers:
+        found += [Comparison(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
     return found
 
 
@@ -111,4 +135,4 @@ def questions(
 
 def is_ours(peer: str) -> bool:
     """Whether this runtime decodes it."""
-    return peer not in (*TRANSFORMERS, OFFICIAL)
+    return peer not in (*TRANSFORMERS, OFFICIAL, LLAMA_CPP)

@@ -9,13 +9,12 @@ from mars_runtime.benchmark.compare import Compared
 from mars_runtime.benchmark.figures import PeerFigures, Percentiles, figures_of
 from mars_runtime.benchmark.measure import Measured
 from mars_runtime.evaluation.statistics import Estimate
-from mars_runtime.evaluation.tables import Table, number, share
+from mars_runtime.evaluation.tables import NONE, Table, number, share
 from mars_runtime.profiling.forward import Load, Rho
 from mars_runtime.profiling.limits import Limits
 from mars_runtime.tasks.natural import NAME as NATURAL
 
 MIB, GIGA = 2**20, 1e9
-NONE = "–"
 
 
 def heading(batch_size: int) -> str:
@@ -129,7 +128,7 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
                 f"{seconds * 1000:.2f}" if seconds else NONE,
                 f"{floor_seconds / seconds:.0%}" if seconds else NONE,
                 f"{found.effective_tpf:.2f}",
-                f"{series.peak_bytes[peer] / MIB:.1f}",
+                f"{series.peak_bytes[peer] / MIB:.1f}" if peer in series.peak_bytes else NONE,
                 found.output_id[:8],
                 "same" if found.is_repeatable else "differ",
             )
@@ -158,6 +157,52 @@ def survival_table(series: Measured) -> Table:
     ]
     title = f"{heading(series.batch_size)}: acceptance by position (lossless: of drafts verified)"
     return Table(title, ("peer", *map(str, range(1, widest + 1))), tuple(lines))
+
+
+def rates_table(series: Measured) -> Table:
+    """A line a peer: tokens/s and tokens per forward of each family, and the time to the first
+    token where it was taken by itself."""
+    columns = ["peer", *series.families]
+    if series.first_seconds:
+        columns.append(f"ms to the first token of a prompt of {series.first_length}")
+    lines = []
+    for peer in series.peers:
+        line = [peer]
+        for family in series.families:
+            found = figures_of([one for one in series.samples if one.family == family], peer)
+            line.append(_rate(found) if found else NONE)
+        if series.first_seconds:
+            line.append(f"{series.first_seconds[peer] * 1000:.0f}")
+        lines.append(tuple(line))
+    title = f"{heading(series.batch_size)}: tokens/s by family, prefill apart · tokens per forward"
+    return Table(title, tuple(columns), tuple(lines))
+
+
+def _rate(found: PeerFigures) -> str:
+    rate = f"{found.decode_rate:.0f}" if found.decode_rate else NONE
+    return f"{rate} · {found.tpf:.2f}"
+
+
+def impossible(
+    compared: Sequence[Compared], curves: Mapping[int, Sequence[Rho]], spread: float
+) -> list[str]:
+    """A sentence for each speedup that tokens per forward can't explain.
+
+    A way can't be faster than AR by more than its tokens per forward times what its forwards may
+    save: the cheapest forward on the curve over that of one token, and how far AR's repeats lie
+    apart (``spread``).
+    """
+    found = []
+    for one in compared:
+        curve = curves.get(one.batch_size, ())
+        cheapest = min([1.0, *(point.rho.value for point in curve)])
+        most = (1 + spread) / cheapest
+        if one.eta is not None and one.eta.low > most:
+            found.append(
+                f"{one.name} can't be right: it is {one.eta.value:.2f} times as fast as its tokens "
+                f"per forward allow, and the costs of forwards explain {most:.2f} at most."
+            )
+    return found
 
 
 def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
@@ -196,6 +241,7 @@ def tables_of(series: Measured, compared: Sequence[Compared], floor_seconds: flo
     found.append(comparisons_table(series.batch_size, compared))
     if len(series.families) > 2:
         found.append(families_table(series.batch_size, compared))
+        found.append(rates_table(series))
     found.append(work_table(series, floor_seconds))
     survival = survival_table(series)
     return [*found, survival] if survival.lines else found

@@ -19,7 +19,7 @@ from mars_runtime.benchmark.compare import Compared, compare_all
 from mars_runtime.benchmark.contenders import Contenders
 from mars_runtime.benchmark.document import Findings
 from mars_runtime.benchmark.measure import Measured, Series, measure, use_threads
-from mars_runtime.benchmark.paired import Peer, Sample, spread
+from mars_runtime.benchmark.paired import Peer, Question, Sample, spread
 from mars_runtime.benchmark.subjects import Subject, load_subject
 from mars_runtime.evaluation.provenance import provenance
 from mars_runtime.machine import num_cores
@@ -32,7 +32,12 @@ NUM_CURVE_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be measured, checked. told: the arguments, to be kept with the figures."""
+    """What is to be measured, checked.
+
+    num_slow, has_memory: as of a Series. num_first: tokens of a prompt whose first token is timed
+    by itself; 0 for none. llama_cpp: a Python with llama-cpp-python. told: the arguments, to be
+    kept with the figures.
+    """
 
     checkpoint: str
     shape: str | None
@@ -44,6 +49,10 @@ class Order:
     ways: Mapping[str, DecodeSettings]
     cache_blocks: tuple[int, ...]
     official: Path | None
+    llama_cpp: str | None
+    num_slow: int | None
+    num_first: int
+    has_memory: bool
     threads: tuple[int, ...]
     seed: int
     device: str
@@ -74,16 +83,18 @@ def perform(order: Order, console: Console) -> Findings:
 
     others = Others()
     series: list[Measured] = []
+    origin = provenance()
     with Contenders(subject.target, order.ways) as contenders:
         for batch_size in order.batch_sizes:
-            wanted = series_of(order, subject, contenders, batch_size)
+            wanted, versions = series_of(order, subject, contenders, batch_size)
+            origin["versions"] |= versions
             series.append(measure(wanted, order.threads, order.num_rounds, device, watch))
     threads = series[0].threads[plan.AR]
     use_threads(Peer(plan.AR, threads, lambda question: _never()))
     model = subject.model
     load = load_of(model)
     return Findings(
-        origin=provenance(),
+        origin=origin,
         subject=subject.facts,
         asked=order.told,
         note=subject.note,
@@ -111,8 +122,10 @@ def _compared(series: Sequence[Measured], cursor: str | None, *, has_text: bool)
     return found if has_text else [replace(one, agreement=None) for one in found]
 
 
-def series_of(order: Order, subject: Subject, contenders: Contenders, batch_size: int) -> Series:
-    """The peers and questions of one batch size."""
+def series_of(
+    order: Order, subject: Subject, contenders: Contenders, batch_size: int
+) -> tuple[Series, dict[str, str]]:
+    """The peers and questions of one batch size, and versions of peers from elsewhere."""
     questions = plan.questions(subject.prompts, batch_size, order.num_prompts, order.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = contenders.of(batch_size, longest)
@@ -122,7 +135,25 @@ def series_of(order: Order, subject: Subject, contenders: Contenders, batch_size
         block = max(order.cache_blocks, default=32)
         way = order.ways[order.cursor]
         asks[plan.OFFICIAL] = contenders.official(order.official, way, block)
-    return Series(batch_size, asks, tuple(questions))
+    versions = {}
+    if order.llama_cpp is not None and batch_size == 1:
+        asks[plan.LLAMA_CPP], child = contenders.llama(
+            order.llama_cpp, max(longest, order.num_first)
+        )
+        versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
+    first = first_question(questions, order.num_first) if batch_size == 1 else None
+    series = Series(
+        batch_size, asks, tuple(questions), order.num_slow, first, has_memory=order.has_memory
+    )
+    return series, versions
+
+
+def first_question(questions: Sequence[Question], num_tokens: int) -> Question | None:
+    """A prompt of exactly so many tokens: the beginning of all the questions' prompts in a row."""
+    if num_tokens == 0:
+        return None
+    tokens = [token for question in questions for token in question.prompts[0]]
+    return Question("first token", (tuple(tokens[:num_tokens]),))
 
 
 def _never() -> Any:

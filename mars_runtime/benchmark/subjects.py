@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +66,7 @@ def load_subject(order: Order) -> Subject:
         },
         facts={
             "name": checkpoint.name,
-            "fingerprint": fingerprint(Path(checkpoint.path)),
+            "fingerprint": fingerprint(checkpoint.weight_files),
             **_place(checkpoint.model),
         },
     )
@@ -75,7 +74,7 @@ def load_subject(order: Order) -> Subject:
 
 def checkpoint_target(checkpoint: Checkpoint) -> Target:
     """A loaded checkpoint behind the functions that peers are made of."""
-    from mars_runtime.benchmark.transformers_peers import loader
+    from mars_runtime.benchmark.transformers_peers import gguf_of, loader
 
     return Target(
         device=checkpoint.model.device,
@@ -86,6 +85,7 @@ def checkpoint_target(checkpoint: Checkpoint) -> Target:
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
         can_choose=True,
         tokenizer=checkpoint.tokenizer,
+        gguf=gguf_of(checkpoint),
     )
 
 

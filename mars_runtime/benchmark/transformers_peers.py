@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -148,18 +149,28 @@ def has_continuous_batching() -> bool:
 
 
 def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
-    """Loads the same weights in transformers' own class, anew at each call."""
+    """Loads the same weights in transformers' own class, anew at each call; those of a GGUF file
+    as transformers itself makes them, in fp32."""
 
     def load() -> Any:
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would write into tables
         is_llama = checkpoint.model.config.model_type == "llama"
         kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
-        model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
+        gguf = gguf_of(checkpoint)
+        if gguf is None:
+            model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
+        else:
+            model = kind.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # The card's defaults (sampling, penalties) would change greedy output.
         model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
         return model.to(checkpoint.model.device).eval()
 
     return load
+
+
+def gguf_of(checkpoint: Checkpoint) -> Path | None:
+    """The GGUF file that a checkpoint was loaded from, None for a folder."""
+    return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
 
 
 def _padded(

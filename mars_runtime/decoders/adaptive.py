@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mars_runtime.acceptance import Judgement, is_lossless
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 
 MEMORY = 0.95  # what is left of an observation after one more forward that observed something
 PRIOR_WEIGHT = 1.5  # a guess counts as so many observations
@@ -36,11 +36,11 @@ class ForwardCosts:
     rho: Mapping[int, tuple[float, ...]]
 
     def curve(self, num_rows: int) -> list[float]:
-        """rho(1), rho(2) ... as far as two blocks reach, for the next larger batch that was
-        measured or else the largest; what was not measured costs in proportion."""
+        """rho(1), rho(2) ... rho(MAX_FED) for the next larger batch that was measured or else the
+        largest; what was not measured costs in proportion."""
         enough = [rows for rows in self.rho if rows >= num_rows]
         known = self.rho[min(enough) if enough else max(self.rho)]
-        longer = range(len(known) + 1, 2 * self.depth + 1)
+        longer = range(len(known) + 1, MAX_FED + 1)
         return [*known, *(known[-1] * length / len(known) for length in longer)]
 
 

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.events import Event, Prefill, Step
-from mars_runtime.settings import DecodeSettings, Method
+from mars_runtime.acceptance import DecodeError, Draw
+from mars_runtime.branches import Branches
+from mars_runtime.events import Event, Prefill, Proposal, Step
+from mars_runtime.settings import DecodeSettings, Method, Metric
 
 PREFILL_CHUNK = 512
 
@@ -44,9 +45,22 @@ class CausalModel(Protocol):
     @property
     def device(self) -> torch.device: ...
     def new_cache(self, rows: int, capacity: int) -> Any: ...
-    def forward(self, tokens: Tensor, cache: Any, head: Tensor | slice | None) -> Tensor | None: ...
-    def hidden(self, tokens: Tensor, cache: Any) -> Any: ...
-    def logits(self, hidden: Any, head: Tensor | slice) -> Tensor: ...
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: Any,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
+    ) -> Tensor | None: ...
+    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any: ...
+    def read(
+        self,
+        hidden: Any,
+        head: Tensor | slice,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        draws: Sequence[Draw | None] | None = None,
+    ) -> list[list[Proposal]]: ...
 
 
 class Batch(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, read
+from mars_runtime.acceptance import DecodeError, Draw
 from mars_runtime.decoders.base import CausalModel
 from mars_runtime.events import RowStep, Step
 
@@ -50,10 +50,11 @@ class Checker:
         places = [self._again[row.row] for row in rows]
         longest = max(count for _, count in places)
         hidden = self._hidden[[place for place, _ in places]]
-        logits = self._model.logits(hidden, slice(0, longest))
         draws = [_draw(row) for row in rows]
         try:
-            readings = read(logits, self._forbidden, ["probability"] * len(rows), draws)
+            readings = self._model.read(
+                hidden, slice(0, longest), self._forbidden, ["probability"] * len(rows), draws
+            )
         except DecodeError:
             return {}
         return {
@@ -67,4 +68,5 @@ def _draw(row: RowStep) -> Draw | None:
     settings = row.settings
     if settings.temperature == 0:
         return None
-    return Draw(settings.temperature, settings.seed, row.cursor + 1)
+    first = row.cursor + 1
+    return Draw(settings.temperature, settings.seed, range(first, first + row.num_pending))

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, judge, read
-from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
+from mars_runtime.acceptance import DecodeError, Draw, judge
+from mars_runtime.branches import Branches
+from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
@@ -32,9 +33,10 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.checks import Checker
 from mars_runtime.decoders.plan import Plan, plan_row
-from mars_runtime.decoders.rows import Row, Rows
+from mars_runtime.decoders.rows import Rows
+from mars_runtime.decoders.steering import Steering
 from mars_runtime.events import Proposal, RowStep, Step
-from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.settings import MAX_FED
 
 
 class CursorBatch(Batch):
@@ -59,15 +61,15 @@ class CursorBatch(Batch):
         self._model = model
         self._vocabulary = vocabulary
         self._capacity = capacity
-        # Rows share one Q; a row with fewer pending tokens writes more masks behind its own end.
-        slack = MAX_FED if num_rows > 1 else 0
-        self.cache = model.new_cache(num_rows, capacity + slack)
+        # Groups of masks, and masks that fill up a shorter row, are written behind a row's end.
+        self.cache = model.new_cache(num_rows, capacity + MAX_FED)
         self._forbidden = torch.tensor(
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
         )
         self._checker = Checker(model, self._forbidden)
         self._rows = Rows(self.cache)
-        self._pilot = Pilot(costs) if costs is not None else None
+        has_mask = vocabulary.mask_id is not None
+        self._steering = Steering(costs, vocabulary.eos_ids, has_mask=has_mask)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -113,8 +115,7 @@ class CursorBatch(Batch):
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
         self._rows.drop(number)
-        if self._pilot is not None:
-            self._pilot.forget(number)
+        self._steering.forget(number)
 
     @torch.inference_mode()
     def seat(self, numbers: Sequence[int]) -> None:
@@ -131,16 +132,17 @@ class CursorBatch(Batch):
         """
         rows = self._rows.seat(numbers or self._rows.ready)
         settings = [row.settings() for row in rows]
-        chosen = self._choose(rows, settings)
+        feeds = self._steering.feeds(rows, settings)
         has_mask = self._vocabulary.mask_id is not None
         plans = [
-            plan_row(row, now, chosen, has_mask) for row, now in zip(rows, settings, strict=True)
+            plan_row(row, now, feed, has_mask)
+            for row, now, feed in zip(rows, settings, feeds, strict=True)
         ]
-        num_fed = max(len(plan.tokens) + plan.num_proposals - 1 for plan in plans)
+        num_fed = max(plan.layout.num_fed for plan in plans)
         predictions = self._predict(plans, num_fed)
         steps = []
         for place, (plan, slots) in enumerate(zip(plans, predictions, strict=True)):
-            steps.append(self._settle(place, plan, slots[: plan.num_slots], num_fed))
+            steps.append(self._settle(place, plan, slots, num_fed))
         for done in steps:
             if done.stop in ("eos", "limit"):
                 self.drop(done.row)
@@ -151,32 +153,19 @@ class CursorBatch(Batch):
         the step, so that it can stay out of a clock."""
         return self._checker.checked(step, numbers)
 
-    def _choose(self, rows: list[Row], settings: list[DecodeSettings]) -> int | None:
-        """B of this forward for the rows that leave it to be chosen; None where none does."""
-        asked = {row.number: now for row, now in zip(rows, settings, strict=True) if now.is_auto}
-        if not asked:
-            return None
-        if self._pilot is None:
-            sentence = "What forwards cost here was not measured: choose a number as B."
-            raise DecodeError(sentence, tuple(asked))
-        return self._pilot.block_size(asked)
-
     def _predict(self, plans: list[Plan], num_fed: int) -> list[list[Proposal]]:
         device = self._model.device
         mask = self._vocabulary.mask_id or 0  # 0 only where no plan asks for masks
         fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
-        firsts = [plan.first_slot for plan in plans]
-        num_slots = max(plan.num_slots for plan in plans)
-        head: Tensor | slice = slice(firsts[0], firsts[0] + num_slots)
-        if any(first != firsts[0] for first in firsts):
-            slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
-            head = slots.clamp_(max=num_fed - 1).to(device)
-        hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache)
-        logits = self._model.logits(hidden, head)
+        branches = None
+        if any(plan.is_tree for plan in plans):
+            branches = Branches.of([plan.layout for plan in plans], num_fed, device)
+        hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache, branches)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
+        head = _head(plans, num_fed, device)
         try:
-            predictions = read(logits, self._forbidden, metrics, draws)
+            predictions = self._model.read(hidden, head, self._forbidden, metrics, draws)
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error
@@ -188,31 +177,44 @@ class CursorBatch(Batch):
         settings = plan.settings
         if settings.temperature == 0:
             return None
-        position = self.cache.cursors[place] + plan.first_slot + 1
-        return Draw(settings.temperature, settings.seed, position)
+        first = self.cache.cursors[place] + 1
+        positions = [first + position for position in plan.read_positions()]
+        return Draw(settings.temperature, settings.seed, positions)
 
     def _settle(self, place: int, plan: Plan, slots: list[Proposal], num_fed: int) -> RowStep:
-        row, drafts = plan.row, plan.drafts
-        verdict = judge(slots, drafts, plan.settings, plan.remaining, self._vocabulary.eos_ids)
+        row, settings, eos_ids = plan.row, plan.settings, self._vocabulary.eos_ids
+        choices, groups = plan.split(slots)
+        verdict = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids)
+        drafts, is_looked_up = self._steering.settle(plan, verdict)
         done = RowStep(
             row=row.number,
             start=row.num_emitted,
             cursor=self.cache.cursors[place],
             num_pending=len(plan.tokens),
             num_fed=num_fed,
-            proposals=tuple(slots),
+            proposals=verdict.proposals,
             accepted=tuple(verdict.emitted),
-            num_drafted=len(verdict.drafts),
-            settings=plan.settings,
+            num_drafted=0 if is_looked_up else len(drafts),
+            settings=settings,
             stop=verdict.stop,
-            block_size=plan.num_proposals if plan.settings.is_auto else 0,
+            block_size=max(plan.groups) + 1 if settings.is_auto else 0,
+            groups=plan.groups if plan.is_tree else (),
+            looked_up=tuple(drafts) if is_looked_up else (),
         )
-        if self._pilot is not None and plan.settings.is_auto:
-            self._pilot.observe(row.number, verdict, plan.num_drafts, plan.num_proposals)
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
         self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
-        row.emit(verdict.emitted, verdict.num_agreed, verdict.drafts)
+        row.emit(verdict.emitted, verdict.num_agreed, drafts)
         return done
+
+
+def _head(plans: list[Plan], num_fed: int, device: torch.device) -> Tensor | slice:
+    """The slots of every row that are to be read; what is read beyond a row's own is left."""
+    firsts = [plan.first_slot for plan in plans]
+    num_slots = max(plan.num_slots for plan in plans)
+    if all(first == firsts[0] for first in firsts):
+        return slice(firsts[0], firsts[0] + num_slots)
+    slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
+    return slots.clamp_(max=num_fed - 1).to(device)
 
 
 def decode(

@@ -7,22 +7,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars_runtime.acceptance import DecodeError, is_lossless, num_proposals
+from mars_runtime.acceptance import DecodeError, is_lossless
+from mars_runtime.branches import Layout
+from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.decoders.rows import Row
+from mars_runtime.events import Proposal
 from mars_runtime.settings import DecodeSettings
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What one forward will do for one row: the settings in force, the real tokens to feed, how
-    many of them are drafts, how many proposals to ask for and how many tokens may leave."""
+    many of them are drafts, the masks after each of those and after the one before, and how many
+    tokens may leave."""
 
     row: Row
     settings: DecodeSettings
     tokens: list[int]
     num_drafts: int
-    num_proposals: int
+    groups: tuple[int, ...]
     remaining: int
+
+    @property
+    def layout(self) -> Layout:
+        """How the tokens are fed."""
+        return Layout(len(self.tokens), self.groups)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether masks stand after other tokens than the last pending one."""
+        return any(self.groups[:-1])
 
     @property
     def first_slot(self) -> int:
@@ -31,26 +45,41 @@ class Plan:
 
     @property
     def num_slots(self) -> int:
-        return self.num_drafts + self.num_proposals
+        """Slots to be read, from the first on: a choice of AR for each group, and its masks."""
+        return len(self.groups) + sum(self.groups)
 
     @property
     def drafts(self) -> list[int]:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
+    def read_positions(self) -> list[int]:
+        """Where the slots to be read stand, counted from the cursor."""
+        layout = self.layout
+        return layout.numbers(layout.num_fed)[0][self.first_slot :]
 
-def plan_row(row: Row, settings: DecodeSettings, chosen: int | None, has_mask: bool) -> Plan:
+    def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
+        """What the slots predict, as ``acceptance.judge`` asks for it: choices and groups."""
+        at, groups = len(self.groups), []
+        for size in self.groups:
+            groups.append(slots[at : at + size])
+            at += size
+        return slots[: len(self.groups)], groups
+
+
+def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> Plan:
     """Drafts are dropped when lossless was switched off or the limit was lowered: they never left,
     so nobody misses them.
 
-    chosen: B for a row that leaves it to be chosen. has_mask: whether there is a mask token. Raises
-    DecodeError where one is needed.
+    feed: what may be fed at most. has_mask: whether there is a mask token. Raises DecodeError where
+    one is needed.
     """
     limit = min(row.limit, settings.max_new_tokens)
     remaining = max(1, limit - row.num_emitted)
-    num_drafts = min(row.num_drafts, remaining - 1) if is_lossless(settings) else 0
-    chosen = chosen if settings.is_auto else None
-    proposals = num_proposals(settings, remaining, num_drafts, chosen)
-    if proposals > 1 and not has_mask:
+    num_drafts = min(row.num_drafts, feed.num_drafts, remaining - 1)
+    groups = group_sizes(settings, feed, remaining, num_drafts)
+    if not has_mask and is_lossless(settings) and settings.lookup:
+        groups = (0,) * len(groups)
+    if any(groups) and not has_mask:
         raise DecodeError("This checkpoint has no mask token: choose the method ar.", (row.number,))
     tokens = row.pending[: len(row.pending) - row.num_drafts + num_drafts]
-    return Plan(row, settings, tokens, num_drafts, proposals, remaining)
+    return Plan(row, settings, tokens, num_drafts, groups, remaining)

@@ -85,7 +85,9 @@ class Proposer:
         return slots.clamp_(max=num_fed - 1).to(self._model.device)
 
     def _settle(self, ask: Ask, slots: list[Proposal], num_fed: int) -> RowStep:
-        verdict = judge(slots, [], ask.settings, ask.remaining, self._vocabulary.eos_ids)
+        verdict = judge(
+            slots[:1], [slots[1:]], [], ask.settings, ask.remaining, self._vocabulary.eos_ids
+        )
         return RowStep(
             row=ask.row,
             start=ask.start,
@@ -115,4 +117,5 @@ def _draw(ask: Ask) -> Draw | None:
     settings = ask.settings
     if settings.temperature == 0:
         return None
-    return Draw(settings.temperature, settings.seed, ask.cursor + ask.num_pending)
+    first = ask.cursor + ask.num_pending
+    return Draw(settings.temperature, settings.seed, range(first, first + ask.num_proposals))

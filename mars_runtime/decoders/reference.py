@@ -2,7 +2,7 @@
 
 For tests, which hold the cursor cache against it, and to show what a cache is worth. It shares the
 judgement of predictions with the other decoders and none of their bookkeeping: one row at a time,
-the prefix as a plain list. Knows no cursors.
+the prefix as a plain list, and a forward of its own for each group of masks. Knows no cursors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, is_lossless, judge, num_proposals, read
+from mars_runtime.acceptance import DecodeError, Draw, is_lossless, judge, up_to_end
 from mars_runtime.decoders.base import (
     CausalModel,
     SettingsSource,
@@ -20,7 +20,10 @@ from mars_runtime.decoders.base import (
     check_prompt,
     forbidden_ids,
 )
-from mars_runtime.events import Event, Prefill, RowStep, Step
+from mars_runtime.decoders.feed import Feed, group_sizes
+from mars_runtime.decoders.lookup import LONGEST, SHORTEST
+from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
 
 @dataclass(slots=True)
@@ -58,35 +61,72 @@ def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: Setting
     settings, num_emitted = source(), len(row.prefix) - row.num_prompt
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
     drafts = row.drafts[: remaining - 1] if is_lossless(settings) else []
-    num_masks = num_proposals(settings, remaining, len(drafts)) - 1
-    if num_masks and vocabulary.mask_id is None:
-        raise DecodeError("This checkpoint has no mask token: choose the method ar.")
-    fed = row.prefix + drafts + [vocabulary.mask_id or 0] * num_masks
-    logits = model.forward(
-        torch.tensor([fed], device=model.device),
-        model.new_cache(1, len(fed)),
-        slice(len(row.prefix) - 1, len(fed)),
-    )
-    assert logits is not None
-    draw = (
-        Draw(settings.temperature, settings.seed, len(row.prefix)) if settings.temperature else None
-    )
-    forbidden = torch.tensor(sorted(forbidden_ids(vocabulary, model)), device=model.device)
-    slots = read(logits, forbidden.long(), [settings.metric], [draw])[0]
-    verdict = judge(slots, drafts, settings, remaining, vocabulary.eos_ids)
-    done = RowStep(
-        row=row.number,
-        start=num_emitted,
-        cursor=0,
-        num_pending=len(row.prefix) + len(drafts),
-        num_fed=len(fed),
-        proposals=tuple(slots),
-        accepted=tuple(verdict.emitted),
-        num_drafted=len(verdict.drafts),
-        settings=settings,
-        stop=verdict.stop,
+    sizes = group_sizes(settings, Feed.of(settings), remaining, len(drafts))
+    if vocabulary.mask_id is None:
+        if any(sizes) and not (settings.lookup and is_lossless(settings)):
+            raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+        sizes = (0,) * len(sizes)
+    slots = [
+        _branch(row.prefix + drafts[:place], size, model, vocabulary, settings)
+        for place, size in enumerate(sizes)
+    ]
+    verdict = judge(
+        [choice for choice, *_ in slots],
+        [group for _, *group in slots],
+        drafts,
+        settings,
+        remaining,
+        vocabulary.eos_ids,
     )
     row.prefix += verdict.emitted
     row.drafts = verdict.drafts
     row.is_live = verdict.stop not in ("eos", "limit")
-    return done
+    found: list[int] = []
+    if settings.lookup and is_lossless(settings) and row.is_live:
+        found = up_to_end(looked_up(row.prefix, MAX_DRAFTS), vocabulary.eos_ids)
+    if len(found) > len(row.drafts):
+        row.drafts = found
+    return RowStep(
+        row=row.number,
+        start=num_emitted,
+        cursor=0,
+        num_pending=len(row.prefix) - len(verdict.emitted) + len(drafts),
+        num_fed=len(row.prefix) - len(verdict.emitted) + len(drafts) + sum(sizes),
+        proposals=verdict.proposals,
+        accepted=tuple(verdict.emitted),
+        num_drafted=len(verdict.drafts) if row.drafts is verdict.drafts else 0,
+        settings=settings,
+        stop=verdict.stop,
+        groups=sizes if any(sizes[:-1]) else (),
+        looked_up=() if row.drafts is verdict.drafts else tuple(row.drafts),
+    )
+
+
+def _branch(
+    prefix: list[int],
+    num_masks: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: DecodeSettings,
+) -> list[Proposal]:
+    """What AR chooses behind the prefix and what masks behind it propose, by a forward of just
+    these tokens."""
+    fed = prefix + [vocabulary.mask_id or 0] * num_masks
+    head = slice(len(prefix) - 1, len(fed))
+    cache = model.new_cache(1, len(fed))
+    hidden = model.hidden(torch.tensor([fed], device=model.device), cache)
+    places = range(len(prefix), len(fed) + 1)
+    draw = Draw(settings.temperature, settings.seed, places) if settings.temperature else None
+    forbidden = torch.tensor(sorted(forbidden_ids(vocabulary, model)), device=model.device)
+    return model.read(hidden, head, forbidden.long(), [settings.metric], [draw])[0]
+
+
+def looked_up(text: Sequence[int], at_most: int) -> list[int]:
+    """What followed the latest earlier occurrence of the longest possible end of the text, by
+    looking everywhere; repeated where the text ends too early."""
+    for length in range(LONGEST, SHORTEST - 1, -1):
+        for start in range(len(text) - 1, length - 1, -1):
+            if text[start - length : start] == text[-length:]:
+                period = len(text) - start
+                return [text[start + place % period] for place in range(at_most)]
+    return []

@@ -9,9 +9,10 @@ knows no tensors, model or acceptance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 
@@ -33,6 +34,7 @@ class Row:
     limit: tokens it may emit at most, for which the cache has room.
     unread: prompt tokens to be fed before it can decode.
     pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
+    text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
     """
 
     number: int
@@ -40,14 +42,24 @@ class Row:
     limit: int
     unread: list[int]
     pending: list[int]
+    text: list[int]
     num_drafts: int = 0
     num_emitted: int = 0
+    lookup: Lookup = field(default_factory=Lookup)
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
         """Tokens left, of which the first ``num_agreed`` were pending as drafts already."""
         self.pending = emitted[num_agreed:] + drafts
         self.num_drafts = len(drafts)
         self.num_emitted += len(emitted)
+        self.text += emitted
+
+    def look_up(self, emitted: list[int], at_most: int) -> tuple[list[int], int]:
+        """What followed the last tokens of the text before, once ``emitted`` have left, and how
+        many of them were the same."""
+        self.lookup.extend(self.text[len(self.lookup) :])
+        self.lookup.extend(emitted)
+        return self.lookup.following(at_most)
 
 
 class Rows:
@@ -90,7 +102,9 @@ class Rows:
         place = len(self._rows)
         self._places.clear(place, self._left[place])
         self._left[place] = 0
-        self._rows.append(Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]]))
+        self._rows.append(
+            Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt))
+        )
 
     def drop(self, number: int) -> None:
         """Free the row's place at once; the last row moves into it. Raises KeyError."""

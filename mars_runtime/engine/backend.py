@@ -7,6 +7,7 @@ Knows no clock and no queue.
 from __future__ import annotations
 
 import gc
+import traceback
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -199,6 +200,17 @@ def num_threads(checkpoint: Checkpoint) -> int:
     model = checkpoint.model
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
     return 1 if is_small and model.device.type == "cpu" else torch.get_num_threads()
+
+
+def where(error: BaseException) -> str:
+    """A traceback for the log, without the words of exceptions, which may hold a prompt."""
+    links = [error]
+    while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
+        links.append(cause)
+    told = []
+    for each in reversed(links):
+        told += [*traceback.format_tb(each.__traceback__), type(each).__name__]
+    return "\n".join(line.rstrip() for line in told)
 
 
 def sentence(error: Exception) -> str:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, Batch, sentence
+from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, Batch, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.schedule import Turn
@@ -47,7 +46,7 @@ class Device:
             return self._alone(run) if turn.kind == "alone" else self._read(run, turn.is_waited_for)
         except Exception as error:
             # As text: a handler that keeps records must not keep the tensors of a traceback.
-            _log.error("A forward ended with an error\n%s", traceback.format_exc())
+            _log.error("A forward ended with an error\n%s", where(error))
             return {run: End("error", sentence(error)) for run in self._affected(turn, error)}
 
     def release(self, run: Run) -> None:
@@ -61,8 +60,8 @@ class Device:
             close = getattr(decoder, "close", None)
             if close is not None:
                 close()
-        except Exception:
-            _log.exception("Freeing what a run held failed")
+        except Exception as error:
+            _log.error("Freeing what a run held failed\n%s", where(error))
 
     def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
         started = time.perf_counter_ns()

@@ -3,7 +3,9 @@
 The worker alone touches the device and takes the time. Plain runs share forwards; races and solo
 runs have theirs to themselves (``schedule.py`` says who is next, ``device.py`` does it). Rests of
 slow motion, waiting and readers are outside every clock. A fault ends the runs it concerns with a
-sentence; the next request works. Knows no tensors.
+sentence; the next request works. Where the worker itself dies, or hangs in a forward, every run
+ends with a sentence and ``is_alive`` is off: whoever owns the engine makes another. Knows no
+tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.backend import Backend, as_backend
+from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 MAX_LANES = 8
+MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
+"""A worker that shows no sign of life for so long hangs: in a forward, in the warm-up (which may
+compile)."""
+HEARTBEAT_SECONDS = 1.0
+DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 
 
@@ -50,18 +57,33 @@ class Engine:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | Backend, max_runs: int = 4, max_waiting: int = 16
+        self,
+        checkpoint: Checkpoint | Backend,
+        max_runs: int = 4,
+        max_waiting: int = 16,
+        max_turn_seconds: float = MAX_TURN_SECONDS,
     ) -> None:
         self._backend = as_backend(checkpoint)
         self._bell = Bell()
         self._schedule: Schedule[Run] = Schedule(self._backend.reserve(max_runs), max_waiting)
         self._next_deadline = math.inf
         self._is_closed = False
+        self._why_over = "The engine was closed: start the program again."
+        self._is_over = threading.Event()
         self._is_ready = threading.Event()
+        self._max_turn_seconds = max_turn_seconds
+        self._must_beat_by = math.inf  # the worker sets it before whatever may hang
         self._device = Device(self._backend)  # the worker's own
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
+        self._watcher = threading.Thread(target=self._watch, name="mars-watch", daemon=True)
+        self._watcher.start()
         atexit.register(self.close)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are served: off once it is closed, or its worker has died or hangs."""
+        return not self._is_closed
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
@@ -108,7 +130,7 @@ class Engine:
             run.join_job(job)
         with self._bell:
             if self._is_closed:
-                raise EngineError("The engine was closed: start the program again.")
+                raise EngineError(self._why_over)
             try:
                 self._schedule.add(job)
             except FullError:
@@ -131,7 +153,9 @@ class Engine:
             self._is_closed = True
             self._bell.ring()
         if threading.current_thread() is not self._worker:
-            self._worker.join()
+            self._is_over.wait()
+            for thread in (self._worker, self._watcher):
+                thread.join(HEARTBEAT_SECONDS)  # one that hangs is never over
         atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
@@ -147,25 +171,53 @@ class Engine:
 
     def _work(self) -> None:
         """The worker thread, to the end; whatever happens, no reader is left waiting."""
-        end = End("error", "The engine stopped unexpectedly: start the program again.")
+        last = End("error", DEAD)
         try:
-            try:
-                self._backend.prepare()
-            except Exception:
-                _log.exception("Warming up failed; runs are served all the same")
-            self._is_ready.set()
+            self._prepare()
             while (turn := self._next_turn()) is not None:
-                if ends := self._device.carry_out(turn):
-                    with self._bell:
-                        for run, end in ends.items():
-                            self._finish(run, end)
-            end = End("cancelled", "The engine was closed.")
+                self._must_beat_by = time.monotonic() + self._max_turn_seconds
+                ends = self._device.carry_out(turn)
+                self._must_beat_by = math.inf
+                with self._bell:
+                    for run, end in ends.items():
+                        self._finish(run, end)
+            last = End("cancelled", "The engine was closed.")
+        except BaseException as error:
+            self._why_over = DEAD
+            _log.critical("The worker died\n%s", where(error))
         finally:
+            self._must_beat_by = math.inf
             self._is_ready.set()
             with self._bell:
                 self._is_closed = True
                 for run in list(self._schedule.lanes()):
-                    self._finish(run, end)
+                    self._finish(run, last)
+            self._is_over.set()
+
+    def _prepare(self) -> None:
+        self._must_beat_by = time.monotonic() + MAX_WARM_UP_SECONDS
+        try:
+            self._backend.prepare()
+        except Exception as error:
+            _log.error("Warming up failed; runs are served all the same\n%s", where(error))
+        self._must_beat_by = math.inf
+        self._is_ready.set()
+
+    def _watch(self) -> None:
+        """Looks after the worker: one that hangs cannot be ended, but nobody has to wait for it.
+
+        What its runs hold on the device is left alone, for the worker may be in the midst of it.
+        """
+        while not self._is_over.wait(min(HEARTBEAT_SECONDS, self._max_turn_seconds)):
+            if time.monotonic() < self._must_beat_by:
+                continue
+            _log.critical("The worker hangs: its runs are ended")
+            with self._bell:
+                self._is_closed, self._why_over = True, DEAD
+                for run in list(self._schedule.lanes()):
+                    self._announce(run, End("error", DEAD))
+            self._is_ready.set()
+            self._is_over.set()
 
     def _next_turn(self) -> Turn[Run] | None:
         """Sleep until some run may go on; None once the engine is closed."""
@@ -195,6 +247,9 @@ class Engine:
     def _finish(self, run: Run, end: End) -> None:
         """The run is over: free what it held, tell its readers, make room. The bell is held."""
         self._device.release(run)
+        self._announce(run, end)
+
+    def _announce(self, run: Run, end: End) -> None:
         run.add(end)
         self._schedule.finish(run.job, run)
         run.announce_end()

@@ -41,7 +41,7 @@ def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
 
 def slot_bytes(model: Qwen2) -> int:
     """Keys and values of one token."""
-    return BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
+    return BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.cache_dtype)
 
 
 def free_bytes(model: Qwen2) -> int:

@@ -6,7 +6,6 @@ from it, so keeping it after the end costs no more than its events. Knows no mod
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -109,6 +108,12 @@ class Run(Lane):
             return self._schedule.is_held_up(self.job)
 
     @property
+    def is_hurried(self) -> bool:
+        """Whether its slow motion gives way to others, who wait for a place."""
+        with self._bell:
+            return self._schedule.is_hurried(self.job)
+
+    @property
     def job(self) -> Job[Run]:
         """For the engine: what is served as one with this run."""
         assert self._job is not None, "the engine gives every run a job"
@@ -141,8 +146,10 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: one more event."""
+        """For the engine: one more event, but none behind the end: its worker may have hung."""
         with self._news:
+            if self._events and isinstance(self._events[-1], End):
+                return
             self._events.append(event)
             self._news.notify_all()
 
@@ -159,6 +166,6 @@ class Run(Lane):
 def check_pace(pace: float) -> float:
     """``pace`` if it is in range. Raises SettingsError."""
     is_real = isinstance(pace, (int, float)) and not isinstance(pace, bool)
-    if not is_real or not math.isfinite(pace) or not 0 <= pace <= MAX_PACE:
+    if not is_real or not 0 <= pace <= MAX_PACE:
         raise SettingsError(f"The pace must be a number from 0 (full speed) to {MAX_PACE:g}.")
     return float(pace)

@@ -8,6 +8,7 @@ next, so the clocks advance together. Rules that leave nobody behind:
 - Jobs are served in order of arrival, ``max_active`` at a time; those ready take turns, whoever was
   served longest ago first.
 - After a forward of s seconds a job of pace N rests N * s seconds, in which others use the device.
+- Nobody rests while others wait for a place: slow motion gives way, and comes back.
 - A job alone at full speed never rests, so it has the device to its end, but for the forwards of
   jobs in slow motion. It begins when the shared jobs at full speed that came before it are over,
   and whoever came later at full speed waits for it: a stream of one kind never starves the other.
@@ -134,7 +135,7 @@ class Schedule(Generic[L]):
     def next_turn(self, now: float) -> Turn[L] | None:
         """What to do next, None while everybody rests: the job that was served longest ago and is
         ready, and with a shared one all the other shared ones."""
-        ready = [job for job in self._eligible() if job.ready_at <= now]
+        ready = [job for job in self._eligible() if self._ready_at(job) <= now]
         if not ready:
             return None
         self._num_turns += 1
@@ -155,25 +156,37 @@ class Schedule(Generic[L]):
             return Turn("read", (reading[0],), is_waited_for=bool(decoding))
         return Turn("step", decoding, is_waited_for=bool(reading))
 
+    def is_hurried(self, job: Job[L]) -> bool:
+        """Whether its slow motion gives way to those who wait for a place."""
+        return bool(job.pace and self._waiting) and job in self._active
+
+    def _is_slow(self, job: Job[L]) -> bool:
+        return bool(job.pace) and not self._waiting
+
+    def _ready_at(self, job: Job[L]) -> float:
+        return -math.inf if self._waiting else job.ready_at
+
     def _lone(self) -> Job[L] | None:
         """The first job that asks for the device alone at full speed."""
-        return next((job for job in self._active if not job.is_shared and not job.pace), None)
+        return next(
+            (one for one in self._active if not (one.is_shared or self._is_slow(one))), None
+        )
 
     def _before(self, lone: Job[L] | None) -> list[Job[L]]:
         """The shared jobs at full speed that ``lone`` waits for."""
         older = self._active[: self._active.index(lone)] if lone else []
-        return [job for job in older if job.is_shared and not job.pace]
+        return [job for job in older if job.is_shared and not self._is_slow(job)]
 
     def _eligible(self) -> list[Job[L]]:
         """The jobs that may use the device, resting or not."""
         lone = self._lone()
         if lone is None:
             return self._active
-        return (self._before(lone) or [lone]) + [job for job in self._active if job.pace]
+        return (self._before(lone) or [lone]) + [job for job in self._active if self._is_slow(job)]
 
     def next_wake(self) -> float:
         """When a rest or a deadline is over next; infinity if nothing is to come."""
-        rests = (job.ready_at for job in self._eligible())
+        rests = (self._ready_at(job) for job in self._eligible())
         return min((*rests, self.next_deadline()))
 
     def next_deadline(self) -> float:

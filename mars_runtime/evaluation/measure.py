@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mars_runtime.events import Event, Step
+from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.training.distill.loops import find_loop
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
 """Decodes a ragged batch: prompts as token ids, one settings for all rows."""
@@ -18,12 +19,39 @@ Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """What one prompt gave. ``tokens`` holds EOS when it was reached; ``num_forwards`` are the
-    forwards this row took part in, prefill apart."""
+    """What one prompt gave. ``tokens`` holds EOS when it was reached; ``taken`` and ``offered`` say
+    of each forward this row took part in, prefill apart, how many tokens left and how many could
+    have. is_looped: whether the tokens went on in a repetition that was cut off."""
 
     tokens: tuple[int, ...]
-    num_forwards: int
+    taken: tuple[int, ...]
+    offered: tuple[int, ...]
     is_ended: bool
+    is_looped: bool = False
+
+    @property
+    def num_forwards(self) -> int:
+        return len(self.taken)
+
+    def without_loop(self) -> RowOutput:
+        """Up to where the tokens begin to repeat themselves; the forward that went beyond counts as
+        far as it is kept."""
+        length = find_loop(self.tokens)
+        if length is None:
+            return self
+        kept: list[int] = []
+        for count in self.taken:
+            if sum(kept) == length:
+                break
+            kept.append(min(count, length - sum(kept)))
+        return replace(
+            self,
+            tokens=self.tokens[:length],
+            taken=tuple(kept),
+            offered=self.offered[: len(kept)],
+            is_ended=False,
+            is_looped=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +60,7 @@ class Outcome:
 
     is_right: by the task's checker, None for text that has no right answer.
     output_id: equal for two outcomes exactly when their tokens are.
+    taken, offered, is_looped: as of a RowOutput.
     """
 
     num_tokens: int
@@ -40,6 +69,9 @@ class Outcome:
     is_right: bool | None
     output_id: str
     text: str
+    taken: tuple[int, ...] = ()
+    offered: tuple[int, ...] = ()
+    is_looped: bool = False
 
     @property
     def tokens_per_forward(self) -> float:
@@ -50,22 +82,48 @@ class Outcome:
 def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
     """Gather each row's tokens and forwards from a batch. Raises ValueError for a row that never
     took part."""
-    tokens: list[list[int]] = [[] for _ in range(num_rows)]
-    forwards = [0] * num_rows
-    is_ended = [False] * num_rows
+    steps: list[list[RowStep]] = [[] for _ in range(num_rows)]
     for event in events:
-        if not isinstance(event, Step):
-            continue
-        for row in event.rows:
-            tokens[row.row].extend(row.accepted)
-            forwards[row.row] += 1
-            is_ended[row.row] = row.stop == "eos"
-    if 0 in forwards:
-        raise ValueError(f"Row {forwards.index(0)} of the batch was never decoded.")
-    return [
-        RowOutput(tuple(ids), count, ended)
-        for ids, count, ended in zip(tokens, forwards, is_ended, strict=True)
-    ]
+        if isinstance(event, Step):
+            for row in event.rows:
+                steps[row.row].append(row)
+    if [] in steps:
+        raise ValueError(f"Row {steps.index([])} of the batch was never decoded.")
+    return [_output(own) for own in steps]
+
+
+def num_offered(step: RowStep, before: RowStep | None) -> int:
+    """Tokens that could have left with a forward: in lossless mode AR's own and the drafts that the
+    forward before left to verify, for what masks propose cannot leave at once."""
+    if step.settings.method == "ar":
+        return 1
+    if not step.settings.lossless:
+        return len(step.proposals)
+    return 1 + (before.num_drafted + len(before.looked_up) if before is not None else 0)
+
+
+def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
+    """Acceptance by position: for each place in a forward, of the forwards that offered a token
+    there the share that gave it. ``forwards`` are pairs of tokens taken and offered."""
+    known = list(forwards)
+    widest = max((offered for _, offered in known), default=0)
+    found = []
+    for place in range(widest):
+        given = [taken > place for taken, offered in known if offered > place]
+        found.append(sum(given) / len(given))
+    return found
+
+
+def _output(steps: Sequence[RowStep]) -> RowOutput:
+    return RowOutput(
+        tokens=tuple(token for step in steps for token in step.accepted),
+        taken=tuple(len(step.accepted) for step in steps),
+        offered=tuple(
+            num_offered(step, before)
+            for step, before in zip(steps, [None, *steps[:-1]], strict=True)
+        ),
+        is_ended=steps[-1].stop == "eos",
+    )
 
 
 def decode_in_batches(
@@ -97,4 +155,7 @@ def judge(output: RowOutput, text: str, is_right: bool | None) -> Outcome:
         is_right=is_right,
         output_id=hashlib.sha256(ids.encode()).hexdigest()[:16],
         text=text,
+        taken=output.taken,
+        offered=output.offered,
+        is_looped=output.is_looped,
     )

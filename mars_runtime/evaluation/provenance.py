@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,10 @@ def commit() -> str | None:
     return head + ("+changes" if _git(here, "status", "--porcelain", "-uno", ".") else "")
 
 
-def fingerprint(folder: Path) -> str:
-    """A short hash of the weights in a checkpoint folder: names, sizes, both ends of every file."""
+def fingerprint(weight_files: Iterable[Path]) -> str:
+    """A short hash of a checkpoint's weights: names, sizes, both ends of every file."""
     found = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files:
         size = path.stat().st_size
         found.update(f"{path.name}:{size};".encode())
         with path.open("rb") as file:

@@ -108,6 +108,11 @@ def _average(cells: Sequence[Cell], results: Results) -> Average:
     )
 
 
+def agreement_with_ar(cells: Sequence[Cell], results: Results) -> float | None:
+    """Share of all prompts of ``cells`` whose output is AR's, None where AR was not measured."""
+    return _agreement([results[cell] for cell in cells], [_ar_of(cell, results) for cell in cells])
+
+
 def _agreement(
     groups: Sequence[Sequence[Outcome]], ar: Sequence[Sequence[Outcome] | None]
 ) -> float | None:

@@ -54,9 +54,12 @@ def evaluate_cell(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> tuple[Outcome, ...]:
-    """One outcome a prompt, in their order."""
+    """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
+    repeat themselves: a loop is easy to foresee and worth nothing."""
     ids = [subject.encode_prompt(task.prompt) for task in prompts.tasks]
     outputs = decode_in_batches(subject.decode, ids, cell.settings, batch_size, on_rows)
+    if prompts.is_open:
+        outputs = [output.without_loop() for output in outputs]
     texts = [subject.to_text(output.tokens) for output in outputs]
     return tuple(
         judge(output, text, prompts.judge(index, text))

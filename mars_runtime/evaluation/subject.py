@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from pathlib import Path
 
 import torch
 
@@ -45,7 +44,7 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
 
     return Subject(
         name=checkpoint.name,
-        fingerprint=fingerprint(Path(checkpoint.path)),
+        fingerprint=fingerprint(checkpoint.weight_files),
         dtype=checkpoint.model.arithmetic,
         encode_prompt=tokenizer.encode_prompt,
         decode=decode_batch,

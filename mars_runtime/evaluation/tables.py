@@ -18,6 +18,9 @@ from mars_runtime.evaluation.plan import describe
 from mars_runtime.evaluation.report import Average, Summary
 from mars_runtime.evaluation.statistics import Estimate
 
+NONE = "–"
+"""What is written where there is no figure."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -67,7 +70,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
                 points(one.accuracy_change),
                 number(one.tpf),
                 share(one.agreement),
-                number(beside.tpf) if beside else "–",
+                number(beside.tpf) if beside else NONE,
             )
         )
     columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
@@ -112,23 +115,23 @@ def to_json(averages: Sequence[Average], summaries: Sequence[Summary]) -> dict[s
 
 def percent(found: Estimate | None) -> str:
     """``93.1 [88.0, 96.2]``, or a dash."""
-    return _interval(found.scaled(100), ".1f") if found else "–"
+    return _interval(found.scaled(100), ".1f") if found else NONE
 
 
 def points(found: Estimate | None) -> str:
     """A difference of shares in points, signed."""
-    return _interval(found.scaled(100), "+.1f") if found else "–"
+    return _interval(found.scaled(100), "+.1f") if found else NONE
 
 
 def number(found: Estimate | None) -> str:
     """``1.93 [1.88, 1.99]``, or a dash."""
-    return _interval(found, ".2f") if found else "–"
+    return _interval(found, ".2f") if found else NONE
 
 
 def share(found: float | None) -> str:
     """``100 %`` only when it is all of them."""
     if found is None:
-        return "–"
+        return NONE
     return f"{found * 100:.0f} %" if found in (0.0, 1.0) else f"{found * 100:.1f} %"
 
 
@@ -157,6 +160,6 @@ def _matrix(title: str, summaries: Sequence[Summary], cell: Callable[[Summary], 
         way = f"{one.cell.checkpoint} · {describe(one.cell.settings)}"
         ways.setdefault(way, {})[one.cell.family] = cell(one)
     lines = tuple(
-        (way, *(found.get(family, "–") for family in families)) for way, found in ways.items()
+        (way, *(found.get(family, NONE) for family in families)) for way, found in ways.items()
     )
     return Table(title, ("way", *families), lines)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.branches import Branches
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.config import ModelConfig, RopeScaling
 
@@ -58,7 +59,13 @@ class Positions:
         self._stored_turns = self._turns
         self._biases: dict[int, Tensor] = {}
 
-    def open(self, cache: BlockKVCache, num_rows: int, num_queries: int) -> Window:
+    def open(
+        self,
+        cache: BlockKVCache,
+        num_rows: int,
+        num_queries: int,
+        branches: Branches | None = None,
+    ) -> Window:
         """The window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
 
         Raises ValueError when a row would write behind the end of the cache.
@@ -67,9 +74,9 @@ class Positions:
         start, end = min(cursors), max(cursors) + num_queries
         if end > cache.capacity:
             raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
-        if end - num_queries != start:
+        if branches is not None or end - num_queries != start:
             where = torch.tensor(cursors, device=self._device)
-            return self.open_at(cache, where, num_queries, end)
+            return self.open_at(cache, where, num_queries, end, branches)
         self._extend_turns(cache.capacity)
         turns, stored_turns = self._turns[start:end], self._stored_turns[start:end]
         if num_rows > 1:
@@ -87,7 +94,12 @@ class Positions:
         )
 
     def open_at(
-        self, cache: BlockKVCache, cursors: Tensor, num_queries: int, context: int
+        self,
+        cache: BlockKVCache,
+        cursors: Tensor,
+        num_queries: int,
+        context: int,
+        branches: Branches | None = None,
     ) -> Window:
         """The window of rows that stand where the tensor ``cursors``, [R] int64, says.
 
@@ -98,7 +110,8 @@ class Positions:
         num_rows = len(cursors)
         slots = cursors.unsqueeze(1) + torch.arange(num_queries, device=self._device)
         starts = torch.arange(num_rows, device=self._device).unsqueeze(1) * cache.capacity
-        at = slots.flatten()
+        positions = slots if branches is None else cursors.unsqueeze(1) + branches.positions
+        at = positions.flatten()
         keys, values = _readable(cache, num_rows, context)
         return Window(
             num_rows=num_rows,
@@ -108,16 +121,22 @@ class Positions:
             keys=keys,
             values=values,
             targets=cache.store[:, :num_rows].flatten(1, 2).unbind(0),
-            bias=self._ragged(slots, context),
+            bias=self._bias(slots, cursors, context, branches),
             places=(slots + starts).flatten(),
         )
 
-    def _ragged(self, slots: Tensor, end: int) -> Tensor:
-        """[R, 1, Q * group, T]: each token sees the slots up to its own."""
-        last = slots.unsqueeze(2).expand(-1, -1, self._config.group).flatten(1)[:, None, :, None]
-        is_hidden = torch.arange(end, device=self._device) > last
+    def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
+        """[R, 1, Q * group, T]: each token sees the slots up to its own, but of a tree only those
+        of its root and its branch."""
+        slot = torch.arange(end, device=self._device)
+        is_hidden = slot > slots.unsqueeze(2)
+        if branches is not None:
+            first = cursors.view(-1, 1, 1)
+            is_behind_root = slot >= first + branches.roots.unsqueeze(2)
+            is_hidden |= is_behind_root & (slot < first + branches.starts.unsqueeze(2))
         bias = torch.zeros(is_hidden.shape, dtype=self._dtype, device=self._device)
-        return bias.masked_fill_(is_hidden, -math.inf)
+        bias.masked_fill_(is_hidden, -math.inf)
+        return bias.repeat_interleave(self._config.group, dim=1).unsqueeze(1)
 
     def _causal(self, num_queries: int, end: int) -> Tensor:
         """[Q * group, end]: zeros, with a causal triangle in the last Q columns. The last columns

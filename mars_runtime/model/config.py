@@ -166,6 +166,17 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
     return float(value)  # type: ignore[arg-type]
 
 
+def expected_names(config: ModelConfig) -> set[str]:
+    """Names of the weights that a transformers checkpoint of this shape holds."""
+    parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
+    parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
+    parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
+    parts += ["input_layernorm.weight", "post_attention_layernorm.weight"]
+    names = {f"model.layers.{i}.{part}" for i in range(config.num_layers) for part in parts}
+    names |= {"model.embed_tokens.weight", "model.norm.weight"}
+    return names if config.tie_word_embeddings else names | {"lm_head.weight"}
+
+
 def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
     """The shape a transformers checkpoint gives to the weight ``name``."""
     hidden = config.hidden_size

@@ -1,4 +1,4 @@
-"""Load a checkpoint: configuration, safetensors and tokenizer, nothing else.
+"""Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
 Code that comes with a checkpoint is never run and pickled weights are never opened. Knows no
 decoding, and nothing of where checkpoints come from (``registry.py``).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,32 +17,32 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.model.config import CheckpointError, ModelConfig
-from mars_runtime.model.quantize import can_quantize
-from mars_runtime.model.qwen2 import Qwen2
-from mars_runtime.model.registry import REGISTRY, find
-from mars_runtime.text import TextError, Tokenizer
+from mars_runtime.byte_level import MASK, TextError, read_spec
+from mars_runtime.model.adapter import Adapter, has_adapter
+from mars_runtime.model.build import Model, Weight, build_model
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names
+from mars_runtime.model.fetch import is_intact
+from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.registry import REGISTRY, Entry, find
+from mars_runtime.text import Tokenizer
 
 DEFAULT_BLOCK_SIZE = 4
-INT8 = "int8"
-DTYPES = {
-    "fp32": torch.float32,
-    "float32": torch.float32,
-    "bf16": torch.bfloat16,
-    "bfloat16": torch.bfloat16,
-}
+UNTRAINED = 1
+"""Block size of a file that says nothing of masks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A model with its tokenizer and what is known about it.
 
+    path: its folder or GGUF file; weight_files: all files with weights, an adapter's among them.
     block_size: the B it was trained with; more proposals than that are off its training.
     """
 
     name: str
     path: Path
-    model: Qwen2
+    weight_files: tuple[Path, ...]
+    model: Model
     tokenizer: Tokenizer
     block_size: int
     licence: str
@@ -56,35 +56,82 @@ def load_checkpoint(
     dtype: str = "auto",
     registry_path: Path = REGISTRY,
 ) -> Checkpoint:
-    """Load a checkpoint by its name in the registry or from a folder.
+    """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
 
-    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: auto (bf16 on CUDA, fp32 on
-    CPU), fp32, bf16, or int8 (an x86 CPU only; see ``quantize.py``). Raises CheckpointError, one
-    sentence.
+    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``.
+    Raises CheckpointError, one sentence.
     """
-    entry, folder = find(name_or_path, registry_path)
+    entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
-    is_int8 = dtype == INT8 and _has_int8(where)
-    kind = torch.float32 if is_int8 else choose_dtype(dtype, where)
-    raw = _read_json(folder / "config.json")
-    config = ModelConfig.from_dict(raw)
-    tokenizer = _tokenizer(folder, config)
-    weights = _weights(folder, config)
-    model = Qwen2(config, weights, device=where, dtype=kind, is_int8=is_int8)
-    # Whole numbers are finite, whatever they were made of.
-    kept = weights.values() if is_int8 else model.weights()
-    if not all(bool(weight.isfinite().all()) for weight in kept):
-        raise CheckpointError(f"Some weights in {folder} are not finite: fetch it again.")
-    block_size = entry.block_size if entry else raw.get("mars_block_size", DEFAULT_BLOCK_SIZE)
+    try:
+        parts = _read_file(path, entry) if path.is_file() else _read_folder(path)
+        adapter, adapter_files = _adapter(entry, registry_path.parent, parts.config)
+        tokenizer = _tokenizer(path, parts, entry, adapter)
+    except TextError as error:
+        raise CheckpointError(str(error)) from error
+    model = build_model(
+        parts.config,
+        parts.weights,
+        device=where,
+        dtype=dtype,
+        adapter=adapter,
+        mask_id=tokenizer.mask_id,
+    )
+    trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     return Checkpoint(
-        name=entry.name if entry else folder.name,
-        path=folder,
+        name=entry.name if entry else path.stem if path.is_file() else path.name,
+        path=path,
+        weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
-        block_size=int(block_size),
+        block_size=(*trained, parts.block_size)[0],
         licence=entry.licence if entry else "",
         note=entry.note if entry else "",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a folder or a file holds. mask: the name of its mask token, None where it has none."""
+
+    config: ModelConfig
+    weights: Mapping[str, Weight]
+    spec: Mapping[str, Any]
+    spec_config: Mapping[str, Any]
+    mask: str | None
+    block_size: int
+    files: tuple[Path, ...]
+
+
+def _read_folder(folder: Path) -> _Parts:
+    raw = _read_json(folder / "config.json")
+    config = ModelConfig.from_dict(raw)
+    spec, spec_config = read_spec(folder)
+    block_size = int(raw.get("mars_block_size", DEFAULT_BLOCK_SIZE))
+    files = _weight_files(folder)
+    weights = _weights(folder, files, config)
+    return _Parts(config, weights, spec, spec_config, MASK, block_size, tuple(files))
+
+
+def _read_file(path: Path, entry: Entry | None) -> _Parts:
+    """A GGUF file; one of the registry must be the one that was registered."""
+    if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
+        raise CheckpointError(
+            f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
+        )
+    found = read_gguf(path)
+    spec, spec_config = found.tokenizer, found.tokenizer_config
+    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, (path,))
+
+
+def _adapter(
+    entry: Entry | None, beside: Path, config: ModelConfig
+) -> tuple[Adapter | None, list[Path]]:
+    """The adapter of an entry, if it is there yet, and its files."""
+    folder = beside / entry.adapter if entry and entry.adapter else None
+    if folder is None or not has_adapter(folder):
+        return None, []
+    return Adapter.load(folder, config), sorted(folder.glob("adapter*.safetensors"))
 
 
 def choose_device(device: str) -> torch.device:
@@ -102,47 +149,32 @@ def choose_device(device: str) -> torch.device:
     return found
 
 
-def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16. Raises CheckpointError."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        also = " (or int8 for a checkpoint on an x86 CPU)"
-        raise CheckpointError(f"Choose the dtype auto, fp32 or bf16{also}, not {dtype!r}.")
-    return DTYPES[dtype]
-
-
-def _has_int8(device: torch.device) -> bool:
-    """True. Raises CheckpointError where there are no kernels for it."""
-    if device.type != "cpu":
-        raise CheckpointError("int8 is made for a CPU: choose bf16 on a GPU.")
-    if not can_quantize():
-        raise CheckpointError("int8 needs an x86 CPU: choose fp32 on this machine.")
-    return True
-
-
-def _tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_dir(folder)
-    except TextError as error:
-        raise CheckpointError(str(error)) from error
-    if tokenizer.size > config.vocab_size:
+def _tokenizer(
+    path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
+) -> Tokenizer:
+    """The mask is what an adapter was trained with, else what the registry or the files say."""
+    mask = adapter.mask_token if adapter else (entry and entry.mask_token) or parts.mask
+    system = entry.system if entry else None
+    tokenizer = Tokenizer.from_spec(
+        parts.spec, parts.spec_config, mask=mask, system=system, name=str(path)
+    )
+    if tokenizer.size > parts.config.vocab_size:
         raise CheckpointError(
-            f"The tokenizer in {folder} has {tokenizer.size} tokens and the model "
-            f"{config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
+            f"The tokenizer in {path} has {tokenizer.size} tokens and the model "
+            f"{parts.config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
         )
     special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
     if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
         raise CheckpointError(
-            f"The mask, pad and end tokens in {folder} are not ids of their own: fetch it again."
+            f"The mask, pad and end tokens in {path} are not ids of their own: fetch it again."
         )
     return tokenizer
 
 
-def _weights(folder: Path, config: ModelConfig) -> dict[str, Tensor]:
+def _weights(folder: Path, files: Iterable[Path], config: ModelConfig) -> dict[str, Tensor]:
     """All weights by name, checked to be neither too few nor too many; memory is mapped."""
     found: dict[str, Tensor] = {}
-    for path in _weight_files(folder):
+    for path in files:
         try:
             with safe_open(path, framework="pt") as file:
                 found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -186,17 +218,6 @@ def _weight_files(folder: Path) -> list[Path]:
             "weights are never opened)."
         )
     return files
-
-
-def expected_names(config: ModelConfig) -> set[str]:
-    """Names of the weights that a transformers checkpoint of this shape holds."""
-    parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
-    parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
-    parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
-    parts += ["input_layernorm.weight", "post_attention_layernorm.weight"]
-    names = {f"model.layers.{i}.{part}" for i in range(config.num_layers) for part in parts}
-    names |= {"model.embed_tokens.weight", "model.norm.weight"}
-    return names if config.tie_word_embeddings else names | {"lm_head.weight"}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ head only where it is needed. Checked against transformers' classes in tests/mod
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,10 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.acceptance import Draw, read
+from mars_runtime.branches import Branches
 from mars_runtime.cache import BlockKVCache
+from mars_runtime.events import Proposal
+from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
+from mars_runtime.model.mask_rows import MaskAdapter
 from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
+from mars_runtime.settings import Metric
 
 Matrix = Tensor | Int8Matrix
 
@@ -42,8 +48,9 @@ class Qwen2:
     """A causal language model on one device.
 
     ``weights`` are named and shaped as in a transformers checkpoint; they are copied. ``is_int8``
-    keeps the matrices in 8 bits, all else in ``dtype``: fp32 on a CPU only. Raises CheckpointError
-    when a weight is missing or of another shape than the configuration says.
+    keeps the matrices in 8 bits, all else in ``dtype``: fp32 on a CPU only. ``adapter`` acts on the
+    tokens ``mask_id`` alone. Raises CheckpointError when a weight is missing or of another shape
+    than the configuration says.
     """
 
     def __init__(
@@ -54,6 +61,8 @@ class Qwen2:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         is_int8: bool = False,
+        adapter: Adapter | None = None,
+        mask_id: int | None = None,
     ) -> None:
         self.config = config
         self._is_int8 = is_int8
@@ -72,7 +81,21 @@ class Qwen2:
         # What others keep for as long as the model lives, captured steps for instance.
         self.kept: dict[str, Any] = {}
         self._positions = Positions(config, dtype, self.device)
+        self._adapter: MaskAdapter | None = None
+        if adapter is not None:
+            assert mask_id is not None, "an adapter acts on masks"
+            self._adapter = MaskAdapter(adapter, mask_id, config, self.device, dtype)
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
+
+    @property
+    def is_bitwise(self) -> bool:
+        """Whether logits do not depend on what else is in a forward; here, up to near ties."""
+        return False
+
+    @property
+    def cache_dtype(self) -> torch.dtype:
+        """What keys and values are kept in."""
+        return self.dtype
 
     @property
     def arithmetic(self) -> str:
@@ -89,21 +112,41 @@ class Qwen2:
         return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
 
     def forward(
-        self, tokens: Tensor, cache: BlockKVCache, head: Tensor | slice | None
+        self,
+        tokens: Tensor,
+        cache: BlockKVCache,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
     ) -> Tensor | None:
         """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
-        hidden = self.hidden(tokens, cache)
+        hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
 
     @torch.inference_mode()
-    def hidden(self, tokens: Tensor, cache: BlockKVCache) -> Tensor:
-        """One causal forward of Q tokens for each of the first R rows of the cache, without head.
+    def hidden(
+        self, tokens: Tensor, cache: BlockKVCache, branches: Branches | None = None
+    ) -> Tensor:
+        """One forward of Q tokens for each of the first R rows of the cache, without head.
 
-        tokens: [R, Q] int64; token q of row r stands at position cache.cursors[r] + q, and its keys
-            and values are written into that slot. Cursors are not moved.
+        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
+            cache.cursors[r] + q. Without ``branches`` it stands at that position and sees all
+            slots up to its own. Cursors are not moved.
         Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
         """
-        return self._run(tokens, self._positions.open(cache, *tokens.shape))
+        rows, queries = tokens.shape
+        window = self._positions.open(cache, rows, queries, branches)
+        return self._run(tokens, window, branches)
+
+    def read(
+        self,
+        hidden: Tensor,
+        head: Tensor | slice,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        draws: Sequence[Draw | None] | None = None,
+    ) -> list[list[Proposal]]:
+        """What slots of a forward predict: ``acceptance.read`` of their ``logits``."""
+        return read(self.logits(hidden, head), forbidden, metrics, draws)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
@@ -132,16 +175,30 @@ class Qwen2:
         window = self._positions.open_at(cache, cursors, tokens.shape[1], context)
         return self.logits(self._run(tokens, window), head)
 
-    def _run(self, tokens: Tensor, window: Window) -> Tensor:
+    def _run(self, tokens: Tensor, window: Window, branches: Branches | None = None) -> Tensor:
         """All layers: [R, Q, hidden]."""
         x = F.embedding(tokens.reshape(-1), self._embedding)
+        masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
+        if masks is not None:
+            x = masks.embed(x)
         for index, layer in enumerate(self._layers):
             normed = self._norm(x, layer.attention_norm)
             projected = self._project(normed, layer)
-            self._add_product(x, attend(projected, index, window, self.config), layer.output)
-            both = self._multiply(self._norm(x, layer.feed_norm), layer.gate_up)
+            if masks is not None:
+                masks.add(projected, normed, index, "qkv")
+            mixed = attend(projected, index, window, self.config)
+            self._add_product(x, mixed, layer.output)
+            if masks is not None:
+                masks.add(x, mixed, index, "o")
+            normed = self._norm(x, layer.feed_norm)
+            both = self._multiply(normed, layer.gate_up)
+            if masks is not None:
+                masks.add(both, normed, index, "gate_up")
             gate, up = both.chunk(2, dim=-1)
-            self._add_product(x, F.silu(gate).mul_(up), layer.down)
+            inner = F.silu(gate).mul_(up)
+            self._add_product(x, inner, layer.down)
+            if masks is not None:
+                masks.add(x, inner, index, "down")
         return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:

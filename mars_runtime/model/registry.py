@@ -1,4 +1,5 @@
-"""Which checkpoints are known and where their files are: beside the registry, or on the hub.
+"""Which checkpoints are known and where their files are: beside the registry, in the cache folder
+for those whose base is fetched (``fetch.py``), or on the hub.
 
 Nothing outside the list is ever fetched, so no visitor can make this machine download what they
 name. Knows no weights and no torch.
@@ -11,33 +12,79 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
 
 REGISTRY = Path(__file__).parents[2] / "checkpoints" / "registry.json"
+GGUF = ".gguf"
 HUB_FILES = ("*.json", "*.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel that holds a file among others: its package, version, size in bytes and SHA-256."""
+
+    package: str
+    version: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gguf:
+    """A GGUF file, its size in bytes and SHA-256, and where it can be had: in a wheel, and on the
+    hub at a revision."""
+
+    file: str
+    size: int
+    sha256: str
+    wheel: Wheel
+    hub: str
+    revision: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where it is or will be."""
+        return cache_folder() / self.file
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the registry: where a checkpoint is (``path`` beside the registry, or ``hub`` id
-    at ``revision``) and what to say about it. ``system``: system prompt it was trained with."""
+    """One line of the registry: where a checkpoint is and what to say about it.
+
+    It is in the folder ``path`` beside the registry, or in the file ``gguf``, or on the ``hub`` at
+    ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
+    is there yet. mask_token: the base's token that serves as mask, where it has none for that.
+    system: the system prompt it was trained with, where that does not stand in its template.
+    """
 
     name: str
     block_size: int
     path: str | None = None
+    gguf: Gguf | None = None
     hub: str | None = None
     revision: str | None = None
+    adapter: str | None = None
+    mask_token: str | None = None
     licence: str = ""
     note: str = ""
     system: str | None = None
+
+    @classmethod
+    def from_dict(cls, line: dict[str, Any]) -> Entry:
+        """Raises TypeError or KeyError for a line that is none."""
+        if "gguf" not in line:
+            return cls(**line)
+        source = {**line["gguf"], "wheel": Wheel(**line["gguf"]["wheel"])}
+        return cls(**line | {"gguf": Gguf(**source)})
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     """The known checkpoints by name, in order. Raises CheckpointError."""
     try:
         lines: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        entries = [Entry(**line) for line in lines]
-    except (OSError, ValueError, TypeError) as error:
+        entries = [Entry.from_dict(line) for line in lines]
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} is missing or damaged: restore it.") from error
     if not entries:
         raise CheckpointError(f"{path} names no checkpoint: restore it.")
@@ -45,7 +92,7 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
 
 
 def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | None, Path]:
-    """The registry's entry, None for a plain folder, and the folder with the files.
+    """The registry's entry, None for what is not in it, and the folder or GGUF file.
 
     A hub entry is known by its name and by its hub id. Raises CheckpointError.
     """
@@ -53,13 +100,20 @@ def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | Non
     by_hub = {entry.hub: entry for entry in known.values()}
     entry = known.get(name_or_path) or by_hub.get(name_or_path)
     if entry is None:
-        folder = Path(name_or_path).expanduser()
-        if not (folder / "config.json").is_file():
+        path = Path(name_or_path).expanduser()
+        if not (path / "config.json").is_file() and not (path.suffix == GGUF and path.is_file()):
             raise CheckpointError(
-                f"There is no checkpoint {name_or_path!r}: give a folder with a config.json or one "
-                f"of {', '.join(known)}."
+                f"There is no checkpoint {name_or_path!r}: give a folder with a config.json, a "
+                f"GGUF file or one of {', '.join(known)}."
             )
-        return None, folder
+        return None, path
+    if entry.gguf is not None:
+        if not entry.gguf.path.is_file():
+            raise CheckpointError(
+                f"The checkpoint {entry.name} is not on this machine yet: run python -m "
+                f"mars_runtime fetch {entry.name}."
+            )
+        return entry, entry.gguf.path
     if entry.path is None:
         return entry, _fetch(entry)
     folder = registry_path.parent / entry.path

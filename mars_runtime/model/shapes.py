@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
-from mars_runtime.model.load import choose_device, choose_dtype, expected_names
+from mars_runtime.model.build import choose_dtype
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
+from mars_runtime.model.load import choose_device
 from mars_runtime.model.qwen2 import Qwen2
 
 NOTE = "random weights of the published shape: timings only, its text means nothing"

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from mars_runtime.acceptance import read
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
@@ -52,6 +53,9 @@ class Marked:
     def logits(self, *given: Any) -> Any:
         with record_function(HEAD):
             return self._model.logits(*given)
+
+    def read(self, hidden: Any, head: Any, *given: Any) -> Any:
+        return read(self.logits(hidden, head), *given)
 
     def forward(self, *given: Any) -> Any:
         with record_function(FORWARD):

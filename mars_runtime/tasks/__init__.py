@@ -1,4 +1,4 @@
-"""Tasks with checkable answers, family by family, and natural text beside them.
+"""Tasks with checkable answers, family by family; natural text and open requests beside them.
 
 Knows the families and their names; it knows no model, no tokens and no data folder.
 """
@@ -14,11 +14,13 @@ from .natural import NAME as NATURAL
 from .natural import natural_tasks
 from .python_functions import PythonFunctions
 from .reading import Reading
+from .requests import KINDS, request_tasks
 from .symbolic import Symbolic
 from .word_problems import WordProblems
 
 __all__ = [
     "FAMILIES",
+    "KINDS",
     "Family",
     "Split",
     "Task",
@@ -49,8 +51,13 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     """Make `count` tasks of a family; the same arguments always give the same list."""
     if family == NATURAL:
         return natural_tasks(split, seed, count)
+    if family in KINDS:
+        if split == "train":
+            raise ValueError("open requests are held out: there are none to train on")
+        return request_tasks(family, seed, count)
     if family not in FAMILIES:
-        raise ValueError(f"no family {family!r}; choose one of {', '.join(FAMILIES)}, {NATURAL}")
+        known = ", ".join([*FAMILIES, NATURAL, *KINDS])
+        raise ValueError(f"no family {family!r}; choose one of {known}")
     rng = random.Random(f"{family}:{split}:{seed}")
     tasks: list[Task] = []
     seen: set[str] = set()

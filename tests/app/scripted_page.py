@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +16,13 @@ from app.engines import Engines, Served
 from app.examples import ExampleBook
 from app.handlers import Handlers
 from app.settings import AppSettings
+from mars_runtime.byte_level import byte_characters
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.model.registry import Entry
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.text import Tokenizer, byte_characters
+from mars_runtime.text import Tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]
@@ -137,31 +138,59 @@ class ScriptedBatch:
 
 
 class ReadyEngines(Engines):
-    """Engines with one checkpoint that is loaded already, or another that never can be."""
+    """Engines with one checkpoint that is loaded already, or another that never can be.
+
+    held: while it is not set, the checkpoint goes on loading.
+    """
 
     def __init__(self, settings: AppSettings, served: Served) -> None:
         super().__init__(
             settings, {"scripted": served.entry, "absent": Entry("absent", 8, path="absent")}
         )
-        self._loading["scripted"] = Future()
-        self._loading["scripted"].set_result(served)
+        self.held = threading.Event()
+        self.held.set()
+        self._served = served
+        self.get("scripted")
+
+    def forget(self) -> None:
+        """The checkpoint is to be loaded again, once ``held`` is set."""
+        self.held.clear()
+        self._loads.clear()
+
+    def _load(self, name: str) -> Served:
+        if name != "scripted":
+            return super()._load(name)
+        assert self.held.wait(120)
+        return self._served
 
 
-def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
-    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
-    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
+def make_served(
+    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings
+) -> Served:
+    """An engine over ``backend`` for an entry of the registry, followed in slow motion."""
     model = SimpleNamespace(
         device=torch.device("cpu"),
         dtype=torch.float32,
+        cache_dtype=torch.float32,
         arithmetic="float32",
         weights=lambda: iter(()),
         cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
     )
     checkpoint = SimpleNamespace(
-        name="scripted", tokenizer=write_tokenizer(folder), model=model, block_size=8
+        name=entry.name,
+        tokenizer=write_tokenizer(folder),
+        model=model,
+        block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    served = Served(Entry("scripted", 8, path="scripted", licence="Apache-2.0"), checkpoint, engine)  # type: ignore
+    return Served(entry, checkpoint, engine, pace=20)  # type: ignore[arg-type]
+
+
+def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
+    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
+    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
+    entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+    served = make_served(folder, entry, backend, settings)
     return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
 
 

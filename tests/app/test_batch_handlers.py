@@ -153,7 +153,7 @@ def test_a_fault_ends_the_batch_with_a_sentence_and_the_next_works(page) -> None
 
 def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:
     batch, _ = page
-    first, second = batch.examples(0), batch.examples(1)
+    first, second = batch.examples(0, "scripted"), batch.examples(1, "scripted")
     assert len(first.splitlines()) == len(second.splitlines()) == 8
     assert not set(first.splitlines()) & set(second.splitlines())
     assert batch.check(controls(prompts=first)) is None

@@ -62,6 +62,16 @@ def test_methods(client, backend: BatchBackend) -> None:
     assert item["num_forwards"] == 9
 
 
+def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: BatchBackend) -> None:
+    whole = backend.text
+    backend.text = "é" * 10  # two bytes each, a byte a token
+    try:
+        item = client.predict(prompt="Say it.", method="ar", max_new_tokens=3, api_name="/generate")
+    finally:
+        backend.text = whole
+    assert item["text"] == "é\ufffd"
+
+
 def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBackend) -> None:
     backend.forward_seconds = 0.01
     job = client.submit(prompt="Say it.", tau=0.5, max_new_tokens=40, api_name="/compare")
@@ -123,7 +133,10 @@ def test_refusals_are_sentences(
 @pytest.mark.parametrize(
     ("endpoint", "change", "sentence"),
     [
-        ("/generate", {"prompt": "x", "method": "magic"}, "Choose what to run"),
+        ("/generate", {"prompt": "x", "method": "magic"}, "Choose the method: mars or ar"),
+        ("/generate", {"prompt": "x", "method": "race"}, "Choose the method: mars or ar"),
+        ("/generate", {"prompt": "x", "method": ["mars"]}, "Choose the method: mars or ar"),
+        ("/traces", {"prompt": "x", "method": "race"}, "Choose the method: mars or ar"),
         ("/batch", {"prompts": ["x"], "method": "magic"}, "Choose a method"),
         ("/batch", {"prompts": []}, "Type at least one prompt"),
         ("/batch", {"prompts": ["x"] * 17}, "at most 16 prompts"),

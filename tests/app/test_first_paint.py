@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
 ) -> None:
     from app.layout import serve
 
-    loading = handlers.engines._loading
-    loaded, loading["scripted"] = loading["scripted"], Future()
+    handlers.engines.forget()
     page = serve(handlers, is_blocking=False, first=recording)
     with chromium() as browser:
         visitor = browser.new_page()
@@ -59,7 +57,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         visitor.click("#run")
         visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
         assert badge.is_hidden()
-        loading["scripted"].set_result(loaded.result())
+        handlers.engines.held.set()
         visitor.wait_for_selector(f"{ROOT}:is([data-state=running], [data-state=slow])")
         assert badge.is_hidden()
         visitor.click("#stop")

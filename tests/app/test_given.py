@@ -1,4 +1,4 @@
-"""Runs whose output is given a beginning: what is checked, what is decoded, how it is judged."""
+"""Runs whose output is given a beginning: what is checked, what is decoded, what is not judged."""
 
 from __future__ import annotations
 
@@ -100,20 +100,28 @@ def test_given_tokens_follow_the_prompt_and_count_among_the_limit(
     assert folds.text(trace) == "Helo, w"
 
 
-def test_a_text_is_judged_with_what_was_given_of_it(
-    handlers: Handlers, backend: ScriptedBackend
+def test_what_a_visitor_gave_is_never_judged(
+    handlers: Handlers, backend: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Judging runs Python: nobody but the model may have written it."""
+    judged: list[str] = []
+
+    def check(task: tasks.Task, text: str) -> bool:
+        judged.append(text)
+        return True
+
+    monkeypatch.setattr(tasks, "check", check)
     task = next(task for task in tasks.examples() if tasks.is_checkable(task))
     prompt = handlers.example(task.family, 0)
     task = handlers.book.task(prompt)
-    assert tasks.check(task, task.answer)
     whole = list(task.answer.encode())
     backend.text = bytes(whole[-1:]).decode()
     values = controls(prompt=prompt, max_new_tokens=512, given=whole[:-1])
     lines = lines_of(last(handlers.run("a", values)))[1]
-    assert [data["right"] for tag, data in lines if tag == "verdict"] == [True, True]
+    assert (judged, "verdict" in dict(lines)) == ([], False)
     lines = lines_of(last(handlers.run("a", {**values, "given": []})))[1]
-    assert [data["right"] for tag, data in lines if tag == "verdict"] == [False, False]
+    assert judged == [backend.text] * 2
+    assert [data["right"] for tag, data in lines if tag == "verdict"] == [True, True]
 
 
 class Vocabulary:

@@ -198,7 +198,7 @@ def test_the_time_limit_holds_for_the_whole_grid(tmp_path: Path) -> None:
 
 def test_texts_are_judged_where_that_can_be(page) -> None:
     grid, _ = page
-    *_, last = grid.run("visitor", controls(prompt=grid.example(0), taus=[0.5]))
+    *_, last = grid.run("visitor", controls(prompt=grid.example(0, "scripted"), taus=[0.5]))
     judged = of_tag(last, "verdict")
     assert [each["cell"] for each in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
     assert not any(each["right"] for each in judged)
@@ -260,7 +260,7 @@ def test_what_the_tab_opens_with_can_run() -> None:
 
 def test_examples_turn_and_depth_limits_b(page) -> None:
     grid, _ = page
-    prompts = [grid.example(turn) for turn in range(9)]
+    prompts = [grid.example(turn, "scripted") for turn in range(9)]
     assert len(set(prompts)) == 9
     assert grid.block_sizes("scripted") == [2, 3, 4, 6, 8]
     assert grid.block_sizes("x") == list(BLOCK_SIZES)

@@ -14,7 +14,9 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
+from app.examples import TASKS
 from app.handlers import NOTE_CONTROL, NOTE_UNKNOWN, Handlers, preset_of
+from app.requests import REQUESTS
 from mars_runtime.trace import read_trace
 
 
@@ -274,15 +276,17 @@ def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
 def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
     assert handlers.preset("a", "Exact", controls()) == (0.0, True)
     assert handlers.preset("a", "Balanced", controls()) == (0.95, False)
-    for family in handlers.book.families:
+    for family in handlers.book.families[TASKS]:
         assert len({handlers.example(family, number) for number in range(4)}) == 4
+    for name, family in REQUESTS.items():
+        shown = [handlers.example(name, number) for number in range(2 * len(family.prompts))]
+        assert shown == 2 * list(family.prompts)
 
 
 def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:
-    said = [sentence for sentence, _ in handlers.choose("absent")]
-    assert said[0] == "Loading absent…"
+    said = [choice.notice for choice in handlers.choose("absent")]
+    assert set(said[:-1]) <= {"Loading absent…"}
     assert said[-1].endswith(".")
-    assert len(said) == 2
     refused = last(handlers.run("a", controls(checkpoint="absent")))
     assert said[-1] in refused
 

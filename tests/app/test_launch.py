@@ -77,6 +77,44 @@ def test_it_serves_decodes_and_ends(app: tuple[subprocess.Popen[bytes], str]) ->
     assert process.wait(30) is not None
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_end_leaves_no_temporary_file(
+    random_folder: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    port = free_port()
+    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/", 90)
+        assert list(tmp_path.glob("mars-live-*"))
+        process.send_signal(number)
+        assert process.wait(30) in (0, 128 + number)
+    finally:
+        process.kill()
+        process.wait()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_one_sentence(random_folder: Path) -> None:
+    """/proc takes no file of anybody's, whoever runs the tests."""
+    code = (
+        "import runpy, sys, tempfile; tempfile.tempdir = '/proc'; sys.path.insert(0, '.');"
+        "sys.argv = sys.argv[1:]; runpy.run_path('app.py', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, "app.py", "--checkpoint", str(random_folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    (sentence,) = done.stderr.splitlines()
+    assert "TMPDIR" in sentence
+
+
 def test_a_nonsense_flag_or_variable_is_a_sentence(random_folder: Path) -> None:
     environment = {**os.environ, "MARS_MAX_RUNS": "many"}
     done = subprocess.run(

@@ -32,6 +32,7 @@ class Done:
 
     code: int
     printed: str
+    markdown: str
     found: dict[str, Any]
     report: str
 
@@ -44,7 +45,7 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     given = [
         *("--checkpoint", str(random_folder), "--families", "symbolic", "natural"),
         *("--prompts", "2", "--rounds", "1", "--max-new-tokens", "8", "--threads", "1"),
-        *("--batch", "1", "2", "--cache-blocks", "4", "--markdown"),
+        *("--batch", "1", "2", "--cache-blocks", "4"),
         *("--out", str(out), "--html", str(report)),
     ]
     threads, printed = torch.get_num_threads(), io.StringIO()
@@ -55,7 +56,8 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
     found = json.loads(out.read_text(encoding="utf-8"))
-    return Done(code, printed.getvalue(), found, report.read_text(encoding="utf-8"))
+    markdown = out.with_suffix(".md").read_text(encoding="utf-8")
+    return Done(code, printed.getvalue(), markdown, found, report.read_text(encoding="utf-8"))
 
 
 def test_a_run_prints_where_it_ran_answers_and_tables(done: Done):
@@ -64,8 +66,10 @@ def test_a_run_prints_where_it_ran_answers_and_tables(done: Done):
     assert "torch " in done.printed
     answer = "One prompt at a time: AR over transformers generate"
     assert answer in " ".join(done.printed.split())
-    assert "**Batches of 2: how many times the tokens/s, with 95 % intervals**" in done.printed
-    assert "| MARS τ=0.95 B=4 / AR |" in done.printed
+    assert "Batches of 2: how many times the tokens/s, with 95 % intervals" in done.printed
+    assert "**Batches of 2: how many times the tokens/s, with 95 % intervals**" in done.markdown
+    assert "| MARS τ=0.95 B=4 / AR |" in done.markdown
+    assert answer in done.markdown
 
 
 def test_figures_are_kept_with_their_origin(done: Done):
@@ -113,7 +117,7 @@ def test_wrong_arguments_get_one_sentence(
     given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ):
     assert cli.run(arguments(*given)) == 2
-    assert said in capsys.readouterr().out
+    assert said in capsys.readouterr().err
 
 
 def test_the_grid_holds_every_tau_and_block_size():
@@ -121,3 +125,41 @@ def test_the_grid_holds_every_tau_and_block_size():
     fixed = [name for name in ways if name.startswith("MARS") and "auto" not in name]
     assert len(fixed) == 9
     assert cli.ways_of(arguments()).keys() <= ways.keys()
+
+
+def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
+    random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
+    monkeypatch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
+    out = tmp_path / "b.json"
+    given = ["--checkpoint", str(random_folder), "--families", "chat", "maths", "code"]
+    given += ["--prompts", "3", "--max-new-tokens", "6", "--threads", "1", "--out", str(out)]
+    assert cli.run(arguments(*given)) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))
+    (series,) = found["series"]
+    counts = {
+        name: len([one for one in series["samples"] if one["peer"] == name])
+        for name in ("AR", "transformers generate", "transformers prompt lookup")
+    }
+    assert counts == {
+        "AR": 3 * 3 * 2,
+        "transformers generate": 3 * 2,
+        "transformers prompt lookup": 3 * 2,
+    }
+    assert series["first_length"] == 200
+    assert all(one["first_seconds"] > 0 for one in series["peers"])
+    assert all(one["peak_bytes"] is None for one in series["peers"])
+    against = next(one for one in found["comparisons"] if one["baseline"] != "AR")
+    assert set(against["by_family"]) == {"chat", "maths", "code"}
+    assert None not in against["by_family"].values()
+    markdown = out.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| peer | chat | maths | code | ms to the first token of a prompt of 200 |" in markdown
+
+
+def test_llama_cpp_needs_a_file_that_it_reads(
+    random_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    given = ["--checkpoint", str(random_folder), "--families", "chat", "--llama-cpp", "python3"]
+    assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
+    assert "leave --llama-cpp out" in capsys.readouterr().err

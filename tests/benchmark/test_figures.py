@@ -8,6 +8,8 @@ from scripted_answers import peer, samples_of
 from mars_runtime.benchmark import compare, plan, report
 from mars_runtime.benchmark.figures import counts_of, figures_of
 from mars_runtime.benchmark.measure import Measured
+from mars_runtime.evaluation.statistics import Estimate
+from mars_runtime.profiling.forward import Rho
 
 PEERS = [
     peer(plan.GENERATE, 2.0),
@@ -93,3 +95,30 @@ def test_tables_set_natural_text_apart(series: Measured):
     assert work.lines[2][:3] == ("AR", "625.00", "40%")
     assert work.lines[0][4] == "1.0"
     assert [line[0] for line in report.survival_table(series).lines] == series.peers[2:]
+
+
+def test_rates_are_told_family_by_family(series: Measured):
+    table = report.rates_table(series)
+    assert table.columns == ("peer", "symbolic", "reading", "natural")
+    assert {line[0]: line[3] for line in table.lines}["MARS τ=0.95 B=4"] == "2 · 2.00"
+
+
+def curve(*rhos: float) -> list[Rho]:
+    return [Rho(8, width + 1, 1.0, Estimate(rho, rho, rho)) for width, rho in enumerate(rhos)]
+
+
+def test_what_tokens_per_forward_cannot_explain_is_said():
+    honest = samples_of(peer("AR", 1.0), peer("MARS", 0.5, per_forward=2))
+    wrong = samples_of(peer("AR", 1.0), peer("MARS", 0.4, per_forward=2))
+    names = ["AR", "MARS"]
+
+    def doubts(samples: list, spread: float, *rhos: float) -> list[str]:
+        measured = Measured(8, tuple(samples), dict.fromkeys(names, 1), {})
+        return report.impossible(compare.compare_all(measured, None), {8: curve(*rhos)}, spread)
+
+    assert doubts(honest, 0.0, 1.0, 1.1) == []
+    (said,) = doubts(wrong, 0.1, 1.0, 1.1)
+    assert "1.25 times as fast as its tokens per forward allow" in said
+    # Forwards of two tokens that cost less than those of one, or a restless clock, explain it.
+    assert doubts(wrong, 0.0, 1.0, 0.8) == []
+    assert doubts(wrong, 0.3, 1.0, 1.1) == []

@@ -11,6 +11,7 @@ from mars_runtime.benchmark.paired import (
     agreement,
     best_threads,
     fastest,
+    num_answers,
     play,
     ratio,
     spread,
@@ -84,3 +85,16 @@ def test_spread_is_of_the_rounds_of_a_question():
     # Questions take 1, 2, 3, 4 seconds at first: 9 is 8, 3.5, 2 and 1.25 times more.
     assert spread(slower, "a") == pytest.approx((3.5 + 2.0) / 2)
     assert spread(samples_of(peer("a", 1.0), num_rounds=1), "a") is None
+
+
+def test_a_slow_peer_answers_some_questions_once():
+    slow = replace(peer("slow", 4.0), only=frozenset({0, 2}))
+    peers = [peer("fast", 1.0), slow]
+    found = list(play(peers, QUESTIONS, 2, lambda peer: None))
+    asked = [(one.question, one.round) for one in found if one.peer == "slow"]
+    assert sorted(asked) == [(0, 0), (2, 0)]
+    assert len(found) == num_answers(peers, len(QUESTIONS), 2) == 2 * len(QUESTIONS) + 2
+    got = ratio(found, "fast", "slow", ["symbolic", "reading"], "whole")
+    assert got is not None
+    assert got.value == pytest.approx(4.0)
+    assert ratio(found, "fast", "slow", ["natural"], "whole") is None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, ar, decode, mars
 from mars_runtime.events import Prefill, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
 
 IDS = Ids()
 COUNT = DecodeSettings(tau=0.5, max_new_tokens=8)
@@ -33,7 +33,7 @@ def run(script, prompts, settings, ids=IDS):
 
 def test_every_emitted_token_comes_from_a_step() -> None:
     events = run(counting, [[3, 4, 5]], COUNT)
-    assert events[0] == Prefill(2, cache_bytes=3 + 8)  # a byte a slot
+    assert events[0] == Prefill(2, cache_bytes=3 + 8 + MAX_FED)  # a byte a slot
     steps = steps_of(events)
     assert [step.accepted for step in steps] == [(6, 7, 8, 9), (10, 11, 12, 13)]
     assert [(step.cursor, step.num_pending, step.num_fed) for step in steps] == [
@@ -45,7 +45,7 @@ def test_every_emitted_token_comes_from_a_step() -> None:
 
 def test_a_prompt_of_one_token_needs_no_prefill() -> None:
     events = run(counting, [[3]], COUNT)
-    assert events[0] == Prefill(0, cache_bytes=1 + 8)
+    assert events[0] == Prefill(0, cache_bytes=1 + 8 + MAX_FED)
     assert tokens_of(events)[0][:3] == [4, 5, 6]
 
 
@@ -247,6 +247,8 @@ def test_a_lossless_step_shows_verified_choices_then_drafts() -> None:
     metric=st.sampled_from(["probability", "margin", "entropy"]),
     limit=st.integers(1, 25),
     temperature=st.sampled_from([0.0, 0.0, 0.8]),
+    groups=st.sampled_from(GROUPS),
+    lookup=st.booleans(),
 )
 def test_laws_hold_for_any_script(
     seed: int,
@@ -256,6 +258,8 @@ def test_laws_hold_for_any_script(
     metric: str,
     limit: int,
     temperature: float,
+    groups: Groups,
+    lookup: bool,
 ) -> None:
     script = foresight_script(seed)
     settings = DecodeSettings(
@@ -265,12 +269,18 @@ def test_laws_hold_for_any_script(
         max_new_tokens=limit,
         temperature=temperature,
         seed=seed,
+        groups=groups,
+        lookup=lookup,
     )
     alone = [run(script, [p], replace(settings, method="ar")) for p in prompts]
     plain = [tokens_of(events)[0] for events in alone]
     lossless = run(script, prompts, replace(settings, lossless=True))
     assert tokens_of(lossless, len(prompts)) == plain
     drafted = run(script, prompts, settings)
+    bare = replace(settings, groups="one", lookup=False)
+    for row, _ in enumerate(prompts):
+        plain_steps = steps_of(run(script, prompts, bare), row)
+        assert [replace(step, settings=bare) for step in steps_of(drafted, row)] == plain_steps
     for row, prompt in enumerate(prompts):
         steps = steps_of(drafted, row)
         tokens = list(prompt)

@@ -51,7 +51,9 @@ def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
     kept = drafts[: remaining - 1] if is_lossless(settings) else []
     num_slots = len(kept) + num_proposals(settings, remaining, len(kept))
     proposals = [Proposal(token, confidence, ()) for token, confidence in slots[:num_slots]]
-    expected = judge(proposals, kept, settings, remaining, EOS_IDS)
+    at = len(kept) + 1
+    groups = [*[[]] * len(kept), proposals[at:]]
+    expected = judge(proposals[:at], groups, kept, settings, remaining, EOS_IDS)
 
     state = State.new(1, 1, torch.device("cpu"))
     pending = [2, *drafts]
@@ -81,7 +83,10 @@ def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
 def test_the_reading_is_that_of_the_pure_function(metric: str, temperature: float) -> None:
     torch.manual_seed(0)
     logits, forbidden = torch.randn(3, 5, 300) * 4, torch.tensor([2, 299])
-    draws = [Draw(temperature, row, 10 * row) if temperature else None for row in range(3)]
+    draws = [
+        Draw(temperature, row, range(10 * row, 10 * row + 99)) if temperature else None
+        for row in range(3)
+    ]
     expected = read(logits, forbidden, [metric] * 3, draws)
     state = State.new(3, 1, torch.device("cpu"))
     state.wholes[:, 2] = METRICS.index(metric)

@@ -25,9 +25,9 @@ class SlowReading(ScriptedModel):
 
     num_reads = 0
 
-    def hidden(self, tokens: Tensor, cache: Any) -> Any:
+    def hidden(self, tokens: Tensor, cache: Any, branches: Any = None) -> Any:
         self.num_reads = 0
-        return super().hidden(tokens, cache)
+        return super().hidden(tokens, cache, branches)
 
     def logits(self, hidden: Any, head: Any) -> Tensor:
         self.num_reads += 1

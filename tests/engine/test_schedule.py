@@ -155,6 +155,21 @@ def test_a_resting_job_lets_others_work_and_follows_its_pace_at_once() -> None:
     assert schedule.next_turn(8.0) == Turn("alone", slow.lanes)
 
 
+def test_slow_motion_gives_way_while_others_wait_for_a_place_and_comes_back() -> None:
+    slow, next_one, waiting = alone(pace=100.0), shared(pace=100.0), shared()
+    schedule = schedule_of(slow, next_one, waiting, max_active=2)
+    slow.spend(slow.lanes[0], 3.0, 0.0)
+    assert schedule.next_wake() == -math.inf
+    assert schedule.next_turn(0.0) == Turn("alone", slow.lanes)
+    assert [schedule.is_hurried(job) for job in (slow, next_one, waiting)] == [True, True, False]
+    schedule.finish(waiting, waiting.lanes[0])
+    assert not schedule.is_hurried(slow)
+    assert schedule.next_turn(1.0) == Turn("step", next_one.lanes)
+    next_one.spend(next_one.lanes[0], 1.0, 1.0)
+    assert schedule.next_turn(1.0) is None
+    assert schedule.next_wake() == 101.0
+
+
 def test_no_rest_after_a_prefill() -> None:
     slow = alone(pace=10.0)
     schedule = schedule_of(slow)
@@ -188,6 +203,16 @@ class Machine(RuleBasedStateMachine):
     def active(self) -> list[Job[Lane]]:
         return self.jobs[: self.MAX_ACTIVE]
 
+    @property
+    def has_line(self) -> bool:
+        return len(self.jobs) > self.MAX_ACTIVE
+
+    def is_slow(self, job: Job[Lane]) -> bool:
+        return bool(job.pace) and not self.has_line
+
+    def ready_at(self, job: Job[Lane]) -> float:
+        return -math.inf if self.has_line else job.ready_at
+
     @rule(num_lanes=st.integers(0, 3), pace=st.sampled_from([0.0, 0.0, 1.0, 9.0]))
     def submit(self, num_lanes: int, pace: float) -> None:
         job = alone(pace, num_lanes=num_lanes) if num_lanes else shared(pace, is_read=False)
@@ -203,13 +228,13 @@ class Machine(RuleBasedStateMachine):
         self.now += passing
         turn = self.schedule.next_turn(self.now)
         if turn is None:
-            assert all(job.pace and job.ready_at > self.now for job in self.active)
-            wake = min((job.ready_at for job in self.active), default=math.inf)
+            assert all(self.is_slow(job) and self.ready_at(job) > self.now for job in self.active)
+            wake = min(map(self.ready_at, self.active), default=math.inf)
             assert self.schedule.next_wake() == wake
             return
         taking = [job for job in self.active if set(job.lanes) & set(turn.lanes)]
         assert sum(len(set(job.lanes) & set(turn.lanes)) for job in taking) == len(turn.lanes) > 0
-        assert all(job.ready_at <= self.now for job in taking)
+        assert all(self.ready_at(job) <= self.now for job in taking)
         assert not any(lane.is_finished for lane in turn.lanes)
         self.check_kind(turn, taking)
         self.check_patience(turn, taking)
@@ -228,16 +253,17 @@ class Machine(RuleBasedStateMachine):
         else:
             assert all(job.is_shared for job in taking)
             assert {lane.is_read for lane in turn.lanes} == {turn.kind == "step"}
-        lone = next((job for job in self.active if not job.is_shared and not job.pace), None)
-        at_full_speed = [job for job in taking if not job.pace]
+        at_full_speed = [job for job in self.active if not self.is_slow(job)]
+        lone = next((job for job in at_full_speed if not job.is_shared), None)
         if lone is not None:  # nobody who came later at full speed, and nobody beside it
-            assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_full_speed)
+            at_once = [job for job in taking if job in at_full_speed]
+            assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_once)
 
     def check_patience(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
         """In slow motion one waits for the others' turns and no longer; shared ones are one."""
         for job in self.active:
             is_served = job in taking or (job.is_shared and turn.kind != "alone")
-            is_patient = not is_served and job.pace and job.ready_at <= self.now
+            is_patient = not is_served and self.is_slow(job) and job.ready_at <= self.now
             self.patience[job] = self.patience.get(job, 0) + 1 if is_patient else 0
             assert self.patience[job] <= self.MAX_ACTIVE
 
@@ -271,8 +297,13 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def somebody_can_always_go_on(self) -> None:
         held = [job for job in self.active if self.schedule.is_held_up(job)]
-        assert not any(job.pace for job in held)
-        assert not held or any(job not in held and not job.pace for job in self.active)
+        assert not any(map(self.is_slow, held))
+        assert not held or any(job not in held and not self.is_slow(job) for job in self.active)
+
+    @invariant()
+    def slow_motion_gives_way_to_those_who_wait_for_a_place(self) -> None:
+        hurried = [job for job in self.jobs if self.schedule.is_hurried(job)]
+        assert hurried == [job for job in self.active if job.pace and not self.is_slow(job)]
 
 
 TestMachine = Machine.TestCase

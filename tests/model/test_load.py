@@ -194,7 +194,7 @@ def test_the_registry_of_this_repository() -> None:
     entries = registry()
     assert list(entries)[:2] == ["mars-tiny", "ar-tiny"]
     for entry in entries.values():
-        assert bool(entry.path) != bool(entry.hub)
+        assert sum(map(bool, (entry.path, entry.hub, entry.gguf))) == 1
         assert entry.licence
         assert entry.note
         assert 1 <= entry.block_size <= 16

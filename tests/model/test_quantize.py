@@ -91,6 +91,6 @@ def test_weights_that_are_no_numbers_are_refused_in_8_bits_too(tmp_path: Path) -
 def test_where_there_are_no_kernels_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars_runtime.model.load.can_quantize", lambda: False)
+    monkeypatch.setattr("mars_runtime.model.build.can_quantize", lambda: False)
     with pytest.raises(CheckpointError, match="x86"):
         load_checkpoint(str(write_checkpoint(tmp_path)), device="cpu", dtype="int8")

@@ -9,9 +9,7 @@ import pytest
 import torch
 from tiny_checkpoint import write_checkpoint
 
-from mars_runtime.model.config import CheckpointError, ModelConfig
-from mars_runtime.model.load import expected_names
-from mars_runtime.model.qwen2 import expected_shape
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.shapes import (
     SHAPES,
     ShapeVocabulary,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mars_runtime.acceptance import DecodeError, is_lossless
@@ -114,7 +115,7 @@ def read_settings(
 
     Raises DecodeError with the numbers of the rows that ask for what there is not.
     """
-    settings = {seat: seat.settings() for seat in seats}
+    settings = {seat: in_reach(seat.settings()) for seat in seats}
     asked = {seat.number: now for seat, now in settings.items() if now.is_auto}
     if asked and pilot is None:
         sentence = "What forwards cost here was not measured: choose a number as B."
@@ -126,6 +127,14 @@ def read_settings(
         sentence = "This checkpoint has no mask token: choose the method ar."
         raise DecodeError(sentence, tuple(masked))
     return {seat: InForce(now, sizes[seat]) for seat, now in settings.items()}
+
+
+@lru_cache(maxsize=64)
+def in_reach(settings: DecodeSettings) -> DecodeSettings:
+    """The settings as far as a captured step can obey them, which is what its events say was in
+    force: one group of masks, since a tree has no shape of its own, and nothing looked up, since
+    the text is on the host."""
+    return replace(settings, groups="one", lookup=False)
 
 
 def block_bucket(pending: Sequence[int], blocks: Sequence[int]) -> int:

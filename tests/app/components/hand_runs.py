@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import pairwise
 from typing import Any
 
 from mars_runtime.settings import DecodeSettings
@@ -13,7 +14,9 @@ Slots = list[tuple[int, float]]
 
 
 def lines(settings: DecodeSettings, rows: list[dict[str, Any]]) -> list[str]:
-    """Trace lines of forwards, from the header to the end of the text."""
+    """Trace lines of forwards, from the header to the end of the text; drafts are fed again."""
+    for before, row in pairwise(rows):
+        row["num_pending"] += before["num_drafted"]
     values = [
         {"type": "header", "version": 1, "settings": dataclasses.asdict(settings)},
         {"type": "prefill", "num_tokens": 3, "seconds": 0.1},

@@ -48,7 +48,9 @@ def judged_again(trace: Trace, tau: float) -> list[int]:
         settings = replace(step.settings, tau=tau)
         remaining = settings.max_new_tokens - step.start
         fed = drafts if settings.lossless else []
-        verdict = judge(step.proposals, fed, settings, remaining, ends)
+        at = len(fed) + 1
+        groups = [*[()] * len(fed), step.proposals[at:]]
+        verdict = judge(step.proposals[:at], groups, fed, settings, remaining, ends)
         is_ar = settings.method == "ar"
         emitted = 1 if is_ar else len(verdict.emitted)
         handed.append(len(verdict.drafts) if settings.lossless and not is_ar else emitted)

@@ -1,0 +1,32 @@
+"""Joins the checkpoint that is on its way to the page: a line on it, and the change to it.
+
+Asks once a second as long as there is anything to hear. Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from app.handlers import Handlers
+from app.layout.wiring import AT_ONCE
+
+if TYPE_CHECKING:
+    from app.layout.page import LiveTab
+
+SECONDS = 1.0
+
+
+def wire_arrival(tab: LiveTab, line: gr.Markdown, handlers: Handlers) -> None:
+    """``line`` says how far it is; once it is there, it is put in place for who has not chosen."""
+    clock = gr.Timer(SECONDS, active=handlers.engines.arrival() is not None)
+
+    def look(is_settled: Any) -> tuple[str, Any, Any]:
+        found = handlers.arrival(bool(is_settled))
+        checkpoint = gr.skip() if found.checkpoint is None else found.checkpoint
+        return found.sentence, gr.Timer(active=not found.is_over), checkpoint
+
+    clock.tick(look, [tab.settled], [line, clock, tab.controls["checkpoint"]], **AT_ONCE)
+    starts = [tab.buttons["run"].click, tab.controls["prompt"].submit]
+    gr.on(starts, lambda: True, None, [tab.settled], **AT_ONCE)

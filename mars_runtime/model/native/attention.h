@@ -1,0 +1,171 @@
+// Rotation, keys and values in blocks, and attention over what each token sees.
+//
+// The cache of a row is a chain of blocks of 32 slots, in fp16. For each key-value head a block
+// holds the keys turned, [dim][32], then the values, [32][dim], so that 16 slots are scored at
+// once. A token sees slots [0, root) and [start, own]: told one after another, these are its
+// places 0, 1, 2 ... Places are weighed in blocks of 32 in their own order, and blocks are merged
+// in their order. What a token gets depends on the keys and values at its places alone: not on the
+// slots they are kept in, nor on what is fed beside it.
+#pragma once
+
+#include "product.h"
+
+constexpr int BLOCK = 32;
+
+struct Cache {
+  uint16_t* data;
+  int64_t layer_stride, row_stride, block_stride;  // in halves
+};
+
+// One token of a forward, in its own row's slots.
+struct Token {
+  int64_t id;
+  int row;       // of the cache
+  int slot;      // where its keys and values go
+  int position;  // how far it is turned
+  int root, start;
+  int mask;  // its place among the masks of its group; -1: not a mask
+
+  int num_places() const { return root + slot - start + 1; }
+  bool is_plain() const { return root == start; }
+};
+
+struct Heads {
+  int num_heads, num_kv, dim;
+
+  int group() const { return num_heads / num_kv; }
+  int all() const { return (num_heads + 2 * num_kv) * dim; }
+  int block() const { return 2 * BLOCK * dim; }  // keys and values of a block and head
+};
+
+static inline uint16_t* block_of(const Cache& cache, int layer, int row, int block) {
+  return cache.data + layer * cache.layer_stride + row * cache.row_stride +
+         block * cache.block_stride;
+}
+
+// Turns one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
+static inline void rotate(const float* x, const float* turns, int dim, float scale, float* to) {
+  int half = dim / 2;
+  F by = all(scale);
+  for (int i = 0; i < half; i += LANES) {
+    F a = mul(load(x + i), by), b = mul(load(x + half + i), by);
+    F cosine = load(turns + i), sine = load(turns + half + i);
+    store(to + i, sub(mul(a, cosine), mul(b, sine)));
+    store(to + half + i, add(mul(b, cosine), mul(a, sine)));
+  }
+}
+
+// Keeps the keys, turned, and the values of one token and key-value head.
+static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
+                        const float* turns, float* scratch, const Cache& cache, int layer) {
+  const float* keys = projected + (h.num_heads + head) * h.dim;
+  const float* values = keys + h.num_kv * h.dim;
+  uint16_t* block = block_of(cache, layer, token.row, token.slot / BLOCK) + head * h.block();
+  int slot = token.slot % BLOCK;
+  rotate(keys, turns, h.dim, 1.0f, scratch);
+  for (int d = 0; d < h.dim; d += LANES) {
+    uint16_t sixteen[LANES];
+    store_half(sixteen, load(scratch + d));
+    for (int i = 0; i < LANES; i++) block[(d + i) * BLOCK + slot] = sixteen[i];
+    store_half(block + (BLOCK + slot) * h.dim + d, load(values + d));
+  }
+}
+
+// Where the parts of a weighted mean go, one for each block: the largest score, the sum of
+// e^(score - largest), and the values weighted so.
+struct Parts {
+  float *most, *sum, *values;  // [blocks], [blocks], [blocks, dim]
+
+  static int width(int num_blocks) { return (num_blocks + LANES - 1) / LANES * LANES; }
+  static size_t size(int num_blocks, int dim) {
+    return 2 * width(num_blocks) + (size_t)num_blocks * dim;
+  }
+  static Parts at(float* p, int num_blocks) {
+    return {p, p + width(num_blocks), p + 2 * width(num_blocks)};
+  }
+};
+
+// Scores of 32 slots for N queries, each behind the other: keys [dim][32], scores [N][stride].
+template <int N>
+static void score_some(const float* queries, const float* keys, int dim, float* scores,
+                       int stride) {
+  F low[N], high[N];
+  for (int n = 0; n < N; n++) low[n] = high[n] = all(0.0f);
+  for (int d = 0; d < dim; d++) {
+    F first = load(keys + d * BLOCK), second = load(keys + d * BLOCK + LANES);
+    for (int n = 0; n < N; n++) {
+      F q = all(queries[n * dim + d]);
+      low[n] = fma(q, first, low[n]), high[n] = fma(q, second, high[n]);
+    }
+  }
+  for (int n = 0; n < N; n++)
+    store(scores + n * stride, low[n]), store(scores + n * stride + LANES, high[n]);
+}
+
+static inline void score(int count, const float* queries, const float* keys, int dim,
+                         float* scores, int stride) {
+  for (; count >= 4; count -= 4, queries += 4 * dim, scores += 4 * stride)
+    score_some<4>(queries, keys, dim, scores, stride);
+  if (count == 3) return score_some<3>(queries, keys, dim, scores, stride);
+  if (count == 2) return score_some<2>(queries, keys, dim, scores, stride);
+  if (count == 1) return score_some<1>(queries, keys, dim, scores, stride);
+}
+
+// Turns 32 scores, `count` of them real, into weights; leaves the largest and the sum.
+static inline void soften(float* scores, int count, float* most, float* sum) {
+  F none = all(-INFINITY), low = load(scores), high = load(scores + LANES);
+  low = first_lanes(count, low, none), high = first_lanes(count - LANES, high, none);
+  *most = largest(larger(low, high));
+  F base = all(*most);
+  low = first_lanes(count, exponential(sub(low, base)), all(0.0f));
+  high = first_lanes(count - LANES, exponential(sub(high, base)), all(0.0f));
+  *sum = total(add(low, high));
+  store(scores, low), store(scores + LANES, high);
+}
+
+// Weighs `count` <= 32 places for N queries; row(i) tells where the values of place i are, to[n]
+// where the sums go. WIDE vectors of a row at a time.
+template <int N, int WIDE, class RowOf>
+static void weigh_some(const float* weights, int stride, int count, RowOf row, int dim,
+                       float* const* to) {
+  for (int from = 0; from < dim; from += WIDE * LANES) {
+    F sum[N][WIDE];
+    for (int n = 0; n < N; n++)
+      for (int j = 0; j < WIDE; j++) sum[n][j] = all(0.0f);
+    for (int i = 0; i < count; i++) {
+      const float* values = row(i) + from;
+      F value[WIDE];
+      for (int j = 0; j < WIDE; j++) value[j] = load(values + j * LANES);
+      for (int n = 0; n < N; n++) {
+        F weight = all(weights[n * stride + i]);
+        for (int j = 0; j < WIDE; j++) sum[n][j] = fma(weight, value[j], sum[n][j]);
+      }
+    }
+    for (int n = 0; n < N; n++)
+      for (int j = 0; j < WIDE; j++) store(to[n] + from + j * LANES, sum[n][j]);
+  }
+}
+
+template <class RowOf>
+static void weigh(int queries, const float* weights, int stride, int count, RowOf row, int dim,
+                  float* const* to) {
+  if (dim % (4 * LANES)) {
+    for (int n = 0; n < queries; n++)
+      weigh_some<1, 2>(weights + n * stride, stride, count, row, dim, to + n);
+    return;
+  }
+  for (; queries >= 4; queries -= 4, weights += 4 * stride, to += 4)
+    weigh_some<4, 4>(weights, stride, count, row, dim, to);
+  if (queries == 3) return weigh_some<3, 4>(weights, stride, count, row, dim, to);
+  if (queries == 2) return weigh_some<2, 4>(weights, stride, count, row, dim, to);
+  if (queries == 1) return weigh_some<1, 4>(weights, stride, count, row, dim, to);
+}
+
+// Keys and values of one head and block, in fp32. What lies behind them is asked for.
+static inline void widen(const uint16_t* block, int dim, float* to) {
+  int size = 2 * BLOCK * dim;
+  for (int i = 0; i < size; i += 2 * LANES) {
+    prefetch(block + size + i);
+    store(to + i, load_half(block + i)), store(to + i + LANES, load_half(block + i + LANES));
+  }
+}

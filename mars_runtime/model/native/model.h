@@ -1,0 +1,169 @@
+// A model as it lies in memory, what one forward is fed, and the memory that forwards work in.
+// The structures above the line are filled by library.py, field for field.
+#pragma once
+
+#include <cstdlib>
+#include <mutex>
+
+#include "attention.h"
+
+// y += b (a x), for masks alone. The data of a is null where there is none.
+struct LowRank {
+  Matrix a, b;
+};
+
+struct Layer {
+  const float* attention_norm;
+  Matrix qkv;
+  const float* qkv_bias;  // or null
+  Matrix output;
+  const float* feed_norm;
+  Matrix gate_up;  // 32 rows of gate, the 32 of up that they multiply, and so on
+  Matrix down;
+  LowRank qkv_low, output_low, gate_up_low, down_low;
+};
+
+struct Spec {
+  int64_t vocab, hidden, num_layers, num_heads, num_kv, dim, feed;
+  float norm_floor;
+  const Layer* layers;
+  const float* final_norm;
+  Matrix embedding, head;
+  int64_t mask_id;  // -1: none
+  const float* mask_embeddings;
+  int64_t num_mask_embeddings;  // 0: masks are embedded as any token
+};
+
+struct Feed {
+  int64_t num_rows, num_tokens;  // tokens of each row
+  const int64_t* ids;            // [rows, tokens]
+  const int64_t* cursors;        // [rows]
+  const int64_t *positions, *roots, *starts;  // [rows, tokens], or null: plain causal
+  const float* turns;            // [positions, dim]: cosines, then sines
+  uint16_t* cache;
+  int64_t layer_stride, row_stride, block_stride;
+  int64_t num_threads;
+};
+
+// ---
+
+enum Part { PRODUCTS, ATTENTION, NORMS, HEAD, ADAPTER, NUM_PARTS };
+
+// Where the time of forwards goes, as thread 0 sees it. Off, it costs a branch.
+struct Clock {
+  bool is_on = false;
+  double seconds[NUM_PARTS] = {};
+  std::chrono::steady_clock::time_point last;
+
+  void start(int thread) {
+    if (is_on && thread == 0) last = std::chrono::steady_clock::now();
+  }
+  void lap(int thread, Part part) {
+    if (!is_on || thread != 0) return;
+    auto now = std::chrono::steady_clock::now();
+    seconds[part] += std::chrono::duration<double>(now - last).count();
+    last = now;
+  }
+};
+
+// What one thread needs for itself.
+struct Desk {
+  std::vector<float> queries;  // of all tokens and heads, turned
+  std::vector<float> wide;     // keys and values of some blocks, in fp32
+  std::vector<float> scores;   // of some queries
+  std::vector<float*> sums;    // where what they give goes
+  std::vector<float> out;      // products of some tiles
+  Rows normed;                 // what is multiplied, where each thread finds it for itself
+  Rows low;                    // the middle of a low-rank product
+
+  F* tiles(int num_tiles, int num_rows) {
+    size_t floats = (size_t)num_tiles * num_rows * LANES + LANES;
+    if (out.size() < floats) out.resize(floats);
+    return (F*)(((uintptr_t)out.data() + 63) & ~(uintptr_t)63);
+  }
+};
+
+struct AttentionTask {
+  int row, block, head;  // block -1: what is behind the cursor's block, of one head
+};
+
+struct Model {
+  Spec spec;
+  Heads heads;
+  Clock clock;
+  std::mutex turn;  // one forward at a time
+  std::vector<Desk> desks;
+  std::vector<Token> tokens;  // of this forward, masks last
+  std::vector<int> places;    // of each token among the outputs
+  std::vector<int> cursors;
+  int num_real = 0, num_blocks = 0;
+  std::vector<AttentionTask> tasks;
+  std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
+  std::vector<int> first_of;   // and one more, their number
+  std::vector<float> x, projected, parts, middle;
+  Rows normed, mixed, gated;
+
+  explicit Model(const Spec& spec)
+      : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
+
+  Parts part(int token, int head) {
+    size_t at = (size_t)token * heads.num_heads + head;
+    return Parts::at(&parts[at * Parts::size(num_blocks, heads.dim)], num_blocks);
+  }
+};
+
+template <class T>
+static inline void grow(std::vector<T>& v, size_t size) {
+  if (v.size() < size) v.resize(size);
+}
+
+// Root-mean-square norm of a row, quantised. False if it holds what is no finite number.
+static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
+                        Rows& to, int row) {
+  F squares = all(0.0f);
+  for (int i = 0; i < width; i += LANES) squares = fma(load(x + i), load(x + i), squares);
+  float sum = total(squares);
+  F by = all(1.0f / std::sqrt(sum / (float)width + floor));
+  for (int i = 0; i < width; i += LANES)
+    store(scratch + i, mul(mul(load(x + i), by), load(weight + i)));
+  to.put(row, scratch);
+  return std::isfinite(sum);
+}
+
+// The products of tasks of `span` tiles with all rows, each handed to done(task, out, stride): row
+// r of tile s is out[s * stride + r]. Masks, the rows from model.num_real on, go through the
+// low-rank matrices too.
+template <class Done>
+static void product(Model& model, Team& team, int thread, const Matrix& w, const Rows& x, int span,
+                    const LowRank* low, Done done) {
+  int num_rows = (int)model.tokens.size(), real = model.num_real;
+  bool is_lowered = low && low->a.data && real < num_rows;
+  Desk& desk = model.desks[thread];
+  if (is_lowered) {
+    int rank = (int)low->b.ins, tiles = low->a.tiles();
+    float* middle = model.middle.data();
+    team.each(tiles, 1, [&](int t) {
+      F* out = desk.tiles(1, num_rows);
+      tile_product(low->a, t, x, real, num_rows, out);
+      for (int i = 0; i < num_rows - real; i++) store(middle + i * rank + t * LANES, out[i]);
+    });
+    desk.low.shape(num_rows - real, rank);
+    for (int i = 0; i < num_rows - real; i++) desk.low.put(i, middle + i * rank);
+    model.clock.lap(thread, ADAPTER);
+  }
+  int tiles = w.tiles(), tasks = tiles / span;
+  int run = tasks / (8 * team.size);
+  team.each(tasks, run < 1 ? 1 : run, [&](int task) {
+    F* out = desk.tiles(span + 1, num_rows);
+    F* more = out + span * num_rows;
+    for (int s = 0; s < span; s++) {
+      int t = task * span + s;
+      tile_product(w, t, x, 0, num_rows, out + s * num_rows);
+      if (!is_lowered) continue;
+      tile_product(low->b, t, desk.low, 0, num_rows - real, more);
+      for (int i = real; i < num_rows; i++)
+        out[s * num_rows + i] = add(out[s * num_rows + i], more[i - real]);
+    }
+    done(task, out, num_rows);
+  });
+}

@@ -1,0 +1,239 @@
+"""A model whose forward is one call of the compiled library.
+
+Answers what ``qwen2.Qwen2`` answers, for quantised weights on a CPU. What a position gives does not
+depend, to the last bit, on the rows and positions beside it (tests/test_law_bitwise.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mars_runtime.acceptance import Draw
+from mars_runtime.branches import Branches
+from mars_runtime.events import Proposal
+from mars_runtime.model.adapter import Adapter
+from mars_runtime.model.attention import frequencies
+from mars_runtime.model.config import ModelConfig
+from mars_runtime.model.grouped import GROUP, GroupedMatrix
+from mars_runtime.model.native import library as c
+from mars_runtime.model.native.cache import PackedKVCache
+from mars_runtime.model.native.pack import Arena, pack, packed_bytes
+from mars_runtime.model.native.reading import Reader
+from mars_runtime.model.native.weights import LayerWeights, Weight, Weights
+from mars_runtime.settings import Metric
+
+MAX_THREADS = 64
+
+
+def unsupported(config: ModelConfig) -> str | None:
+    """Why the native forward can't run a model of this shape, one sentence; None if it can."""
+    sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
+    if any(size % GROUP for size in sizes):
+        return f"Its sizes {sizes} are not all multiples of {GROUP}."
+    return None
+
+
+class NativeModel:
+    """A causal language model on the CPU. ``bits``: of the matrices of its layers; None: as they
+    are. Raises CheckpointError when a weight is missing or of another shape than it should be."""
+
+    is_bitwise = True
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, Weight],
+        library: Any,
+        *,
+        bits: int | None = None,
+        adapter: Adapter | None = None,
+        mask_id: int | None = None,
+    ) -> None:
+        self.config = config
+        self.device = torch.device("cpu")
+        self.dtype = torch.float32  # of hidden states and logits
+        self.cache_dtype = torch.float16
+        self.kept: dict[str, Any] = {}
+        self._library = library
+        self._turns = torch.empty(0, config.head_dim)
+        found = Weights(config, weights, bits, adapter)
+        self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.matrices()})
+        self._held: list[Any] = []  # what the library has addresses of
+        self._arena = Arena(sum(map(packed_bytes, found.matrices())))
+        self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id)))
+        weakref.finalize(self, library.mars_free, self._model)
+        self._reader = Reader(library, self._model, config.vocab_size)
+
+    @property
+    def arithmetic(self) -> str:
+        """What the weights are kept in, and what they are multiplied in."""
+        bits = " and ".join(f"int{bits}" for bits in self._bits)
+        return f"{bits} weights, int8 products"
+
+    def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
+        """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
+        return PackedKVCache(self.cache_shape(rows, capacity))
+
+    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
+        """What PackedKVCache is told."""
+        config = self.config
+        return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
+
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: PackedKVCache,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
+    ) -> Tensor | None:
+        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
+        hidden = self.hidden(tokens, cache, branches)
+        return None if head is None else self.logits(hidden, head)
+
+    def hidden(
+        self, tokens: Tensor, cache: PackedKVCache, branches: Branches | None = None
+    ) -> Tensor:
+        """One forward of Q tokens for each of the first R rows of the cache, without head.
+
+        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
+            cache.cursors[r] + q. Cursors are not moved. branches: what each token sees, by default
+            all before it.
+        Returns [R, Q, hidden], fp32. Raises ValueError when the cache is too short, IndexError for
+        ids that the model does not have.
+        """
+        num_rows, num_tokens = tokens.shape
+        cursors = cache.cursors[:num_rows]
+        end = max(cursors) + num_tokens
+        if end > cache.capacity:
+            raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
+        if len(self._turns) < cache.capacity:
+            self._turns = _turns(self.config, cache.capacity)
+        ids, store = tokens.contiguous(), cache.store
+        out = torch.empty(num_rows, num_tokens, self.config.hidden_size)
+        feed = c.Feed(
+            num_rows=num_rows,
+            num_tokens=num_tokens,
+            ids=ids.data_ptr(),
+            cursors=(ctypes.c_int64 * num_rows)(*cursors),
+            turns=self._turns.data_ptr(),
+            cache=store.data_ptr(),
+            layer_stride=store.stride(0),
+            row_stride=store.stride(1),
+            block_stride=store.stride(2),
+            num_threads=_num_threads(),
+        )
+        if branches is not None:
+            kept = [
+                part.contiguous() for part in (branches.positions, branches.roots, branches.starts)
+            ]
+            feed.positions, feed.roots, feed.starts = (part.data_ptr() for part in kept)
+        if self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()):
+            raise IndexError(f"a token id is outside 0 to {self.config.vocab_size - 1}")
+        return out
+
+    def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
+        """What slots of a forward predict, [R, H, V] in fp32.
+
+        head: the slots: [R, H] int64, or a slice of Q.
+        """
+        return self._reader.logits(_chosen(hidden, head), _num_threads())
+
+    def read(
+        self,
+        hidden: Tensor,
+        head: Tensor | slice,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        draws: Sequence[Draw | None] | None = None,
+    ) -> list[list[Proposal]]:
+        """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
+        draw."""
+        chosen = _chosen(hidden, head)
+        return self._reader.read(chosen, forbidden, metrics, draws, _num_threads())
+
+    def weights(self) -> Iterator[Tensor]:
+        """The packed matrices, to measure."""
+        yield from (part for part in self._held if isinstance(part, Tensor))
+
+    def clock(self, *, is_on: bool) -> dict[str, float]:
+        """Turn the clock of the forward's parts on or off; returns the seconds that it counted."""
+        seconds = (ctypes.c_double * len(c.PARTS))()
+        self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
+        return dict(zip(c.PARTS, seconds, strict=True))
+
+    def _spec(self, found: Weights, adapter: Adapter | None, mask_id: int | None) -> c.Spec:
+        config = self.config
+        layers = (c.Layer * config.num_layers)(*map(self._layer, found.layers))
+        self._held.append(layers)
+        head = self._matrix(found.head)
+        is_tied = found.embedding is found.head
+        spec = c.Spec(
+            vocab=config.vocab_size,
+            hidden=config.hidden_size,
+            num_layers=config.num_layers,
+            num_heads=config.num_heads,
+            num_kv=config.num_kv_heads,
+            dim=config.head_dim,
+            feed=config.intermediate_size,
+            norm_floor=config.rms_norm_eps,
+            layers=layers,
+            final_norm=self._hold(found.final_norm),
+            embedding=head if is_tied else self._matrix(found.embedding),
+            head=head,
+            mask_id=-1 if mask_id is None else mask_id,
+        )
+        if adapter is not None:
+            table = adapter.mask_embedding.float().contiguous()
+            spec.mask_embeddings, spec.num_mask_embeddings = self._hold(table), len(table)
+        return spec
+
+    def _layer(self, layer: LayerWeights) -> c.Layer:
+        low = layer.low
+        parts: dict[str, Any] = {}
+        for name, field, matrix in (
+            ("qkv", "qkv", layer.qkv),
+            ("o", "output", layer.output),
+            ("gate_up", "gate_up", layer.gate_up),
+            ("down", "down", layer.down),
+        ):
+            parts[field] = self._matrix(matrix)
+            if name in low:
+                parts[f"{field}_low"] = c.LowRank(*map(self._matrix, low[name]))
+        bias = layer.qkv_bias
+        return c.Layer(
+            attention_norm=self._hold(layer.attention_norm),
+            qkv_bias=None if bias is None else self._hold(bias),
+            feed_norm=self._hold(layer.feed_norm),
+            **parts,
+        )
+
+    def _matrix(self, matrix: GroupedMatrix) -> c.Matrix:
+        outs, ins = matrix.shape
+        return c.Matrix(self._hold(self._arena.put(pack(matrix).flatten())), matrix.bits, outs, ins)
+
+    def _hold(self, tensor: Tensor) -> int:
+        self._held.append(tensor)
+        return tensor.data_ptr()
+
+
+def _num_threads() -> int:
+    return min(torch.get_num_threads(), MAX_THREADS)
+
+
+def _chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
+    """Hidden states of the slots, [R, H, hidden]."""
+    if isinstance(head, slice):
+        return hidden[:, head].contiguous()
+    return hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+
+def _turns(config: ModelConfig, length: int) -> Tensor:
+    """[length, dim]: cosines of the rotations of each position, then sines."""
+    angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
+    return torch.cat([angles.cos(), angles.sin()], 1).contiguous()

@@ -1,0 +1,47 @@
+// What library.py calls. Compiled on the machine it runs on; see compile.py.
+#include "forward.h"
+#include "read.h"
+
+extern "C" {
+
+const char* mars_path() {
+  return rows_at_once() > ROWS_AT_ONCE ? SIMD_NAME " and AMX" : SIMD_NAME;
+}
+
+int64_t mars_sizes(int64_t which) {
+  const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed)};
+  return sizes[which];
+}
+
+void* mars_new(const Spec* spec) { return new Model(*spec); }
+
+void mars_free(void* model) { delete static_cast<Model*>(model); }
+
+// 0, or 1 if there is an id that the model does not have.
+int64_t mars_hidden(void* model, const Feed* feed, float* out) {
+  Model& m = *static_cast<Model*>(model);
+  for (int64_t i = 0; i < feed->num_rows * feed->num_tokens; i++)
+    if (feed->ids[i] < 0 || feed->ids[i] >= m.spec.vocab) return 1;
+  run_forward(m, *feed, out);
+  return 0;
+}
+
+void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
+               const uint8_t* is_forbidden, int32_t* ids, float* probabilities, float* entropies,
+               bool* is_finite) {
+  run_read(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, is_forbidden, ids,
+           probabilities, entropies, is_finite);
+}
+
+void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {
+  run_logits(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, out);
+}
+
+// Turns the clock on or off; hands out what it counted and sets it to nothing.
+void mars_clock(void* model, int64_t is_on, double* seconds) {
+  Clock& clock = static_cast<Model*>(model)->clock;
+  memcpy(seconds, clock.seconds, sizeof clock.seconds);
+  memset(clock.seconds, 0, sizeof clock.seconds);
+  clock.is_on = is_on;
+}
+}

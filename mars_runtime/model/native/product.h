@@ -1,0 +1,141 @@
+// Matrices in groups of 32 whole numbers, rows in 8 bits, and their products.
+//
+// A matrix is laid out in tiles of 16 outputs. A tile holds, for each group of 32 inputs, first the
+// whole numbers of its 16 outputs and then their 16 scales (and 16 minimums) in fp16, so that a
+// product reads memory once, from front to end:
+//   4 bits: 256 bytes; byte 64 i + 4 o + j holds inputs 4 i + j (low) and 16 + 4 i + j (high) of
+//           output o; then scales and minimums. weight = scale * number + minimum
+//   8 bits: 512 bytes; byte 64 i + 4 o + j holds input 4 i + j of output o, 128 added; then scales.
+// Within a group everything is whole numbers and exact. Groups are added in their order in fp32, by
+// the same operations for every row whatever rows are beside it.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "pool.h"
+#include "simd.h"
+
+struct Matrix {
+  const uint8_t* data;
+  int64_t bits, outs, ins;  // ins: a multiple of 32
+
+  int groups() const { return (int)(ins / GROUP); }
+  int tiles() const { return (int)((outs + LANES - 1) / LANES); }
+  int group_bytes() const { return bits == 4 ? 256 + 64 : 512 + 32; }
+  const uint8_t* tile(int i) const { return data + (int64_t)i * groups() * group_bytes(); }
+
+  // One output's weights, for tables of embeddings.
+  void row(int64_t out, float* to) const {
+    const uint8_t* p = tile((int)(out / LANES));
+    int lane = (int)(out % LANES);
+    for (int g = 0; g < groups(); g++, p += group_bytes(), to += GROUP) {
+      float scale[LANES], minimum[LANES] = {};
+      store(scale, load_half((const uint16_t*)(p + (bits == 4 ? 256 : 512))));
+      if (bits == 4) store(minimum, load_half((const uint16_t*)(p + 288)));
+      for (int k = 0; k < GROUP; k++) {
+        int at = 64 * (k / 4) + 4 * lane + k % 4, number;
+        if (bits == 8) {
+          number = p[at] - 128;
+        } else {
+          number = k < 16 ? p[at] & 15 : p[at - 256] >> 4;
+        }
+        to[k] = scale[lane] * (float)number + minimum[lane];
+      }
+    }
+  }
+};
+
+// Rows in 8 bits, each group of 32 with its own scale.
+struct Rows {
+  std::vector<int8_t> values;
+  std::vector<float> scales, sums;  // sums: of what the numbers stand for
+  std::vector<int32_t> counts;      // sums of the numbers themselves
+  int width = 0, groups = 0;
+
+  void shape(int rows, int width) {
+    this->width = width, groups = width / GROUP;
+    size_t all = (size_t)rows * groups;
+    if (scales.size() < all) {
+      values.resize(all * GROUP), scales.resize(all), sums.resize(all), counts.resize(all);
+    }
+  }
+
+  // Puts 32 numbers into group g of a row.
+  void put(int row, int g, F low, F high) {
+    float most = largest(larger(magnitude(low), magnitude(high)));
+    F turn = all(most > 0 ? 127.0f / most : 0.0f);
+    I a = rounded(mul(low, turn)), b = rounded(mul(high, turn));
+    int8_t* to = &values[(size_t)row * width + g * GROUP];
+    store_bytes(to, a), store_bytes(to + LANES, b);
+    size_t at = (size_t)row * groups + g;
+    float scale = most / 127.0f;
+    counts[at] = total(plus(a, b));
+    scales[at] = scale;
+    sums[at] = scale * (float)counts[at];
+  }
+  void put(int row, const float* from) {
+    for (int g = 0; g < groups; g++) put(row, g, load(from + g * GROUP), load(from + g * GROUP + 16));
+  }
+};
+
+constexpr int AHEAD = 2048;  // bytes between what is multiplied and what is fetched from memory
+
+// 16 outputs of N rows from `first` on: out[i] is that of row first + i.
+template <int BITS, int N>
+static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
+  constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
+  const int8_t* values = &x.values[(size_t)first * x.width];
+  const float* scales = &x.scales[(size_t)first * x.groups];
+  const float* sums = &x.sums[(size_t)first * x.groups];
+  const int32_t* counts = &x.counts[(size_t)first * x.groups];
+  const int width = x.width, groups = x.groups;
+  F acc[N];
+  for (int i = 0; i < N; i++) acc[i] = all(0.0f);
+  for (int g = 0; g < groups; g++, p += BYTES) {
+    for (int line = 0; line < BYTES; line += 64) prefetch(p + AHEAD + line);
+    F scale = load_half((const uint16_t*)(p + NUMBERS));
+    if (BITS == 4) {
+      F minimum = load_half((const uint16_t*)(p + NUMBERS + 32));
+      Weights w = weights4(p);
+      for (int i = 0; i < N; i++) {
+        F whole = dot4(w, values + (size_t)i * width + g * GROUP);
+        acc[i] = fma(mul(whole, all(scales[i * groups + g])), scale, acc[i]);
+        acc[i] = fma(minimum, all(sums[i * groups + g]), acc[i]);
+      }
+    } else {
+      Weights w = weights8(p);
+      for (int i = 0; i < N; i++) {
+        F whole = dot8(w, values + (size_t)i * width + g * GROUP, counts[i * groups + g]);
+        acc[i] = fma(mul(whole, all(scales[i * groups + g])), scale, acc[i]);
+      }
+    }
+  }
+  for (int i = 0; i < N; i++) out[i] = acc[i];
+}
+
+using TileRows = void (*)(const uint8_t*, const Rows&, int, F*);
+
+// table[N]: the function for N rows.
+template <int BITS, int... N>
+static inline TileRows rows_function(int count, std::integer_sequence<int, N...>) {
+  static const TileRows table[] = {nullptr, tile_rows<BITS, N + 1>...};
+  return table[count];
+}
+
+#include "product_amx.h"
+
+// 16 outputs, those of tile t, of the rows from `first` to `end`.
+static inline void tile_product(const Matrix& w, int t, const Rows& x, int first, int end, F* out) {
+  const uint8_t* p = w.tile(t);
+  while (first < end) {
+    int count = end - first < rows_at_once() ? end - first : rows_at_once();
+    if (!tile_rows_amx(w.bits, count, p, x, first, out)) {
+      std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
+      if (count > ROWS_AT_ONCE) count = ROWS_AT_ONCE;
+      TileRows function = w.bits == 4 ? rows_function<4>(count, sizes) : rows_function<8>(count, sizes);
+      function(p, x, first, out);
+    }
+    first += count, out += count;
+  }
+}

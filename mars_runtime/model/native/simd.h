@@ -1,0 +1,42 @@
+// Sixteen numbers at once, the same words on every processor.
+//
+// F holds 16 floats, I holds 16 whole numbers. The three files below give the same functions in the
+// words of AVX-512, of AVX2 and of plain C++; which one is taken is decided when this is compiled.
+// A product of a row is the same sequence of these functions however many rows are beside it, and
+// no compiler may fuse a multiplication and an addition (-ffp-contract=off) that is not written as
+// `fma` here. That is what makes results bitwise independent of company.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#include "simd_avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include "simd_avx2.h"
+#else
+#include "simd_portable.h"
+#endif
+
+constexpr int LANES = 16;
+constexpr int GROUP = 32;  // weights that share a scale, along the inputs
+
+// e^x to 2 units in the last place; 0 below -87, and never more than e^88.
+static inline F exponential(F x) {
+  F bounded = smaller(larger(x, all(-87.0f)), all(88.0f));
+  I whole = rounded(mul(bounded, all(1.44269504088896341f)));
+  F n = floats(whole);
+  F r = fma(n, all(-0.693359375f), bounded);  // ln 2 in two parts
+  r = fma(n, all(2.12194440e-4f), r);
+  F p = fma(r, all(1.9875691500e-4f), all(1.3981999507e-3f));
+  p = fma(p, r, all(8.3334519073e-3f));
+  p = fma(p, r, all(4.1665795894e-2f));
+  p = fma(p, r, all(1.6666665459e-1f));
+  p = fma(p, r, all(5.0000001201e-1f));
+  p = add(fma(p, mul(r, r), r), all(1.0f));
+  return mul(p, power_of_two(whole));
+}
+
+// x / (1 + e^-x)
+static inline F silu(F x) { return div(x, add(all(1.0f), exponential(sub(all(0.0f), x)))); }

@@ -1,0 +1,136 @@
+// Plain C++ that compilers turn into whatever vectors a processor has. See simd.h.
+#pragma once
+
+#define SIMD_NAME "portable"
+constexpr int ROWS_AT_ONCE = 4;
+
+struct F {
+  float v[16];
+};
+struct I {
+  int32_t v[16];
+};
+
+#define EACH for (int i = 0; i < 16; i++)
+
+static inline float from_half(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, rest = h & 1023, bits;
+  if (exponent == 0) {
+    float small = (float)rest * 5.9604644775390625e-8f;  // 2^-24
+    memcpy(&bits, &small, 4);
+  } else {
+    bits = (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | rest << 13;
+  }
+  bits |= sign;
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+// To the nearest half, ties to even.
+static inline uint16_t to_half(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  uint16_t sign = (bits >> 16) & 0x8000;
+  bits &= 0x7fffffff;
+  if (bits > 0x7f800000) return sign | 0x7e00;
+  if (bits >= 0x477ff000) return sign | 0x7c00;
+  if (bits < 0x38800000) {
+    float magnitude;
+    memcpy(&magnitude, &bits, 4);
+    return sign | (uint16_t)std::nearbyintf(magnitude * 16777216.0f);
+  }
+  bits += 0xc8000fff + ((bits >> 13) & 1);
+  return sign | (uint16_t)(bits >> 13);
+}
+
+static inline F all(float x) { F r; EACH r.v[i] = x; return r; }
+static inline F load(const float* p) { F r; memcpy(r.v, p, 64); return r; }
+static inline void store(float* p, const F& x) { memcpy(p, x.v, 64); }
+static inline F load_half(const uint16_t* p) { F r; EACH r.v[i] = from_half(p[i]); return r; }
+static inline void store_half(uint16_t* p, const F& x) { EACH p[i] = to_half(x.v[i]); }
+static inline F add(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
+static inline F sub(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] - b.v[i]; return r; }
+static inline F mul(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] * b.v[i]; return r; }
+static inline F div(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] / b.v[i]; return r; }
+static inline F fma(const F& a, const F& b, const F& c) {
+  F r;
+  EACH r.v[i] = a.v[i] * b.v[i] + c.v[i];
+  return r;
+}
+static inline F larger(const F& a, const F& b) {
+  F r;
+  EACH r.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return r;
+}
+static inline F smaller(const F& a, const F& b) {
+  F r;
+  EACH r.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
+  return r;
+}
+static inline F magnitude(const F& a) { F r; EACH r.v[i] = std::fabs(a.v[i]); return r; }
+static inline I rounded(const F& a) {
+  I r;
+  EACH r.v[i] = (int32_t)std::nearbyintf(a.v[i]);
+  return r;
+}
+static inline F floats(const I& a) { F r; EACH r.v[i] = (float)a.v[i]; return r; }
+static inline F power_of_two(const I& n) {
+  F r;
+  EACH {
+    uint32_t bits = (uint32_t)(n.v[i] + 127) << 23;
+    memcpy(&r.v[i], &bits, 4);
+  }
+  return r;
+}
+static inline F first_lanes(int count, const F& a, const F& b) {
+  F r;
+  EACH r.v[i] = i < count ? a.v[i] : b.v[i];
+  return r;
+}
+static inline float total(const F& a) {
+  float s[16];
+  memcpy(s, a.v, 64);
+  for (int width = 8; width; width /= 2)
+    for (int i = 0; i < width; i++) s[i] += s[i + width];
+  return s[0];
+}
+static inline float largest(const F& a) {
+  float most = a.v[0];
+  EACH most = a.v[i] > most ? a.v[i] : most;
+  return most;
+}
+static inline int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
+static inline I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
+static inline void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
+static inline void prefetch(const void* p) { __builtin_prefetch(p); }
+
+struct Weights {
+  uint8_t w[8][64];
+};
+static inline Weights weights4(const uint8_t* p) {
+  Weights r;
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 64; j++) {
+      r.w[i][j] = p[64 * i + j] & 15;
+      r.w[i + 4][j] = p[64 * i + j] >> 4;
+    }
+  return r;
+}
+static inline Weights weights8(const uint8_t* p) {
+  Weights r;
+  memcpy(r.w, p, sizeof r.w);
+  return r;
+}
+static inline I times(const Weights& w, const int8_t* x, int start) {
+  I sum;
+  EACH sum.v[i] = start;
+  for (int k = 0; k < 8; k++)
+    for (int i = 0; i < 16; i++)
+      for (int j = 0; j < 4; j++) sum.v[i] += (int)w.w[k][4 * i + j] * (int)x[4 * k + j];
+  return sum;
+}
+static inline F dot4(const Weights& w, const int8_t* x) { return floats(times(w, x, 0)); }
+static inline F dot8(const Weights& w, const int8_t* x, int count) {
+  return floats(times(w, x, -128 * count));
+}
+#undef EACH

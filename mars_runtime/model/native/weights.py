@@ -1,0 +1,137 @@
+"""The weights of a checkpoint as the native forward wants them: quantised, fused, packed.
+
+Knows names of weights and the layout of ``model.h``; knows no forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mars_runtime.model.adapter import Adapter, Update
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
+from mars_runtime.model.grouped import GROUP, GroupedMatrix
+
+Weight = Tensor | GroupedMatrix
+RANK = 32  # ranks are filled up with zeros to a multiple of this
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One layer. ``low``: a and b of each part that an adapter updates."""
+
+    attention_norm: Tensor
+    qkv: GroupedMatrix
+    qkv_bias: Tensor | None
+    output: GroupedMatrix
+    feed_norm: Tensor
+    gate_up: GroupedMatrix
+    down: GroupedMatrix
+    low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
+
+    def matrices(self) -> Iterator[GroupedMatrix]:
+        """In the order in which a forward reads them."""
+        named = {"qkv": self.qkv, "o": self.output, "gate_up": self.gate_up, "down": self.down}
+        for part, matrix in named.items():
+            yield matrix
+            yield from self.low.get(part, ())
+
+
+class Weights:
+    """All weights of a checkpoint, the matrices of its layers in ``bits``. None: those that are
+    quantised stay as they are, others get 8, as tables of embeddings and heads always do. Raises
+    CheckpointError when a weight is missing or of another shape than it should be."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        given: Mapping[str, Weight],
+        bits: int | None,
+        adapter: Adapter | None = None,
+    ) -> None:
+        self._config, self._given, self._bits = config, given, bits
+        self.embedding = self._matrix("model.embed_tokens.weight", 8)
+        is_tied = config.tie_word_embeddings
+        self.head = self.embedding if is_tied else self._matrix("lm_head.weight", 8)
+        self.final_norm = self._plain("model.norm.weight")
+        updates = adapter.layers if adapter else [{}] * config.num_layers
+        self.layers = [self._layer(i, updates[i]) for i in range(config.num_layers)]
+
+    def matrices(self) -> Iterator[GroupedMatrix]:
+        """In the order in which a forward reads them."""
+        for layer in self.layers:
+            yield from layer.matrices()
+        yield self.head
+        if self.embedding is not self.head:
+            yield self.embedding
+
+    def _layer(self, index: int, updates: Mapping[str, Update]) -> LayerWeights:
+        config, prefix = self._config, f"model.layers.{index}."
+        attention, feed = f"{prefix}self_attn.", f"{prefix}mlp."
+        bias = None
+        if config.attention_bias:
+            bias = torch.cat([self._plain(f"{attention}{name}_proj.bias") for name in "qkv"])
+        order = feed_order(config.intermediate_size)
+        gate_up = self._joined([f"{feed}{name}_proj.weight" for name in ("gate", "up")])
+        return LayerWeights(
+            attention_norm=self._plain(f"{prefix}input_layernorm.weight"),
+            qkv=self._joined([f"{attention}{name}_proj.weight" for name in "qkv"]),
+            qkv_bias=bias,
+            output=self._matrix(f"{attention}o_proj.weight"),
+            feed_norm=self._plain(f"{prefix}post_attention_layernorm.weight"),
+            gate_up=gate_up.rows(order),
+            down=self._matrix(f"{feed}down_proj.weight"),
+            low={part: _low_rank(part, update, order) for part, update in updates.items()},
+        )
+
+    def _joined(self, names: list[str]) -> GroupedMatrix:
+        matrices = [self._matrix(name) for name in names]
+        if len({matrix.bits for matrix in matrices}) > 1:
+            return GroupedMatrix.quantize(torch.cat([one.dense() for one in matrices]), 8)
+        return GroupedMatrix.cat(matrices)
+
+    def _matrix(self, name: str, bits: int | None = None) -> GroupedMatrix:
+        """``bits``: of this matrix, whatever is asked of all, if it is not quantised yet."""
+        weight, asked = self._take(name), self._bits
+        if isinstance(weight, Tensor):
+            return GroupedMatrix.quantize(weight.float(), bits or asked or 8)
+        is_odd = weight.bits == 8 and weight.minimums is not None
+        if is_odd or (asked not in (None, weight.bits) and bits is None):
+            return GroupedMatrix.quantize(weight.dense(), bits or asked or 8)
+        return weight
+
+    def _plain(self, name: str) -> Tensor:
+        weight = self._take(name)
+        dense = weight if isinstance(weight, Tensor) else weight.dense()
+        return dense.float().contiguous()
+
+    def _take(self, name: str) -> Weight:
+        expected = expected_shape(name, self._config)
+        if name not in self._given:
+            raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
+        weight = self._given[name]
+        if tuple(weight.shape) != expected:
+            raise CheckpointError(
+                f"The weight {name} has shape {tuple(weight.shape)} and config.json says "
+                f"{expected}: fetch the checkpoint again."
+            )
+        return weight
+
+
+def feed_order(size: int) -> Tensor:
+    """Rows of gate and up so that 32 of the one stand before the 32 of the other that they
+    multiply."""
+    return torch.arange(2 * size).view(2, -1, GROUP).transpose(0, 1).flatten()
+
+
+def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, GroupedMatrix]:
+    a, b = update.a.float(), update.b.float()
+    if part == "gate_up":
+        b = b[order]
+    padding = -len(a) % RANK
+    a, b = F.pad(a, (0, 0, 0, padding)), F.pad(b, (0, padding))
+    return GroupedMatrix.quantize(a, 8), GroupedMatrix.quantize(b, 8)

@@ -1,0 +1,149 @@
+"""Whoever starts runs and does not watch them, or starts too many, keeps nobody out."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
+from visitor import Visitor, assert_serves, post
+
+from app import audience
+from app.handlers import Handlers
+from app.layout import serve as page_of
+
+
+@pytest.fixture(scope="module")
+def backend() -> ScriptedBackend:
+    return ScriptedBackend(TEXT * 100, 0.05)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -> Iterator[Any]:
+    """The page as it is served, but that one address may have as many runs as there are places."""
+    made = make_handlers(tmp_path_factory.mktemp("page"), backend, port=0, max_runs_per_address=100)
+    page = page_of(made, is_blocking=False)
+    yield page, made
+    page.close()
+    made.engines.close()
+
+
+def num_runs(handlers: Handlers) -> int:
+    (served,) = (each.result() for each in handlers.engines._loading.values() if each.done())
+    return len(served.engine._schedule)
+
+
+def eventually(condition: Any, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def call(address: str, num_tokens: int) -> tuple[int, str]:
+    """Ask the endpoint for plain AR; its answer holds the id of the event."""
+    data = ["Say it.", "ar", 0.9, 1, False, "probability", num_tokens, 0, 0]
+    return post(address, "gradio_api/call/generate", json.dumps({"data": data}).encode())
+
+
+def test_runs_that_nobody_watches_are_ended_and_forgotten(
+    served: tuple[Any, Handlers], backend: ScriptedBackend
+) -> None:
+    """Seventeen posts in the slowest motion, each of another session, no stream opened."""
+    page, handlers = served
+    backend.forward_seconds = 0.05
+    for _ in range(17):
+        assert Visitor(page.local_url).run(pace=100, max_new_tokens=512)[0] == 200
+    assert eventually(lambda: num_runs(handlers) > 4, 10)
+    assert eventually(lambda: num_runs(handlers) == 0, audience.GRACE_SECONDS + 10)
+    queue = page._queue
+    assert eventually(lambda: not queue.event_ids_to_events, 10)
+    assert not queue.pending_messages_per_session
+    assert not queue.pending_event_ids_session
+    backend.forward_seconds = 0.0
+    assert_serves(Visitor(page.local_url))
+
+
+def test_so_are_calls_of_the_endpoints(
+    served: tuple[Any, Handlers], backend: ScriptedBackend
+) -> None:
+    page, handlers = served
+    backend.forward_seconds = 0.05
+    assert call(page.local_url, 512)[0] == 200
+    assert eventually(lambda: num_runs(handlers) == 1, 10)
+    assert eventually(lambda: num_runs(handlers) == 0, audience.GRACE_SECONDS + 10)
+
+
+def test_a_run_that_is_watched_goes_on(
+    served: tuple[Any, Handlers], backend: ScriptedBackend
+) -> None:
+    page, _ = served
+    backend.forward_seconds = 0.1
+    visitor = Visitor(page.local_url)
+    seconds = audience.GRACE_SECONDS + 1.0
+    num_tokens = round(seconds / backend.forward_seconds)
+    began = time.monotonic()
+    assert visitor.run(view="ar", max_new_tokens=num_tokens)[0] == 200
+    done = visitor.stream()[-2]
+    assert time.monotonic() - began > seconds
+    assert done["success"]
+    assert '"reason":"limit"' in json.dumps(done).replace('\\"', '"').replace(": ", ":")
+
+
+def test_an_endpoint_that_is_read_goes_on(
+    served: tuple[Any, Handlers], backend: ScriptedBackend
+) -> None:
+    page, _ = served
+    backend.forward_seconds = 0.1
+    num_tokens = round((audience.GRACE_SECONDS + 1.0) / backend.forward_seconds)
+    address = page.local_url + "gradio_api/call/generate"
+    status, text = call(page.local_url, num_tokens)
+    assert status == 200
+    with urllib.request.urlopen(f"{address}/{json.loads(text)['event_id']}", timeout=60) as answer:
+        assert '"ended": "limit"' in answer.read().decode()
+
+
+def test_slow_motion_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Every place is taken by races in the slowest motion, watched ones."""
+    backend = ScriptedBackend(TEXT, 0.005)
+    handlers = make_handlers(tmp_path, backend, max_runs=2, max_waiting=4)
+    slow = [handlers.run(str(n), controls(pace=100, max_new_tokens=200)) for n in range(2)]
+    try:
+        for stream in slow:
+            while '"step"' not in next(stream):
+                pass
+        began = time.monotonic()
+        value = list(handlers.run("late", controls(max_new_tokens=10)))[-1]
+        assert '"reason":"limit"' in value
+        # 400 forwards of 5 ms with rests of 0.5 s each would be two hundred seconds.
+        assert time.monotonic() - began < 30
+    finally:
+        for stream in slow:
+            stream.close()
+        handlers.engines.close()
+
+
+def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
+    backend = ScriptedBackend(TEXT, 0.2)
+    handlers = make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)
+    page = page_of(handlers, is_blocking=False)
+    try:
+        visitors = [Visitor(page.local_url) for _ in range(4)]
+        assert [visitor.run(max_new_tokens=100)[0] for visitor in visitors[:3]] == [200] * 3
+        status, text = visitors[3].run()
+        assert (status, "You have 3 runs going" in text) == (429, True)
+        assert call(page.local_url, 8)[0] == 429
+        assert visitors[3].knobs()[0] == 200
+        for visitor in visitors:
+            handlers.stop(visitor.session)
+        backend.forward_seconds = 0.0
+        assert eventually(lambda: not page._queue.event_ids_to_events, 20)
+        assert_serves(visitors[3])
+    finally:
+        page.close()
+        handlers.engines.close()

@@ -1,0 +1,200 @@
+"""Routes of gradio that this app has no use for are shut, and no value becomes a file."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from scripted_page import controls
+from visitor import Visitor, assert_serves
+
+from app.doors import NO_FILES, NO_TEXT, fault_of
+from app.layout.wiring import STEERED
+
+
+class Bait(BaseHTTPRequestHandler):
+    """Another server, which nobody has a reason to ask for anything."""
+
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"x" * 1000)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def bait() -> Iterator[str]:
+    Bait.asked.clear()
+    server = HTTPServer(("127.0.0.1", 0), Bait)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/secret"
+    server.shutdown()
+    server.server_close()
+
+
+def ask(
+    address: str, method: str, path: str, body: bytes = b"", kind: str = "application/json"
+) -> tuple[int, str]:
+    """Status and text, with the path as it is: nothing is tidied up on the way."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    connection.request(method, path, body or None, {"content-type": kind})
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode("utf-8", "replace")
+    connection.close()
+    return found
+
+
+SHUT = [
+    ("GET", "/gradio_api/file=https://example.org/"),
+    ("HEAD", "/gradio_api/file=https://example.org/"),
+    ("GET", "/gradio_api/file=/etc/passwd"),
+    ("GET", "/gradio_api/file=app.py"),
+    ("GET", "/gradio_api/file/app.py"),
+    ("GET", "/gradio_api/proxy=https://example.org/"),
+    ("GET", "/gradio_api/%70roxy=https://example.org/"),
+    ("POST", "/gradio_api/upload"),
+    ("POST", "/gradio_api/upload?upload_id=1"),
+    ("GET", "/gradio_api/upload_progress?upload_id=1"),
+    ("POST", "/gradio_api/process_recording"),
+    ("GET", "/gradio_api/deep_link?session_hash=1"),
+    ("GET", "/gradio_api/deep_link"),
+    ("POST", "/gradio_api/stream/1"),
+    ("GET", "/gradio_api/stream/1/2/3/playlist.m3u8"),
+    ("GET", "/gradio_api/custom_component/a/b/c/d"),
+    ("POST", "/gradio_api/vibe-edit/"),
+    ("GET", "/gradio_api/vibe-code/"),
+    ("GET", "/monitoring"),
+    ("GET", "/monitoring/summary"),
+    ("GET", "/gradio_api/runs"),
+    ("POST", "/gradio_api/run-history/connect"),
+    ("POST", "/login"),
+    ("GET", "/gradio_api/dev/reload"),
+    ("POST", "/gradio_api/api/generate"),
+    ("PUT", "/"),
+    ("POST", "/"),
+    ("DELETE", "/config"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), SHUT)
+def test_a_route_that_the_app_does_not_use_is_shut(address: str, method: str, path: str) -> None:
+    status, text = ask(address, method, path, b"{}" if method == "POST" else b"")
+    assert status == 404
+    assert method == "HEAD" or json.loads(text) == {"detail": "Nothing is served here."}
+
+
+def test_what_the_page_uses_is_open(address: str) -> None:
+    _, page = ask(address, "GET", "/")
+    assert "MARS live" in page
+    for path in ("/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events"):
+        assert ask(address, "GET", path)[0] == 200
+    config = ask(address, "GET", "/config")[1]
+    files = {part.split('\\"')[0].split('"')[0] for part in config.split("/gradio_api/file=")[1:]}
+    assert files
+    for file in files:
+        assert ask(address, "GET", f"/gradio_api/file={file}")[0] == 200
+
+
+def file_data(url: str) -> dict[str, Any]:
+    return {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
+
+
+def test_no_text_field_makes_the_server_fetch(address: str, bait: str) -> None:
+    visitor = Visitor(address)
+    value = file_data(bait)
+    for changes in ({"prompt": value}, {"prompt": [{"deep": value}]}, {"checkpoint": value}):
+        status, text = visitor.run(**changes)
+        assert (status, "file" in text) == (400, True)
+    posts = {
+        "/gradio_api/run/predict": {"data": [value], "fn_index": 0, "session_hash": "a"},
+        "/gradio_api/call/generate": {"data": [value]},
+        "/gradio_api/call/batch": {"data": [[value]]},
+        "/gradio_api/call/v2/generate": {"prompt": value},
+    }
+    for path, body in posts.items():
+        assert ask(address, "POST", path, json.dumps(body).encode())[0] == 400
+    escaped = json.dumps(posts["/gradio_api/call/generate"]).replace("path", "\\u0070ath")
+    assert ask(address, "POST", "/gradio_api/call/generate", escaped.encode())[0] == 400
+    assert ask(address, "GET", f"/gradio_api/file={bait}")[0] == 404
+    assert ask(address, "GET", f"/gradio_api/proxy={bait}")[0] == 404
+    assert Bait.asked == []
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", ""])
+def test_no_form_of_another_site_is_taken(address: str, kind: str) -> None:
+    values = controls()
+    body = json.dumps({"data": list(values.values()), "fn_index": 0, "session_hash": "a"})
+    for path in ("/gradio_api/queue/join", "/gradio_api/component_server", "/gradio_api/cancel"):
+        assert ask(address, "POST", path, body.encode(), kind)[0] == 415
+    assert_serves(Visitor(address))
+
+
+def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
+    visitor = Visitor(address)
+    status, text = visitor.knobs(pace=10**400)
+    assert status == 400
+    assert "Slow motion" in json.loads(text)["error"]
+    assert visitor.knobs()[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "is_file"),
+    [
+        (b'{"data": ["path", "url", {"a": 1}]}', False),
+        (b'{"data": [[{"x": {"path": ""}}]]}', True),
+        (b'{"data": [{"url": "http://x"}]}', True),
+        (b'{"path": 1, "path": 2}', True),
+        (b"[" * 5000, False),
+        (b"\xff\xfe{", False),
+        ('{"data": [{"path": "a"}]}'.encode("utf-16"), True),
+    ],
+)
+def test_what_gradio_would_take_for_a_file_is_found(body: bytes, is_file: bool) -> None:
+    assert fault_of(body) == (NO_FILES if is_file else "")
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize("field", controls())
+def test_half_a_character_is_refused_wherever_it_comes(address: str, field: str) -> None:
+    visitor = Visitor(address)
+    assert visitor.run(**{field: HALF}) == (400, json.dumps({"detail": NO_TEXT}))
+    if field in STEERED:
+        assert visitor.knobs(**{field: HALF}) == (400, json.dumps({"detail": NO_TEXT}))
+
+
+def test_half_a_character_past_the_controls_does_no_harm(address: str) -> None:
+    visitor = Visitor(address)
+    config = json.loads(ask(address, "GET", "/config")[1])
+    called = [
+        {"component_id": part["id"], "fn_name": name, "data": HALF, "session_hash": "a"}
+        for part in config["components"]
+        for name in part["props"].get("server_fns") or []
+    ]
+    assert {call["fn_name"] for call in called} == {"missed", "judge"}
+    for call in called:
+        status, _ = ask(address, "POST", "/gradio_api/component_server", json.dumps(call).encode())
+        assert status == 200
+    for event in filter(lambda event: event["inputs"], config["dependencies"]):
+        data = [HALF] * len(event["inputs"])
+        body = {"data": data, "fn_index": event["id"], "session_hash": visitor.session}
+        for path in ("run/predict", "queue/join"):
+            assert ask(address, "POST", f"/gradio_api/{path}", json.dumps(body).encode())[0] < 500
+    body = {"data": [], "fn_index": 0, "session_hash": HALF}
+    for path in ("run/predict", "queue/join", "cancel"):
+        assert ask(address, "POST", f"/gradio_api/{path}", json.dumps(body).encode())[0] < 500
+    assert_serves(Visitor(address))

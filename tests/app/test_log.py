@@ -1,0 +1,62 @@
+"""What goes wrong is logged where it went wrong, without a word of what a visitor sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from scripted_page import ScriptedBackend, controls
+from visitor import RUN, Visitor, assert_serves, post
+
+from app.handlers import Handlers, sentence_of
+
+SECRET = "my-secret-words"
+
+
+def test_no_exception_of_a_run_brings_the_prompt_into_the_log(
+    served_handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(prompt: str) -> None:
+        try:
+            raise KeyError(prompt)
+        except KeyError as error:
+            raise ValueError(f"no task for {prompt}") from error
+
+    monkeypatch.setattr(served_handlers.book, "task", failing)
+    with caplog.at_level(logging.DEBUG):
+        value = list(served_handlers.run("a", controls(prompt=SECRET)))[-1]
+    assert "The run failed inside the app" in value
+    assert "ValueError" in caplog.text
+    assert "KeyError" in caplog.text
+    assert "failing" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_gradio_prints_nothing_of_what_was_sent(
+    address: str,
+    scripted_backend: ScriptedBackend,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    scripted_backend.forward_seconds = 0.0
+    visitor = Visitor(address)
+    with caplog.at_level(logging.DEBUG):
+        posts = [
+            ("queue/join", {"data": [SECRET] * 3, "fn_index": visitor.events[RUN]}),
+            ("run/predict", {"data": [SECRET], "fn_index": visitor.events[(6, 0)]}),
+            ("call/generate", {"data": [SECRET]}),
+            ("run/predict", {"data": [SECRET], "fn_index": 10**6}),
+            ("component_server", {"data": [SECRET], "component_id": 10**6, "fn_name": "x"}),
+        ]
+        for path, body in posts:
+            whole = {**body, "session_hash": visitor.session}
+            post(address, f"gradio_api/{path}", json.dumps(whole).encode())
+        assert_serves(Visitor(address))
+    told = capfd.readouterr()
+    for text in (caplog.text, told.out, told.err):
+        assert SECRET not in text
+
+
+def test_a_fault_is_one_sentence_for_the_visitor() -> None:
+    assert sentence_of(KeyError(SECRET)) == "The run failed inside the app; run it again."

@@ -1,0 +1,76 @@
+"""Somebody who posts past the page what they like."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+import uuid
+from typing import Any
+
+from scripted_page import controls
+
+from app.layout.wiring import ORDER, STEERED
+
+RUN = (len(ORDER), 1)  # the event with so many inputs and outputs
+
+
+def post(address: str, path: str, body: bytes) -> tuple[int, str]:
+    """Status and text of a POST."""
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(address + path, body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class Visitor:
+    """Someone with a session of their own who posts what they like."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.session = uuid.uuid4().hex
+        with urllib.request.urlopen(address + "config", timeout=60) as answer:
+            dependencies = json.load(answer)["dependencies"]
+        self.events = {(len(d["inputs"]), len(d["outputs"])): d["id"] for d in dependencies}
+
+    def knobs(self, **changes: Any) -> tuple[int, str]:
+        """Post the knobs as the page does while text streams: without waiting in line."""
+        values = controls(**changes)
+        body = {
+            "data": [values[name] for name in STEERED],
+            "fn_index": self.events[(len(STEERED), 0)],
+            "session_hash": self.session,
+        }
+        return post(self.address, "gradio_api/run/predict", json.dumps(body).encode())
+
+    def join(self, data: list[Any]) -> tuple[int, str]:
+        """Post to Run, or to a knob where there are as many values as knobs."""
+        index = self.events[(len(STEERED), 0) if len(data) == len(STEERED) else RUN]
+        body = {"data": data, "fn_index": index, "session_hash": self.session}
+        return post(self.address, "gradio_api/queue/join", json.dumps(body).encode())
+
+    def stream(self) -> list[dict[str, Any]]:
+        """What the server sends to this session until it closes the stream."""
+        url = f"{self.address}gradio_api/queue/data?session_hash={self.session}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            lines = [
+                line for line in answer.read().decode().splitlines() if line.startswith("data:")
+            ]
+        return [json.loads(line[5:]) for line in lines]
+
+    def run(self, **changes: Any) -> tuple[int, str]:
+        """Post a run with changes."""
+        values = controls(**{"max_new_tokens": 16, **changes})
+        return self.join([values[name] for name in ORDER])
+
+
+def assert_serves(visitor: Visitor) -> None:
+    status, _ = visitor.run()
+    assert status == 200
+    done = visitor.stream()[-2]
+    assert done["msg"] == "process_completed"
+    assert done["success"]
+    assert '"reason":"limit"' in done["output"]["data"][0]

@@ -1,0 +1,134 @@
+"""Code that was written to get at the judge: its answers, its machine, its time."""
+
+from __future__ import annotations
+
+import ast
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from mars_runtime.tasks import sandbox
+from mars_runtime.tasks.sandbox import is_harmless, passes
+
+CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
+ATTACKS = {
+    "match": """
+def f(x):
+    match x:
+        case int(real=r):
+            return r + 2
+""",
+    "match a class by its attributes": """
+def f(x):
+    match (i for i in [1]):
+        case object(gi_frame=frame):
+            match frame:
+                case object(f_back=back):
+                    return back
+""",
+    "except*": """
+def f(x):
+    try:
+        return x.nothing
+    except* ValueError as group:
+        return x + 2
+""",
+    "walrus": "def f(x):\n    return (y := x) + 2",
+    "yield": "def f(x):\n    yield x + 2",
+    "await": "async def f(x):\n    return x + 2",
+    "assert": "def f(x):\n    assert x\n    return x + 2",
+    "delete": "def f(x):\n    del x\n    return 3",
+    "decorator": "@print\ndef f(x):\n    return x + 2",
+    "endless words": "def f(x):\n    return [].index('x' * 10 ** 8)",
+    "endless answer": "def f(x):\n    return 'x' * 10 ** 8",
+}
+
+
+@pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS.keys())
+def test_it_is_just_wrong(source: str) -> None:
+    assert not passes(source, "f", CASES)
+
+
+def test_syntax_that_is_not_on_the_list_is_refused() -> None:
+    """Every statement and expression of this Python, and whatever it will learn, is out unless it
+    was let in."""
+    kinds = {
+        each
+        for base in (ast.stmt, ast.expr, ast.excepthandler, ast.AST)
+        for each in base.__subclasses__()
+    }
+    let_in = {each for each in kinds if issubclass(each, sandbox.ALLOWED_NODES)}
+    risky = ("Import", "ImportFrom", "ClassDef", "Try", "TryStar", "Raise", "With", "Match",
+             "Global", "Nonlocal", "Await", "Yield", "YieldFrom", "NamedExpr", "pattern",
+             "ExceptHandler", "AsyncFor", "AsyncWith", "AsyncFunctionDef", "Delete")  # fmt: skip
+    assert not {each.__name__ for each in let_in}.intersection(risky)
+    assert not is_harmless("match 1:\n    case int(real=r):\n        pass")
+    assert not is_harmless("try:\n    pass\nexcept* ValueError:\n    pass")
+
+
+def test_the_child_never_hears_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    run = sandbox.subprocess.run
+
+    def listening(*given: Any, **more: Any) -> Any:
+        sent.append(more["input"])
+        return run(*given, **more)
+
+    monkeypatch.setattr(sandbox.subprocess, "run", listening)
+    assert passes("def f(x):\n    return x * 1000", "f", [([73], 73000)])
+    assert "73]" in sent[0]
+    assert "73000" not in sent[0]
+
+
+PROBE = """
+import socket
+told = {"nice": os.nice(0)}
+for name, attempt in (("file", lambda: open("/etc/hostname")), ("socket", socket.socket)):
+    try:
+        attempt()
+        told[name] = "open"
+    except OSError:
+        told[name] = "refused"
+sys.stdout.write(json.dumps(told))
+"""
+
+
+def test_the_child_is_niced_and_opens_neither_files_nor_sockets() -> None:
+    """The child as it is, with a probe in place of the stranger's code."""
+    head = sandbox.CHILD.partition("exec(")[0]
+    assert head != sandbox.CHILD
+    child = head.replace("import sys,", "import socket, sys,") + PROBE
+    done = sandbox.subprocess.run(
+        [sandbox.sys.executable, "-I", "-S", "-c", child],
+        input=json.dumps({"most": 1, "builtins": []}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == {"nice": 19, "file": "refused", "socket": "refused"}
+
+
+def test_one_is_judged_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most = 0, 0
+
+    def counted(*given: Any, **more: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.02)
+        running -= 1
+        raise OSError
+
+    monkeypatch.setattr(sandbox.subprocess, "run", counted)
+    judges = [
+        threading.Thread(target=passes, args=("def f(x):\n    return x", "f", CASES))
+        for _ in range(12)
+    ]
+    for judge in judges:
+        judge.start()
+    for judge in judges:
+        judge.join(60)
+    assert most == 1

@@ -1,0 +1,74 @@
+"""A worker that dies or hangs: every reader is told, none is told of success, and it is seen."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from mars_runtime.engine import Engine, EngineError
+from mars_runtime.engine import engine as engine_module
+from mars_runtime.events import End
+from tests.engine.scripted import FOREVER, Script, eventually, last, prefilled, request, steps
+
+
+def test_who_survives_until_the_worker_dies_ends_with_an_error() -> None:
+    """A run that ended well before it must not lend its end to the others."""
+    script = Script(fails_at={2: 5}, error=SystemExit())
+    start = threading.Event()
+    script.start = start
+    engine = Engine(script)
+    done, dying, beside = (engine.submit(request(token, 3 if token == 1 else FOREVER))
+                           for token in (1, 2, 3))  # fmt: skip
+    start.set()
+    assert all(run.wait(60) for run in (done, dying, beside))
+    assert last(done) == End("limit")
+    for run in (dying, beside):
+        end = last(run)
+        assert isinstance(end, End)
+        assert end.reason == "error"
+        assert end.message.endswith(".")
+    assert not engine.is_alive
+    engine.close()
+
+
+def test_a_forward_that_hangs_ends_its_runs_and_those_that_wait() -> None:
+    gate = threading.Event()
+    script = Script(gate=gate)
+    engine = Engine(script, max_runs=1, max_turn_seconds=0.1)
+    runs = [engine.submit(request(token, FOREVER)) for token in (1, 2)]
+    assert eventually(lambda: prefilled(runs[0]))
+    for run in runs:
+        assert run.wait(10)
+        end = last(run)
+        assert isinstance(end, End)
+        assert end.reason == "error"
+    assert not engine.is_alive
+    with pytest.raises(EngineError, match="again"):
+        engine.submit(request())
+    num_events = len(runs[0].events_since(0))
+    gate.set()  # the worker wakes up after all: nothing comes behind the end
+    engine.close()
+    assert len(runs[0].events_since(0)) == num_events
+
+
+def test_a_hung_warm_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "MAX_WARM_UP_SECONDS", 0.1)
+    start = threading.Event()
+    engine = Engine(Script(start=start), max_turn_seconds=0.1)
+    run = engine.submit(request())
+    assert run.wait(10)
+    assert not engine.is_alive
+    start.set()
+    engine.close()
+
+
+def test_the_log_of_a_fault_holds_no_word_of_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), Engine(Script(fails_at={1: 2})) as engine:
+        run = engine.submit(request())
+        assert run.wait(60)
+        assert len(steps(run)) == 2
+    assert "RuntimeError" in caplog.text
+    assert "scripted.py" in caplog.text
+    assert "secret" not in caplog.text

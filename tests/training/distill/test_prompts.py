@@ -1,0 +1,106 @@
+"""Prompts: what they hold, in which order they come, and which are kept out."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.training.distill.mixture import SHARES, mixture
+from mars_runtime.training.distill.overlap import Benchmarks, words
+from mars_runtime.training.distill.prompts import chat, code, reading
+from mars_runtime.training.distill.prompts.base import Prompt, interleave
+from mars_runtime.training.distill.prompts.texts import Question
+
+FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+
+def test_words_are_compared_without_case_and_punctuation() -> None:
+    assert words("It's 3 o'clock, Anna!") == ["it", "s", "3", "o", "clock", "anna"]
+
+
+def test_a_shared_run_of_thirteen_words_is_found_and_twelve_are_not() -> None:
+    benchmarks = Benchmarks([FOURTEEN])
+    assert benchmarks.share_a_run_with("So: ONE, two, three " + FOURTEEN[14:])
+    twelve = " ".join(FOURTEEN.split()[:12])
+    assert not benchmarks.share_a_run_with(f"{twelve} and something else altogether")
+
+
+def test_benchmarks_are_read_from_nested_json_lines(tmp_path: Path) -> None:
+    line = {"prompt": {"inner": ["short", FOURTEEN]}, "number": 3}
+    (tmp_path / "some.jsonl").write_text(json.dumps(line) + "\n")
+    assert Benchmarks.read(tmp_path).share_a_run_with(FOURTEEN)
+
+
+def test_every_prefix_holds_each_kind_in_its_share() -> None:
+    sources = {kind: iter([(f"{kind} {i}",) for i in range(100)]) for kind in "ab"}
+    prompts = list(interleave(sources, {"a": 0.75, "b": 0.25}))
+    assert [p.kind for p in prompts[:8]].count("a") == 6
+    assert len(prompts) == 200
+
+
+def test_a_repeated_conversation_comes_once() -> None:
+    prompts = list(interleave({"a": iter([("x",), ("x",), ("y",)])}, {"a": 1.0}))
+    assert [p.turns for p in prompts] == [("x",), ("y",)]
+
+
+def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
+    kept = [Prompt("a", (f"prompt {i}",)).is_held_out for i in range(5000)]
+    assert 60 <= sum(kept) <= 140
+    assert kept == [Prompt("b", (f"prompt {i}",)).is_held_out for i in range(5000)]
+
+
+@pytest.mark.parametrize("requests", [code.requests, chat.requests])
+def test_drawn_requests_are_many_whole_and_repeatable(requests: object) -> None:
+    assert callable(requests)
+    first = list(islice(requests(random.Random(1)), 2000))
+    assert first == list(islice(requests(random.Random(1)), 2000))
+    assert len(set(first)) > 1000
+    for turns in first:
+        assert len(turns) % 2 == 1
+        assert all(text.strip() for text in turns)
+
+
+def test_passages_are_cut_after_whole_sentences() -> None:
+    text = "One went out into the wide world today. Two stayed at home. Three slept."
+    assert (
+        reading.first_sentences(text, 1)
+        == "One went out into the wide world today. Two stayed at home."
+    )
+    assert reading.first_sentences("no end here", 1) == "no end here"
+
+
+def test_slips_change_a_text() -> None:
+    text = "He went to the house, and the dog was there, and he said nothing, being tired."
+    assert reading.with_slips(text, random.Random(0)) != text
+
+
+def test_a_question_carries_its_passage() -> None:
+    item = Question("A fox sat.", "Who sat?", "a fox")
+    draws = list(reading.questions([item] * 40, random.Random(0)))
+    assert all("A fox sat." in turns[0] and "Who sat?" in turns[0] for turns in draws)
+    assert {len(turns) for turns in draws} == {1, 3}
+
+
+def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
+    write = lambda name, rows: (tmp_path / name).write_text(  # noqa: E731
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
+    passage = " ".join(f"The {word} met another {word} on the road." for word in ("fox", "hen") * 5)
+    write("chat_prompts_train.jsonl", [{"prompt": FOURTEEN}, {"prompt": "Tell me a joke."}])
+    write("gsm8k_train.jsonl", [{"question": f"What is {i} and {i}?"} for i in range(50)])
+    write("fairytale_sections_train.jsonl", [{"tale": "t", "section": 1, "text": passage}])
+    write(
+        "fairytale_questions_train.jsonl",
+        [{"tale": "t", "sections": "1", "question": "Who?", "answer": "a fox"}],
+    )
+    (tmp_path / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
+    prompts = mixture(tmp_path, ["Own prompt."], Benchmarks([FOURTEEN]), 1, 200)
+    asked = {prompt.turns[0] for prompt in prompts}
+    assert len(prompts) == 200
+    assert {"Tell me a joke.", "Own prompt."} <= asked
+    assert FOURTEEN not in asked
+    assert {prompt.kind for prompt in prompts} <= SHARES.keys()
