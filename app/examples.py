@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from app.requests import REQUESTS, TOO_HARD
+from app.requests import REQUESTS
 from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
 from mars_runtime.tasks import Task
@@ -33,6 +33,11 @@ def set_for(entry: Entry) -> str:
     return CHAT if entry.path is None else TASKS
 
 
+def is_too_hard(family: str) -> bool:
+    """Whether the family shows what a checkpoint fails at."""
+    return family in REQUESTS and REQUESTS[family].is_too_hard
+
+
 class ExampleBook:
     """Examples family by family, a new one for each click; safe to share between visitors."""
 
@@ -43,9 +48,9 @@ class ExampleBook:
         for task in tasks.examples():
             self._pages.setdefault(task.family, []).append(task)
         own = {name: LABELS.get(name, name.replace("_", " ")) for name in self._pages}
-        for name, (_, prompts) in REQUESTS.items():
-            self._pages[name] = [Task(name, "request", prompt, "", "") for prompt in prompts]
-        chat = {name: label for name, (label, _) in REQUESTS.items()}
+        for name, request in REQUESTS.items():
+            self._pages[name] = [Task(name, "request", each, "", "") for each in request.prompts]
+        chat = {name: request.label for name, request in REQUESTS.items()}
         self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: own}
         """Set -> family name -> the words on its button."""
         for page in self._pages.values():
@@ -62,7 +67,7 @@ class ExampleBook:
 
     def several(self, chosen: str, first: int, count: int) -> list[str]:
         """Prompts of a set, from each family in turn; those that are too hard are left out."""
-        families = [family for family in self.families[chosen] if family != TOO_HARD]
+        families = [family for family in self.families[chosen] if not is_too_hard(family)]
         places = [divmod(number, len(families)) for number in range(first, first + count)]
         return [self.prompt(families[family], again) for again, family in places]
 

@@ -21,7 +21,7 @@ from app.controls import (
     read_steering,
 )
 from app.engines import Engines, Served
-from app.examples import TASKS, TOO_HARD, ExampleBook, set_for
+from app.examples import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds, RunFeed
 from app.launching import USER_ERRORS, check_given, footer, start_lanes
 from app.loads import UnavailableError
@@ -203,7 +203,7 @@ class Handlers:
         task, own = self.book.task(prompt), set_for(entry)
         if own == TASKS:
             return "" if task and task.family in self.book.families[own] else NOTE_UNKNOWN
-        return NOTE_TOO_HARD if task and task.family == TOO_HARD else ""
+        return NOTE_TOO_HARD if task and is_too_hard(task.family) else ""
 
     def stop(self, session: str) -> None:
         """End the visitor's run within one forward; its text and figures stay."""

@@ -1,10 +1,110 @@
-"""Real requests to click, family by family, for checkpoints that know how to chat. Data alone."""
+"""Real requests to click, family by family, for checkpoints that know how to chat. Data alone.
+
+Chosen by what SmolLM2-135M-Instruct makes of them, greedy: those it answers well enough to be read,
+and, marked as such, some that it gets wrong.
+"""
 
 from __future__ import annotations
 
-TOO_HARD = "too_hard"
-REQUESTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "explain": ("Explain", ("Why is the sky blue?",)),
-    TOO_HARD: ("Too hard for it", ("What is 347 times 28?",)),
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The words on its button, its prompts, and whether they are more than a small model can do."""
+
+    label: str
+    prompts: tuple[str, ...]
+    is_too_hard: bool = False
+
+
+LIBRARY = (
+    "The public library on Harbour Street will close for eleven weeks from the first of March so "
+    "that its roof and heating can be replaced. During that time the children's section moves to "
+    "the old post office, which will open from noon to six on weekdays. Books that fall due while "
+    "the building is closed are renewed automatically, and no fines are charged. The council says "
+    "the work will cut the heating bill by about a third."
+)
+SWIFTS = (
+    "Swifts spend most of their lives in the air. They eat, drink, gather feathers for the nest "
+    "and even sleep on the wing. They come to towns because old walls and roofs offer the narrow "
+    "holes they like to breed in. Renovation closes those holes, often in winter, when nobody "
+    "remembers that birds lived there. A hollow brick costs little and can be built into a new "
+    "wall in minutes."
+)
+BOOK = (
+    'title "Dune", author "Frank Herbert", year 1965, pages 612, language English, genres science '
+    "fiction and adventure"
+)
+MAIL = (
+    "Hi Tom, can't make it to the meeting tomorrow because I'm sick. Can we do it next week? "
+    "Thanks, Ana"
+)
+
+REQUESTS: dict[str, Family] = {
+    "explain": Family(
+        "Explain",
+        (
+            "Why is the sky blue?",
+            "What is photosynthesis? Explain it in simple words.",
+            "Why is sleep important?",
+            "How do plants make their food?",
+        ),
+    ),
+    "summarise": Family(
+        "Summarise",
+        (
+            f"Summarize this in two sentences.\n\n{LIBRARY}",
+            f"Summarize the following text in three bullet points.\n\n{SWIFTS}",
+        ),
+    ),
+    "extract": Family("JSON", (f"Write a JSON object that describes a book: {BOOK}.",)),
+    "rewrite": Family("Rewrite", (f"Make this email more formal: {MAIL}",)),
+    "code": Family(
+        "Code",
+        (
+            "Write a Python class for a bank account with methods to deposit, withdraw and show "
+            "the balance.",
+            "Write a Python function that checks whether a word is a palindrome. Add a docstring "
+            "and two examples.",
+        ),
+    ),
+    "sum": Family(
+        "Sum",
+        ("What is the area of a rectangle that is 6 cm long and 4 cm wide? Show your work.",),
+    ),
+    "list": Family(
+        "List",
+        (
+            "List three benefits of exercise, and explain each.",
+            "List the planets of the solar system with one fact about each.",
+        ),
+    ),
+    "tell": Family(
+        "Tale",
+        (
+            "Write a short tale about a fox who learns to paint.",
+            "Tell me a short story about a lighthouse keeper who is afraid of the dark.",
+        ),
+    ),
+    "translate": Family(
+        "Translate",
+        (
+            "Translate into French: Good morning! I would like a coffee and a croissant, please.",
+            "Translate into Spanish: Where is the train station? I need a ticket to Madrid for "
+            "tomorrow morning.",
+        ),
+        is_too_hard=True,
+    ),
+    "fail": Family(
+        "Fails at",
+        (
+            "What is 347 times 28?",
+            "Is 91 a prime number? Explain why.",
+            "Who won the football World Cup in 2022, and where was it played?",
+            "All roses are flowers. Some flowers fade quickly. Do all roses fade quickly?",
+            "Sort these numbers from small to large: 42, 7, 19, 88, 3, 56, 21.",
+        ),
+        is_too_hard=True,
+    ),
 }
-"""Family -> the words on its button and its prompts."""

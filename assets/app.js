@@ -2,6 +2,7 @@
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
 (() => {
+  window.mars.mountApi();
   window.mars.mountAsks();
   window.mars.mountPrompt();
   window.mars.mountShare();

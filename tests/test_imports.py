@@ -15,6 +15,7 @@ RANKS = {
     "settings": 0,
     "events": 0,
     "machine": 0,
+    "outputs": 0,
     "byte_level": 0,
     "text": 1,
     "tasks": 1,
@@ -32,6 +33,7 @@ RANKS = {
     "training": 6,
     "evaluation": 6,
     "benchmark": 6,
+    "verification": 6,
     "profiling": 6,
     "terminal": 6,
     "cli": 7,
@@ -41,6 +43,7 @@ RANKS = {
 }
 TORCHLESS = (
     "settings",
+    "outputs",
     "events",
     "byte_level",
     "text",

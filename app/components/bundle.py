@@ -20,6 +20,7 @@ ENTRIES = (
     "explain/explain.js",
     "present/presenter.js",
     "grid/view.js",
+    "page/api.js",
     "page/asks.js",
     "page/prompt.js",
     "page/share.js",

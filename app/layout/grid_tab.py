@@ -30,7 +30,7 @@ def grid_tab(
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="grid-live"):
         with gr.Column(scale=0, min_width=340, elem_id="grid-desk"):
-            _prompt(controls, buttons, grid)
+            _prompt(controls, buttons, grid, handlers.engines.default)
             _choices(controls, grid, handlers.engines.default)
             with gr.Row(elem_id="grid-go"):
                 buttons["run"] = gr.Button(
@@ -50,10 +50,11 @@ def _prompt(
     controls: dict[str, gr.components.Component],
     buttons: dict[str, gr.Button],
     grid: GridHandlers,
+    checkpoint: str,
 ) -> None:
     controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
-        value=grid.example(0, handlers.engines.default),
+        value=grid.example(0, checkpoint),
         placeholder="Type a prompt or take an example",
         lines=4,
         max_lines=8,

@@ -11,7 +11,7 @@ import gradio as gr
 
 from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
-from app.examples import TOO_HARD
+from app.examples import is_too_hard
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.arrival import wire_arrival
 from app.layout.asks import wire_asks, wire_links
@@ -134,7 +134,7 @@ def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
     for each, labels in families.items():
         with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
             for name, label in labels.items():
-                classes = ["chip", "hard"] if name == TOO_HARD else ["chip"]
+                classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
                 tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes=classes)
 
 

@@ -125,7 +125,7 @@ def _compared(series: Sequence[Measured], cursor: str | None, *, has_text: bool)
 def series_of(
     order: Order, subject: Subject, contenders: Contenders, batch_size: int
 ) -> tuple[Series, dict[str, str]]:
-    """The peers and questions of one batch size, and the versions of peers that are not Python's."""
+    """The peers and questions of one batch size, and versions of peers from elsewhere."""
     questions = plan.questions(subject.prompts, batch_size, order.num_prompts, order.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = contenders.of(batch_size, longest)

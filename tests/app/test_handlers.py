@@ -278,9 +278,9 @@ def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
     assert handlers.preset("a", "Balanced", controls()) == (0.95, False)
     for family in handlers.book.families[TASKS]:
         assert len({handlers.example(family, number) for number in range(4)}) == 4
-    for family, (_, prompts) in REQUESTS.items():
-        shown = [handlers.example(family, number) for number in range(2 * len(prompts))]
-        assert shown == 2 * list(prompts)
+    for name, family in REQUESTS.items():
+        shown = [handlers.example(name, number) for number in range(2 * len(family.prompts))]
+        assert shown == 2 * list(family.prompts)
 
 
 def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:

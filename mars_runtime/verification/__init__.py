@@ -1,0 +1,1 @@
+"""Promises held against evidence: lossless is AR, and AR is what the weights say."""

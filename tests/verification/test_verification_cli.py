@@ -1,0 +1,85 @@
+"""The command from arguments to files and exit codes, on a checkpoint of toy size."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.verification import cli, evidence, lossless
+
+
+def arguments(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    cli.add_parser(parser.add_subparsers(dest="command"))
+    return parser.parse_args(["verify", *given])
+
+
+def small(promise: str, folder: Path, out: Path) -> argparse.Namespace:
+    return arguments(
+        *(promise, "--checkpoint", str(folder), "--families", "chat", "maths"),
+        *("--prompts", "3", "--max-new-tokens", "6", "--dtype", "fp32", "--out", str(out)),
+    )
+
+
+def test_lossless_is_held_in_every_way(foreseeing_folder: Path, tmp_path: Path):
+    out = tmp_path / "deep" / "lossless.json"
+    assert cli.run(small("lossless", foreseeing_folder, out)) == 0
+    found = json.loads(out.read_text())
+    assert {"date", "commit", "hardware", "versions"} <= set(found)
+    assert (found["num_prompts"], found["num_mismatches"]) == (6, 0)
+    assert len(found["ways"]) == 1 + 2 * len(lossless.ways(6))
+    assert {one["batch_size"] for one in found["ways"]} == {1, 4}
+    assert found["num_answers"] == 6 * len(found["ways"])
+    assert str(tmp_path) not in out.read_text()
+
+
+def test_a_broken_promise_is_an_exit_code(
+    foreseeing_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    unverified = [lossless.DecodeSettings(tau=0.0, block_size=8, max_new_tokens=6)]
+    monkeypatch.setattr(lossless, "ways", lambda limit: unverified)
+    out = tmp_path / "lossless.json"
+    assert cli.run(small("lossless", foreseeing_folder, out)) == 1
+    assert json.loads(out.read_text())["num_mismatches"] > 0
+    assert "part from AR's" in " ".join(capsys.readouterr().out.split())
+
+
+def test_logits_and_greedy_text_are_transformers(foreseeing_folder: Path, tmp_path: Path):
+    out = tmp_path / "logits.json"
+    assert cli.run(small("logits", foreseeing_folder, out)) == 0
+    found = json.loads(out.read_text())
+    assert found["logits"]["max_difference"] < 1e-3
+    assert found["logits"]["top_agreement"] == 1.0
+    assert found["greedy_fp32"]["mismatches"] == []
+    assert found["greedy_fp32"]["num_tokens"] > 6
+
+
+def test_greedy_text_that_differs_is_an_exit_code(
+    foreseeing_folder: Path, random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    other = evidence.load_checkpoint(str(random_folder), device="cpu")
+    theirs = evidence.loader(other)
+    monkeypatch.setattr(evidence, "loader", lambda checkpoint: theirs)
+    assert cli.run(small("logits", foreseeing_folder, tmp_path / "logits.json")) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--families", "poetry"], "no family 'poetry'"),
+        (["--prompts", "0"], "at least one prompt"),
+        (["--max-new-tokens", "0"], "at least 1"),
+        (["--checkpoint", "nobody"], "nobody"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(
+    given: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.run(arguments("lossless", "--out", str(tmp_path / "l.json"), *given)) == 2
+    assert said in capsys.readouterr().out
