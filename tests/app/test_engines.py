@@ -16,6 +16,7 @@ from scripted_page import controls
 
 from app.engines import Engines, pace_for, read_entries
 from app.handlers import Handlers
+from app.launching import footer
 from app.loads import FAULT, Load, UnavailableError, fetching
 from app.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
@@ -230,3 +231,16 @@ def test_threads_of_loads_are_daemons(handlers: Handlers) -> None:
     loads = [thread for thread in threading.enumerate() if thread.name.startswith("load ")]
     assert loads
     assert all(thread.daemon for thread in loads)
+
+
+@pytest.mark.parametrize(
+    ("is_bitwise", "words"),
+    [(True, "lossless is bitwise"), (False, "lossless is exact up to near ties")],
+)
+def test_the_footer_says_how_exact_lossless_is(
+    handlers: Handlers, is_bitwise: bool, words: str
+) -> None:
+    served = handlers.engines.get("tiny")
+    assert served is not None
+    served.checkpoint.model.is_bitwise = is_bitwise  # type: ignore[misc]
+    assert words in footer(served)
