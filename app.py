@@ -50,6 +50,9 @@ def read_settings(arguments: list[str]) -> AppSettings:
     parser.add_argument(
         "--offline", action="store_true", default=base.offline, help="fetch no checkpoint"
     )
+    parser.add_argument(
+        "--offered", default=base.offered, help="what else may be chosen: names with commas, or all"
+    )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
 

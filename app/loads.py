@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING
 
+from mars_runtime.engine.backend import where
 from mars_runtime.model.config import CheckpointError
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Load:
         return self._future.result() if is_loaded else None
 
     @property
+    def is_dead(self) -> bool:
+        """Whether it was loaded, and its engine serves nobody any more."""
+        return self.served is not None and not self.served.engine.is_alive
+
+    @property
     def failure(self) -> str:
         """Why it ended with nothing loaded, as a sentence; empty where it did not."""
         error = self._future.exception() if self._future.done() else None
@@ -71,7 +77,7 @@ class Load:
             self._future.set_result(self._bring(self._tell))
         except Exception as error:
             if not isinstance(error, CheckpointError):
-                log.exception("a checkpoint failed to load")
+                log.error("a checkpoint failed to load\n%s", where(error))
             self._future.set_exception(error)
 
     def _tell(self, situation: str) -> None:

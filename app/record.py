@@ -13,17 +13,19 @@ from pathlib import Path
 from app.replay.plans import PLANS
 from app.replay.recordings import FOLDER
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.outputs import OutputError, check_folder, path_of
 
 
 def main() -> int:
     """Record everything; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write (%(default)s)")
+    parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
     args = parser.parse_args()
     try:
+        check_folder(args.out)
         record(args.out, args.checkpoint)
-    except CheckpointError as error:
+    except (CheckpointError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from app.replay.recordings import FOLDER, RecordingsError, load
 from app.replay.site import build_site
+from mars_runtime.outputs import path_of
 
 
 def main() -> int:
     """Write the site; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.site", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--out", type=path_of, required=True, help="folder to write")
     parser.add_argument(
         "--recordings", type=Path, default=FOLDER, help="folder that app.record wrote (%(default)s)"
     )

@@ -15,6 +15,7 @@ RANKS = {
     "settings": 0,
     "events": 0,
     "machine": 0,
+    "outputs": 0,
     "byte_level": 0,
     "text": 1,
     "tasks": 1,
@@ -42,6 +43,7 @@ RANKS = {
 }
 TORCHLESS = (
     "settings",
+    "outputs",
     "events",
     "byte_level",
     "text",

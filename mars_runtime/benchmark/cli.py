@@ -13,15 +13,16 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from mars_runtime.benchmark import plan
 from mars_runtime.benchmark.document import Findings
-from mars_runtime.benchmark.usual import in_words, usual_for
+from mars_runtime.benchmark.usual import REQUESTS, in_words, usual_for
 from mars_runtime.evaluation.prompts import PromptError
 from mars_runtime.evaluation.sentences import run_or_say
+from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add("--rounds", type=int, default=None, help=in_words("num_rounds", "times each is played"))
     add("--batch", nargs="+", type=int, default=None, help=in_words("batch_sizes", "batch sizes"))
-    add("--taus", nargs="+", type=float, default=[0.95])
-    add("--block-sizes", nargs="+", type=int, default=[4])
-    add("--lossless-taus", nargs="*", type=float, default=[0.0])
-    add("--lossless-block-sizes", nargs="*", type=int, default=[8])
+    add("--taus", nargs="+", type=float, default=None, help="0.95")
+    add("--block-sizes", nargs="+", type=int, default=None, help="4")
+    add("--lossless-taus", nargs="*", type=float, default=None, help="0")
+    add("--lossless-block-sizes", nargs="*", type=int, default=None, help="8")
     add("--grid", action="store_true", help="MARS at τ 0.95, 0.8, 0.5 and B 2, 4, 8")
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
     add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
@@ -61,32 +62,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--out", type=Path, default=Path("runs/benchmark.json"))
-    add("--html", type=Path, default=None, help="the report (default: beside --out)")
+    add("--out", type=path_of, default=Path("runs/benchmark.json"))
+    add("--html", type=path_of, default=None, help="the report (default: beside --out)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write ``--out`` and the report. Returns the exit code."""
     console = Console()
-    return run_or_say(lambda: _run(args, console), console)
+    return run_or_say(lambda: _run(args, console))
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     load = os.getloadavg()[0]
     order = order_of(args, load)
+    report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
+    for path in (args.out, report, markdown):
+        check_file(path)
     from mars_runtime.benchmark.run import perform
 
     findings = perform(order, console)
     from mars_runtime.benchmark.html import page
 
-    report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
     for path, text in (
         (args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1)),
         (report, page(findings)),
         (markdown, findings.to_markdown()),
     ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     show(findings, console)
     console.print(f"Written to {args.out}, {markdown} and {report}", markup=False)
     return 0
@@ -134,16 +136,20 @@ def order_of(args: argparse.Namespace, load: float) -> Order:
 
 
 def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """This runtime's ways by name. Raises SettingsError."""
-    taus, block_sizes = args.taus, args.block_sizes
+    """This runtime's ways by name: those that are asked for, else the usual ones. Raises
+    SettingsError."""
+    usual = usual_for(args.checkpoint, args.families)
+    limit = usual.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
+    given = [args.taus, args.block_sizes, args.lossless_taus, args.lossless_block_sizes]
+    if usual is REQUESTS and not args.grid and given == [None] * len(given):
+        return plan.request_ways(limit)
+    usual_ways: list[list[Any]] = [[0.95], [4], [0.0], [8]]
+    filled = [one if had is None else had for had, one in zip(given, usual_ways, strict=True)]
+    taus, block_sizes, lossless_taus, lossless_block_sizes = filled
     if args.grid:
         taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
         block_sizes = list(dict.fromkeys([*block_sizes, *plan.GRID_BLOCK_SIZES]))
-    usual = usual_for(args.checkpoint, args.families)
-    limit = usual.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
-    return plan.runtime_ways(
-        taus, block_sizes, args.lossless_taus, args.lossless_block_sizes, limit
-    )
+    return plan.runtime_ways(taus, block_sizes, lossless_taus, lossless_block_sizes, limit)
 
 
 def show(findings: Findings, console: Console) -> None:

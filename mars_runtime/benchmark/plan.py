@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mars_runtime.benchmark.paired import Question
 from mars_runtime.evaluation.plan import describe
@@ -26,6 +26,8 @@ MIXED = "mixed"
 
 GRID_TAUS, GRID_BLOCK_SIZES = (0.95, 0.8, 0.5), (2, 4, 8)
 FEWEST_BATCHES = 4
+MASKS_AND_ONE = 4
+"""B of the ways with fixed masks on requests: further masks are seldom right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,24 @@ def runtime_ways(
             DecodeSettings("mars", tau, size, lossless=is_lossless, max_new_tokens=max_new_tokens)
             for tau, size in pairs
         ]
+    return {describe(one): one for one in ways}
+
+
+def request_ways(max_new_tokens: int) -> dict[str, DecodeSettings]:
+    """The ways that are measured on requests by name, AR first: masks alone, text looked up alone,
+    both; masks after the last token or after every one; unverified. Raises SettingsError."""
+    size = MASKS_AND_ONE
+    lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
+    chosen = replace(lossless, block_size=AUTO, groups="every")
+    ways = [
+        DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens),
+        replace(lossless, block_size=size),
+        replace(lossless, block_size=size, groups="every"),
+        chosen,
+        replace(lossless, block_size=1, lookup=True),
+        replace(chosen, lookup=True),
+        DecodeSettings(tau=0.95, block_size=size, max_new_tokens=max_new_tokens),
+    ]
     return {describe(one): one for one in ways}
 
 

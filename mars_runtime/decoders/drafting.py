@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, OUTWARD, PROBE_SHARE
+from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
 from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
-NUM_SAMPLES = 12  # forwards by which the number of masks is chosen
+NUM_SAMPLES = 20  # forwards by which the number of masks is chosen
 NUM_PROBES = 2  # forwards with masks that count still in a stretch without
-PATIENCE = 16  # forwards that a choice of masks stands
+PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a new one
+OUTWARD = 0.95  # each place further out is trusted a little less than the one before it
 FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
 
 
@@ -226,8 +227,9 @@ class Drafter:
         best = self._best_masks = max(rates, key=rates.__getitem__, default=0)
         self._rate = max(plain, rates.get(best, 0.0))
         if best and rates[best] >= MIN_GAIN * plain:
-            self._course, self._wait = Course.of(best, rates[best], curve), PATIENCE
-            self._spacing = 0
+            self._course = Course.of(best, rates[best], curve)
+            is_settled = best == last and len(self._masks) == NUM_SAMPLES
+            self._wait, self._spacing = PATIENCE if is_settled else HASTE, 0
             return self._course
         was_drafting = self._course.num_masks > 0
         while len(self._masks) > NUM_PROBES:  # a probe that finds something must not be outvoted

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,14 @@ from mars_runtime.evaluation.requests import request_figures, request_tables, re
 from mars_runtime.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.evaluation.sentences import run_or_say
 from mars_runtime.evaluation.store import CellStore
-from mars_runtime.settings import AUTO, METRICS, BlockSize
+from mars_runtime.outputs import check_file, only_writer, path_of, write_text
+from mars_runtime.settings import AUTO, GROUPS, METRICS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
+
+USUAL_OF_REQUESTS = Grid(
+    lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
+)
 
 Results = dict[Cell, Sequence[Outcome]]
 
@@ -42,18 +48,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--families", nargs="+", default=None, help="default: tasks and natural text, or requests"
     )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
-    parser.add_argument("--taus", nargs="*", type=float, default=[0.95])
-    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=[4])
-    parser.add_argument("--lossless-taus", nargs="*", type=float, default=[0.0])
-    parser.add_argument("--lossless-block-sizes", nargs="*", type=block_size, default=[8])
-    parser.add_argument("--metric", choices=METRICS, default="probability")
-    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
+    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
+    parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
+    parser.add_argument(
+        "--lossless-block-sizes", nargs="*", type=block_size, default=None, help="8; 4 of requests"
+    )
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=None, help="where masks are")
+    parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
+        default=None, help="draft what occurred before, too")  # fmt: skip
+    parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
+    parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
     parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
     parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
-    parser.add_argument("--out", type=Path, default=Path("runs/evaluation.json"))
+    parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
     parser.add_argument("--restart", action="store_true", help="measure finished cells again")
     parser.add_argument("--details", action="store_true", help="also print every cell")
     parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
@@ -68,49 +79,67 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Returns the exit code."""
     console = Console()
     try:
-        return run_or_say(lambda: _run(args, console), console)
+        return run_or_say(lambda: _run(args, console))
     except KeyboardInterrupt:
         console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
         return 130
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    grid = grid_of(args)
     asked = {
         name: load_prompts(args.families or families_for(name), args.seed, args.prompts)
         for name in args.checkpoints
     }
+    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
     if args.batch_size < 1:
         raise PromptError("The batch size must be at least 1.")
+    if args.threads is not None and args.threads < 1:
+        raise PromptError("Ask for at least 1 of threads.")
+    check_file(args.out)
+    cells = cells_path(args.out)
+    check_file(cells)
+    cells.touch()
+    with only_writer(cells):
+        return _measure(args, grids, asked, console)
+
+
+def _measure(
+    args: argparse.Namespace,
+    grids: Mapping[str, Grid],
+    asked: Mapping[str, Sequence[PromptSet]],
+    console: Console,
+) -> int:
+    """Evaluate what is checked; ``asked``: the prompts of each checkpoint."""
     store = CellStore(cells_path(args.out), is_fresh=args.restart)
     results: Results = {}
     for name, prompt_sets in asked.items():
         subject, trained = _load(name, args)
+        grid = grids[name]
         limited = grid.limited_to(trained)
         if limited != grid:
             console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
         cells = plan_cells(subject, limited, prompt_sets)
         results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
     settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(document(results, settings), ensure_ascii=False, indent=1))
+    write_text(args.out, json.dumps(document(results, settings), ensure_ascii=False, indent=1))
     show(results, console, is_markdown=args.markdown, has_details=args.details)
     console.print(f"Written to {args.out}", markup=False)
     return 0
 
 
-def grid_of(args: argparse.Namespace) -> Grid:
-    """The grid the arguments ask for. Raises SettingsError for any value out of range."""
-    grid = Grid(
-        taus=tuple(args.taus),
-        block_sizes=tuple(args.block_sizes),
-        lossless_taus=tuple(args.lossless_taus),
-        lossless_block_sizes=tuple(args.lossless_block_sizes),
-        metric=args.metric,
-        max_new_tokens=args.max_new_tokens,
-    )
+def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
+    """The grid the arguments ask for, beside what is usual for such prompts. Raises SettingsError
+    for any value out of range."""
+    usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
+    given = {field.name: getattr(args, field.name) for field in fields(Grid)}
+    told = {name: _frozen(value) for name, value in given.items() if value is not None}
+    grid = replace(usual, **told)
     list(grid.settings())
     return grid
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def cells_path(out: Path) -> Path:
@@ -186,7 +215,7 @@ def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
     from mars_runtime.evaluation.subject import subject_of
     from mars_runtime.model.load import load_checkpoint
 
-    if args.threads:
+    if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
     return subject_of(checkpoint), checkpoint.block_size

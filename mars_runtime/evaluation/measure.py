@@ -99,7 +99,7 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
         return 1
     if not step.settings.lossless:
         return len(step.proposals)
-    return 1 + (before.num_drafted if before is not None else 0)
+    return 1 + (before.num_drafted + len(before.looked_up) if before is not None else 0)
 
 
 def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from mars_runtime.settings import BlockSize, DecodeSettings, Method, Metric
+from mars_runtime.settings import BlockSize, DecodeSettings, Groups, Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,25 +18,36 @@ class Grid:
     """Which ways of decoding to measure. AR is always measured: the others are compared with it.
 
     taus, block_sizes: MARS is measured on their product.
-    lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs.
+    lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs, with each of
+        ``groups``; has_lookup: also on lookup alone, and with lookup beside the last of ``groups``.
     """
 
     taus: tuple[float, ...] = (0.95,)
     block_sizes: tuple[BlockSize, ...] = (4,)
     lossless_taus: tuple[float, ...] = (0.0,)
     lossless_block_sizes: tuple[BlockSize, ...] = (8,)
+    groups: tuple[Groups, ...] = ("one",)
+    has_lookup: bool = False
     metric: Metric = "probability"
     max_new_tokens: int = 256
 
     def settings(self) -> Iterator[DecodeSettings]:
         """AR first, then MARS, then lossless MARS. Raises SettingsError for values out of range."""
-        yield self._one("ar", 1.0, 1, False)
+        yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
         for block_size in self.block_sizes:
             for tau in self.taus:
-                yield self._one("mars", tau, block_size, False)
-        for block_size in self.lossless_block_sizes:
-            for tau in self.lossless_taus:
-                yield self._one("mars", tau, block_size, True)
+                yield self._one(tau, block_size)
+        lossless = [
+            self._one(tau, block_size, lossless=True, groups=groups)
+            for groups in self.groups
+            for block_size in self.lossless_block_sizes
+            for tau in self.lossless_taus
+        ]
+        yield from lossless
+        if self.has_lookup:
+            yield self._one(0.0, 1, lossless=True, lookup=True)
+            beside = [one for one in lossless if one.groups == self.groups[-1]]
+            yield from (replace(one, lookup=True) for one in beside)
 
     def limited_to(self, trained: int) -> Grid:
         """Without block sizes beyond ``trained``, the depth the weights have learned."""
@@ -47,15 +58,22 @@ class Grid:
         )
 
     def _one(
-        self, method: Method, tau: float, block_size: BlockSize, lossless: bool
+        self,
+        tau: float,
+        block_size: BlockSize,
+        *,
+        lossless: bool = False,
+        groups: Groups = "one",
+        lookup: bool = False,
     ) -> DecodeSettings:
         return DecodeSettings(
-            method=method,
             tau=tau,
             block_size=block_size,
             metric=self.metric,
             lossless=lossless,
             max_new_tokens=self.max_new_tokens,
+            groups=groups,
+            lookup=lookup,
         )
 
 
@@ -91,12 +109,17 @@ class Cell:
 
 
 def describe(settings: DecodeSettings) -> str:
-    """``AR``, ``MARS τ=0.95 B=4`` or ``lossless τ=0 B=8``; the metric only where it is unusual."""
+    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``; what is
+    usual is left out."""
     if settings.method == "ar":
         return "AR"
+    if settings.lookup and settings.block_size == 1:
+        return "lookup alone"
     name = "lossless" if settings.lossless else "MARS"
     metric = "" if settings.metric == "probability" else f" {settings.metric}"
-    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}"
+    groups = " groups" if settings.groups == "every" else ""
+    lookup = " + lookup" if settings.lookup else ""
+    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}{groups}{lookup}"
 
 
 def digest(parts: Sequence[str]) -> str:

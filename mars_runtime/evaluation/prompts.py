@@ -51,7 +51,7 @@ def all_families() -> list[str]:
 def is_chat(checkpoint: str) -> bool:
     """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks."""
     entry = registry().get(checkpoint)
-    return entry is not None and getattr(entry, "gguf", None) is not None
+    return entry is not None and entry.gguf is not None
 
 
 def families_for(checkpoint: str) -> list[str]:

@@ -88,7 +88,8 @@ def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
     ]
     columns = ("way", "average", *kinds, "same as AR", "loops cut")
     title = "Tokens per forward on open requests, loops cut, with 95 % intervals"
-    return [Table(title, columns, tuple(lines)), _places_table(found)]
+    places = _places_table(found)
+    return [Table(title, columns, tuple(lines)), *([places] if places.lines else [])]
 
 
 def _places_table(found: Sequence[RequestFigures]) -> Table:

@@ -6,6 +6,7 @@ Knows nothing of what the figures mean.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,17 +15,19 @@ from typing import Any
 from mars_runtime.evaluation.measure import Outcome
 from mars_runtime.evaluation.plan import Cell
 
+KINDS = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": str, "text": str}
+
 
 class CellStore:
     """Append-only JSONL of ``{"key", "label", "outcomes"}``.
 
-    A line cut short by a crash is passed over and its cell measured again.
+    A line that is broken, as by a crash, is passed over and its cell measured again.
     """
 
     def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
         self.path = path
-        if is_fresh:
-            path.unlink(missing_ok=True)
+        if is_fresh and path.exists():
+            os.truncate(path, 0)  # the file itself stays, for it may be locked (``outputs.py``)
         self._done = _read(path)
 
     def get(self, cell: Cell) -> tuple[Outcome, ...] | None:
@@ -46,9 +49,15 @@ class CellStore:
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
-    """From JSON, which knows no tuples. Raises KeyError for a line of an earlier version."""
+    """From JSON, which knows no tuples. Raises KeyError for a line of an earlier version, KeyError,
+    TypeError or ValueError for what no run has written."""
     lists = {name: tuple(values[name]) for name in ("taken", "offered")}
-    return Outcome(**{**values, **lists})
+    outcome = Outcome(**{**values, **lists})
+    if any(type(getattr(outcome, name)) is not kind for name, kind in KINDS.items()):
+        raise ValueError("a value of another type")
+    if outcome.num_forwards < 1 or outcome.is_right not in (True, False, None):
+        raise ValueError("a value out of range")
+    return outcome
 
 
 def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
@@ -60,6 +69,6 @@ def _read(path: Path) -> dict[str, tuple[Outcome, ...]]:
         try:
             record = json.loads(line)
             done[record["key"]] = tuple(map(_outcome, record["outcomes"]))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return done

@@ -164,7 +164,8 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int]
 def _sizes(folder: Path) -> Iterator[int]:
     for path in folder.rglob("*"):
         try:
-            yield path.stat().st_size
+            if path.is_file():
+                yield path.stat().st_size
         except OSError:  # gone or moved meanwhile
             continue
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from mars_runtime.evaluation.prompts import PromptError, all_families, load_prompts
 from mars_runtime.evaluation.sentences import run_or_say
+from mars_runtime.outputs import check_folder, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
 
@@ -34,14 +35,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--out", type=Path, default=Path("runs/profile"), help="a folder (%(default)s)")
+    add("--out", type=path_of, default=Path("runs/profile"), help="a folder (%(default)s)")
     add("--markdown", action="store_true", help="print tables for a model card")
 
 
 def run(args: argparse.Namespace) -> int:
     """Profile, print, write into ``--out``. Returns the exit code."""
     console = Console()
-    return run_or_say(lambda: _run(args, console), console)
+    return run_or_say(lambda: _run(args, console))
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
@@ -50,6 +51,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             raise PromptError(f"Ask for at least 1 of {what}.")
     ways = ways_of(args)
     batches = prompts_of(args)
+    check_folder(args.out)
     import torch
 
     from mars_runtime.evaluation.provenance import provenance
@@ -87,7 +89,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         else:
             console.print(table.to_rich(), crop=False)
     out = args.out / "profile.json"
-    out.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_text(out, json.dumps(found, ensure_ascii=False, indent=1))
     console.print(
         f"Limits, measured: {limits.bytes_per_second / 1e9:.1f} GB/s, "
         f"{limits.operations_per_second / 1e9:.1f} GFLOP/s. Traces for ui.perfetto.dev and the "

@@ -8,6 +8,8 @@ in the dtype of the weights, which for bfloat16 is several times as fast on CPUs
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +50,7 @@ class Product:
     def __init__(self, weight: Tensor, pack_rows: int | None = None) -> None:
         self.weight = weight
         self._packed: Tensor | None = None
-        if pack_rows and weight.dtype is torch.bfloat16 and torch.backends.mkldnn.is_available():
+        if pack_rows and weight.dtype is torch.bfloat16 and torch._C._has_mkldnn:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, pack_rows)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -198,6 +200,11 @@ def fast_dtype() -> torch.dtype:
     """bfloat16 where the processor multiplies it faster than float32."""
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if has_bf16 else torch.float32
+
+
+def has_compiler() -> bool:
+    """Say whether ``torch.compile`` finds what it needs on a CPU."""
+    return any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:

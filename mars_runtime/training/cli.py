@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
 from mars_runtime.training.adapter.cli import add_adapter_options, run_adapter
 from mars_runtime.training.recipe import RECIPES, Recipe
 
 TOKENIZER_SHARDS = 3
+MADE = ("resume.pt", "config.json", "*.safetensors")  # what a run leaves in its folder
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -26,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
         required=True,
         help="folder with the training texts; of stage adapter, the folder that distill wrote",
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder of the new checkpoint")
+    parser.add_argument("--out", type=path_of, required=True, help="folder of the new checkpoint")
     parser.add_argument(
         "--from",
         dest="start",
@@ -47,20 +50,50 @@ def run(args: argparse.Namespace) -> int:
     if problem:
         print(problem, file=sys.stderr)
         return 2
-    if args.stage == "adapter":
-        return run_adapter(args)
+    try:
+        check_folder(args.out)
+        if args.stage == "adapter":  # of which several processes may write to one folder
+            return run_adapter(args)
+        with only_writer(args.out):
+            return _train(args)
+    except OutputError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _train(args: argparse.Namespace) -> int:
+    """Train what is checked. Ctrl-C saves and ends after the step that goes on; a second one ends
+    at once."""
     import torch
 
     from mars_runtime.training.train import Trainer
 
     if args.threads:
         torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
     _put_tokenizer(RECIPES[args.recipe], args.data, args.out, args.start)
     trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, args.start)
     if args.resume:
-        trainer.resume()
-    trainer.run()
+        try:
+            trainer.resume()
+        except Exception as error:  # torch raises errors of many kinds for a file that is none
+            raise OutputError(
+                f"The save in {args.out} is damaged or of another recipe: start anew in another "
+                "--out, without --resume."
+            ) from error
+    usual = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: object) -> None:
+        trainer.is_interrupted = True
+        signal.signal(signal.SIGINT, usual)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        trainer.run()
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if trainer.is_interrupted:
+        print(f"Stopped and saved in {args.out}: --resume goes on.", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -71,6 +104,10 @@ def _problem(args: argparse.Namespace) -> str | None:
         return f"Stage {args.stage} starts from an AR checkpoint: name its folder with --from."
     if args.start is not None and not (args.start / "config.json").is_file():
         return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
+    if args.threads is not None and args.threads < 1:
+        return "Ask for at least 1 of threads."
+    if not args.resume and any(any(args.out.glob(pattern)) for pattern in MADE):
+        return f"There is a checkpoint in {args.out}: --resume goes on with it, or name another."
     if args.resume and not (args.out / "resume.pt").is_file():
         return f"Nothing to resume in {args.out}: leave out --resume to start anew."
     return None

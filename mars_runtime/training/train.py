@@ -103,6 +103,7 @@ class Trainer:
             else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
         )
         self.progressed = Progressed()
+        self.is_interrupted = False  # whoever sets it ends the run after the step that goes on
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
         )
@@ -172,6 +173,8 @@ class Trainer:
                     completed=self.progressed.tokens,
                     info=log.write(self.progressed, terms),
                 )
+                if self.is_interrupted:
+                    break
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self.save()
                     saved = time.monotonic()

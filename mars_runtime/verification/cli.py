@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Gather the evidence, print it, write ``--out``. Returns the exit code."""
     console = Console()
-    return run_or_say(lambda: _run(args, console), console)
+    return run_or_say(lambda: _run(args, console))
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:

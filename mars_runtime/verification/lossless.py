@@ -9,16 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.evaluation.measure import Decode, RowOutput, decode_in_batches
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import AUTO, DecodeSettings
 
 BATCH_SIZES = (1, 4)
 
 
 def ways(max_new_tokens: int) -> list[DecodeSettings]:
-    """Drafts and masks of many shapes: thresholds low and high, few masks and many."""
+    """Drafts and masks of many shapes: thresholds low and high, few masks and many, after the last
+    token or every one, and text looked up."""
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
-    shapes = [(2, 0.5), (4, 0.0), (8, 0.3)]
-    return [replace(plain, block_size=size, tau=tau) for size, tau in shapes]
+    every = replace(plain, groups="every")
+    return [
+        replace(plain, block_size=2, tau=0.5),
+        replace(plain, block_size=8, tau=0.0),
+        replace(every, block_size=4, tau=0.0),
+        replace(every, block_size=6, tau=0.3, lookup=True),
+        replace(every, block_size=AUTO, tau=0.0, lookup=True),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

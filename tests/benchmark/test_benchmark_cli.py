@@ -117,7 +117,7 @@ def test_wrong_arguments_get_one_sentence(
     given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ):
     assert cli.run(arguments(*given)) == 2
-    assert said in capsys.readouterr().out
+    assert said in capsys.readouterr().err
 
 
 def test_the_grid_holds_every_tau_and_block_size():
@@ -162,4 +162,4 @@ def test_llama_cpp_needs_a_file_that_it_reads(
 ):
     given = ["--checkpoint", str(random_folder), "--families", "chat", "--llama-cpp", "python3"]
     assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
-    assert "leave --llama-cpp out" in " ".join(capsys.readouterr().out.split())
+    assert "leave --llama-cpp out" in capsys.readouterr().err

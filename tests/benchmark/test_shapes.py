@@ -89,4 +89,4 @@ def test_an_unknown_shape_gets_one_sentence(capsys: pytest.CaptureFixture[str]):
     cli.add_parser(parser.add_subparsers(dest="command"))
     given = ["benchmark", "--shape", "gpt-9", "--acceptance", "1"]
     assert cli.run(parser.parse_args(given)) == 2
-    assert "There is no shape 'gpt-9'" in capsys.readouterr().out
+    assert "There is no shape 'gpt-9'" in capsys.readouterr().err

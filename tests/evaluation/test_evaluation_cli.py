@@ -110,7 +110,7 @@ def test_wrong_arguments_get_one_sentence(
 ):
     args = arguments("--out", str(tmp_path / "r.json"), *given)
     assert cli.run(args) == 2
-    assert said in capsys.readouterr().out
+    assert said in capsys.readouterr().err
 
 
 def test_prompts_are_held_out_seeded_and_different():

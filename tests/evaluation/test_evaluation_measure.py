@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scripted_decoder import EOS, ScriptedDecoder, answer_ids
 
@@ -81,6 +83,8 @@ def test_what_could_have_left_with_a_forward():
     lossless = step(DecodeSettings(lossless=True), 4, 3)
     assert num_offered(lossless, None) == 1
     assert num_offered(lossless, lossless) == 4
+    looked_up = replace(lossless, num_drafted=0, looked_up=(7, 8))
+    assert num_offered(lossless, looked_up) == 3
     assert num_offered(step(DecodeSettings(), 4, 0), None) == 4
     assert num_offered(step(DecodeSettings("ar"), 1, 0), lossless) == 1
 

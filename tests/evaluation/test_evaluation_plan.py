@@ -56,3 +56,18 @@ def test_whatever_changes_a_result_changes_the_key(other: Cell):
 
 def test_digest_sees_borders():
     assert digest(["ab", "c"]) != digest(["a", "bc"])
+
+
+def test_groups_and_lookup_are_measured_where_they_are_asked():
+    grid = Grid(taus=(), lossless_block_sizes=(4, 2), groups=("one", "every"), has_lookup=True)
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "lossless τ=0 B=4",
+        "lossless τ=0 B=2",
+        "lossless τ=0 B=4 groups",
+        "lossless τ=0 B=2 groups",
+        "lookup alone",
+        "lossless τ=0 B=4 groups + lookup",
+        "lossless τ=0 B=2 groups + lookup",
+    ]
+    assert all(one.lossless for one in list(grid.settings())[1:])

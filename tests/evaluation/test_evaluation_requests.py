@@ -83,7 +83,11 @@ def test_the_command_asks_requests_and_keeps_their_figures(
     lossless = found["requests"][-1]
     assert lossless["agreement"] == 1.0
     assert set(lossless["by_kind"]) == {"chat", "code"}
-    assert lossless["tpf"]["value"] > 4
+    assert 3 < lossless["tpf"]["value"] <= 4
+    assert [one["settings"]["groups"] for one in found["requests"]] == [
+        *("one",) * 3,
+        *("every", "one", "every"),
+    ]
     printed = capsys.readouterr().out
     assert "Tokens per forward on open requests" in printed
     assert "accuracy" not in printed

@@ -106,7 +106,8 @@ def test_fp32_gives_the_text_of_transformers_on_200_prompts(smollm2_file: Path) 
     wrong: list[tuple[int, float]] = []
     for start in range(0, len(prompts), ROWS):
         batch = prompts[start : start + ROWS]
-        answers = tokens_of(decode(checkpoint.model, tokenizer, batch, lambda: ar))
+        events = decode(checkpoint.model, tokenizer, batch, lambda: ar)
+        answers = tokens_of(events, len(batch))
         for prompt, answer in zip(batch, answers, strict=True):
             with torch.inference_mode():
                 logits = model(torch.tensor([[*prompt, *answer]])).logits[0, len(prompt) - 1 : -1]

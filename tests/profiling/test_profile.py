@@ -124,4 +124,4 @@ def test_wrong_arguments_get_one_sentence(
     given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ):
     assert run(*given) == 2
-    assert said in capsys.readouterr().out
+    assert said in capsys.readouterr().err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -187,3 +189,38 @@ def test_mistakes_are_one_sentence(words, sentence, capsys):
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.usefixtures("toy")
+def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch, capsys):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    words = ("--stage", "ar", "--data", data, "--out")
+    assert cli.run(arguments(*words, whole)) == 0
+    step = train.Trainer.step
+
+    def interrupted(trainer, examples):
+        if trainer.progressed.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(trainer, examples)
+
+    monkeypatch.setattr(train.Trainer, "step", interrupted)
+    assert cli.run(arguments(*words, stopped)) == 130
+    assert "--resume goes on" in capsys.readouterr().err
+    saved = torch.load(stopped / "resume.pt", weights_only=False)
+    assert saved["progressed"].step == 4
+    monkeypatch.setattr(train.Trainer, "step", step)
+    assert cli.run(arguments(*words, stopped, "--resume")) == 0
+    one, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, stopped))
+    assert one["progressed"] == two["progressed"]
+    for name, weight in one["model"].items():
+        torch.testing.assert_close(two["model"][name], weight)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_damaged_save_is_one_sentence(data, tmp_path, capsys):
+    (tmp_path / "resume.pt").write_bytes(b"half a fi")
+    assert cli.run(arguments("--stage", "ar", "--data", data, "--out", tmp_path, "--resume")) == 2
+    error = capsys.readouterr().err
+    assert "damaged" in error
+    assert error.count("\n") == 1
+    assert (tmp_path / "resume.pt").read_bytes() == b"half a fi"

@@ -35,6 +35,7 @@ struct Heads {
 
   int group() const { return num_heads / num_kv; }
   int all() const { return (num_heads + 2 * num_kv) * dim; }
+  int block() const { return 2 * BLOCK * dim; }  // keys and values of a block and head
 };
 
 static inline uint16_t* block_of(const Cache& cache, int layer, int row, int block) {
@@ -43,96 +44,128 @@ static inline uint16_t* block_of(const Cache& cache, int layer, int row, int blo
 }
 
 // Turns one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
-static inline void rotate(float* x, const float* turns, int dim, float scale) {
+static inline void rotate(const float* x, const float* turns, int dim, float scale, float* to) {
   int half = dim / 2;
   F by = all(scale);
   for (int i = 0; i < half; i += LANES) {
     F a = mul(load(x + i), by), b = mul(load(x + half + i), by);
     F cosine = load(turns + i), sine = load(turns + half + i);
-    store(x + i, sub(mul(a, cosine), mul(b, sine)));
-    store(x + half + i, add(mul(b, cosine), mul(a, sine)));
+    store(to + i, sub(mul(a, cosine), mul(b, sine)));
+    store(to + half + i, add(mul(b, cosine), mul(a, sine)));
   }
 }
 
-// Turns the queries and keys of a token (queries by 1 / sqrt(dim) too) and keeps keys and values.
-static inline void place_token(const Heads& h, const Token& token, float* projected,
-                               const float* turns, const Cache& cache, int layer) {
-  for (int i = 0; i < h.num_heads; i++)
-    rotate(projected + i * h.dim, turns, h.dim, 1.0f / std::sqrt((float)h.dim));
-  float* keys = projected + h.num_heads * h.dim;
+// Keeps the keys, turned, and the values of one token and key-value head.
+static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
+                        const float* turns, float* scratch, const Cache& cache, int layer) {
+  const float* keys = projected + (h.num_heads + head) * h.dim;
   const float* values = keys + h.num_kv * h.dim;
-  uint16_t* block = block_of(cache, layer, token.row, token.slot / BLOCK);
+  uint16_t* block = block_of(cache, layer, token.row, token.slot / BLOCK) + head * h.block();
   int slot = token.slot % BLOCK;
-  for (int head = 0; head < h.num_kv; head++, block += 2 * BLOCK * h.dim) {
-    rotate(keys + head * h.dim, turns, h.dim, 1.0f);
+  rotate(keys, turns, h.dim, 1.0f, scratch);
+  for (int d = 0; d < h.dim; d += LANES) {
     uint16_t sixteen[LANES];
-    for (int d = 0; d < h.dim; d += LANES) {
-      store_half(sixteen, load(keys + head * h.dim + d));
-      for (int i = 0; i < LANES; i++) block[(d + i) * BLOCK + slot] = sixteen[i];
-      store_half(block + (BLOCK + slot) * h.dim + d, load(values + head * h.dim + d));
+    store_half(sixteen, load(scratch + d));
+    for (int i = 0; i < LANES; i++) block[(d + i) * BLOCK + slot] = sixteen[i];
+    store_half(block + (BLOCK + slot) * h.dim + d, load(values + d));
+  }
+}
+
+// Where the parts of a weighted mean go, one for each block: the largest score, the sum of
+// e^(score - largest), and the values weighted so.
+struct Parts {
+  float *most, *sum, *values;  // [blocks], [blocks], [blocks, dim]
+
+  static int width(int num_blocks) { return (num_blocks + LANES - 1) / LANES * LANES; }
+  static size_t size(int num_blocks, int dim) {
+    return 2 * width(num_blocks) + (size_t)num_blocks * dim;
+  }
+  static Parts at(float* p, int num_blocks) {
+    return {p, p + width(num_blocks), p + 2 * width(num_blocks)};
+  }
+};
+
+// Scores of 32 slots for N queries, each behind the other: keys [dim][32], scores [N][stride].
+template <int N>
+static void score_some(const float* queries, const float* keys, int dim, float* scores,
+                       int stride) {
+  F low[N], high[N];
+  for (int n = 0; n < N; n++) low[n] = high[n] = all(0.0f);
+  for (int d = 0; d < dim; d++) {
+    F first = load(keys + d * BLOCK), second = load(keys + d * BLOCK + LANES);
+    for (int n = 0; n < N; n++) {
+      F q = all(queries[n * dim + d]);
+      low[n] = fma(q, first, low[n]), high[n] = fma(q, second, high[n]);
     }
   }
+  for (int n = 0; n < N; n++)
+    store(scores + n * stride, low[n]), store(scores + n * stride + LANES, high[n]);
 }
 
-// A part of a weighted mean: the largest score, the sum of e^(score - largest), and the values
-// weighted so. Kept as floats: largest, sum, dim values.
-static inline int part_size(int dim) { return dim + LANES; }
-
-static inline void merge(float* into, const float* part, int dim) {
-  float most = into[0] > part[0] ? into[0] : part[0];
-  float before[LANES], factors[LANES] = {into[0] - most, part[0] - most};
-  store(before, exponential(load(factors)));
-  into[1] = into[1] * before[0] + part[1] * before[1];
-  into[0] = most;
-  F a = all(before[0]), b = all(before[1]);
-  for (int d = 0; d < dim; d += LANES)
-    store(into + LANES + d, add(mul(load(into + LANES + d), a), mul(load(part + LANES + d), b)));
+static inline void score(int count, const float* queries, const float* keys, int dim,
+                         float* scores, int stride) {
+  for (; count >= 4; count -= 4, queries += 4 * dim, scores += 4 * stride)
+    score_some<4>(queries, keys, dim, scores, stride);
+  if (count == 3) return score_some<3>(queries, keys, dim, scores, stride);
+  if (count == 2) return score_some<2>(queries, keys, dim, scores, stride);
+  if (count == 1) return score_some<1>(queries, keys, dim, scores, stride);
 }
 
-// Scores of 32 slots: keys [dim][32].
-static inline void score(const float* query, const float* keys, int dim, float* scores) {
-  F low = all(0.0f), high = low;
-  for (int d = 0; d < dim; d++) {
-    F q = all(query[d]);
-    low = fma(q, load(keys + d * BLOCK), low);
-    high = fma(q, load(keys + d * BLOCK + LANES), high);
-  }
+// Turns 32 scores, `count` of them real, into weights; leaves the largest and the sum.
+static inline void soften(float* scores, int count, float* most, float* sum) {
+  F none = all(-INFINITY), low = load(scores), high = load(scores + LANES);
+  low = first_lanes(count, low, none), high = first_lanes(count - LANES, high, none);
+  *most = largest(larger(low, high));
+  F base = all(*most);
+  low = first_lanes(count, exponential(sub(low, base)), all(0.0f));
+  high = first_lanes(count - LANES, exponential(sub(high, base)), all(0.0f));
+  *sum = total(add(low, high));
   store(scores, low), store(scores + LANES, high);
 }
 
-// Weighs `count` <= 32 places; row(i) tells where the values of place i are. DIM: 0 for any.
-template <int DIM, class RowOf>
-static inline void weigh_places(int any, const float* scores, int count, RowOf row, float* part) {
-  const int dim = DIM ? DIM : any;
-  F none = all(-INFINITY);
-  F low = first_lanes(count, load(scores), none);
-  F high = first_lanes(count - LANES, load(scores + LANES), none);
-  float most = largest(larger(low, high));
-  low = first_lanes(count, exponential(sub(low, all(most))), all(0.0f));
-  high = first_lanes(count - LANES, exponential(sub(high, all(most))), all(0.0f));
-  part[0] = most, part[1] = total(add(low, high));
-  float weights[BLOCK];
-  store(weights, low), store(weights + LANES, high);
-  constexpr int WIDE = DIM ? DIM / LANES : 1;
+// Weighs `count` <= 32 places for N queries; row(i) tells where the values of place i are, to[n]
+// where the sums go. WIDE vectors of a row at a time.
+template <int N, int WIDE, class RowOf>
+static void weigh_some(const float* weights, int stride, int count, RowOf row, int dim,
+                       float* const* to) {
   for (int from = 0; from < dim; from += WIDE * LANES) {
-    F sum[WIDE];
-    for (int j = 0; j < WIDE; j++) sum[j] = all(0.0f);
+    F sum[N][WIDE];
+    for (int n = 0; n < N; n++)
+      for (int j = 0; j < WIDE; j++) sum[n][j] = all(0.0f);
     for (int i = 0; i < count; i++) {
       const float* values = row(i) + from;
-      F weight = all(weights[i]);
-      for (int j = 0; j < WIDE; j++) sum[j] = fma(weight, load(values + j * LANES), sum[j]);
+      F value[WIDE];
+      for (int j = 0; j < WIDE; j++) value[j] = load(values + j * LANES);
+      for (int n = 0; n < N; n++) {
+        F weight = all(weights[n * stride + i]);
+        for (int j = 0; j < WIDE; j++) sum[n][j] = fma(weight, value[j], sum[n][j]);
+      }
     }
-    for (int j = 0; j < WIDE; j++) store(part + LANES + from + j * LANES, sum[j]);
+    for (int n = 0; n < N; n++)
+      for (int j = 0; j < WIDE; j++) store(to[n] + from + j * LANES, sum[n][j]);
   }
 }
 
 template <class RowOf>
-static inline void weigh(int dim, const float* scores, int count, RowOf row, float* part) {
-  if (dim == 64) return weigh_places<64>(dim, scores, count, row, part);
-  weigh_places<0>(dim, scores, count, row, part);
+static void weigh(int queries, const float* weights, int stride, int count, RowOf row, int dim,
+                  float* const* to) {
+  if (dim % (4 * LANES)) {
+    for (int n = 0; n < queries; n++)
+      weigh_some<1, 2>(weights + n * stride, stride, count, row, dim, to + n);
+    return;
+  }
+  for (; queries >= 4; queries -= 4, weights += 4 * stride, to += 4)
+    weigh_some<4, 4>(weights, stride, count, row, dim, to);
+  if (queries == 3) return weigh_some<3, 4>(weights, stride, count, row, dim, to);
+  if (queries == 2) return weigh_some<2, 4>(weights, stride, count, row, dim, to);
+  if (queries == 1) return weigh_some<1, 4>(weights, stride, count, row, dim, to);
 }
 
-// Keys and values of one head and block, in fp32.
+// Keys and values of one head and block, in fp32. What lies behind them is asked for.
 static inline void widen(const uint16_t* block, int dim, float* to) {
-  for (int i = 0; i < 2 * BLOCK * dim; i += LANES) store(to + i, load_half(block + i));
+  int size = 2 * BLOCK * dim;
+  for (int i = 0; i < size; i += 2 * LANES) {
+    prefetch(block + size + i);
+    store(to + i, load_half(block + i)), store(to + i + LANES, load_half(block + i + LANES));
+  }
 }

@@ -6,8 +6,11 @@ back is moving a number. Knows no model and no tokens.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from mars_runtime.model.native.pack import huge_memory
 from mars_runtime.settings import MAX_FED
 
 BLOCK = 32
@@ -30,7 +33,8 @@ class PackedKVCache:
         self.capacity = capacity
         self.cursors = [0] * rows
         size = (layers, rows, -(-capacity // BLOCK), num_kv_heads, 2 * head_dim * BLOCK)
-        self.store = torch.zeros(size, dtype=torch.float16)
+        memory = huge_memory(2 * math.prod(size)).view(torch.float16)
+        self.store = memory[: math.prod(size)].view(size)
 
     @property
     def num_bytes(self) -> int:

@@ -68,10 +68,13 @@ struct Clock {
 
 // What one thread needs for itself.
 struct Desk {
-  std::vector<float> wide;    // keys and values of some blocks, in fp32
-  std::vector<float> scores;  // of one query
-  std::vector<float> out;     // products of some tiles
-  Rows low;                   // the middle of a low-rank product
+  std::vector<float> queries;  // of all tokens and heads, turned
+  std::vector<float> wide;     // keys and values of some blocks, in fp32
+  std::vector<float> scores;   // of some queries
+  std::vector<float*> sums;    // where what they give goes
+  std::vector<float> out;      // products of some tiles
+  Rows normed;                 // what is multiplied, where each thread finds it for itself
+  Rows low;                    // the middle of a low-rank product
 
   F* tiles(int num_tiles, int num_rows) {
     size_t floats = (size_t)num_tiles * num_rows * LANES + LANES;
@@ -95,16 +98,17 @@ struct Model {
   std::vector<int> cursors;
   int num_real = 0, num_blocks = 0;
   std::vector<AttentionTask> tasks;
-  std::vector<std::vector<int>> of_row;  // tokens of each row
+  std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
+  std::vector<int> first_of;   // and one more, their number
   std::vector<float> x, projected, parts, middle;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)
       : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
 
-  float* part(int token, int head, int block) {
-    size_t at = ((size_t)token * heads.num_heads + head) * num_blocks + block;
-    return &parts[at * part_size(heads.dim)];
+  Parts part(int token, int head) {
+    size_t at = (size_t)token * heads.num_heads + head;
+    return Parts::at(&parts[at * Parts::size(num_blocks, heads.dim)], num_blocks);
   }
 };
 

@@ -4,7 +4,9 @@
 
 extern "C" {
 
-const char* mars_path() { return SIMD_NAME; }
+const char* mars_path() {
+  return rows_at_once() > ROWS_AT_ONCE ? SIMD_NAME " and AMX" : SIMD_NAME;
+}
 
 int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed)};

@@ -19,16 +19,21 @@ TILE = 16
 PAGE = 1 << 21
 
 
+def huge_memory(num_bytes: int) -> Tensor:
+    """uint8 zeros, in huge pages where the system gives them: a forward reads its memory from front
+    to end, and looking up small pages would hold it up."""
+    memory = mmap.mmap(-1, (num_bytes // PAGE + 1) * PAGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.uint8)
+
+
 class Arena:
-    """Memory for all matrices, in huge pages where the system gives them: a forward reads it from
-    front to end, and looking up small pages would hold it up."""
+    """Memory for all matrices, one behind the other."""
 
     def __init__(self, num_bytes: int) -> None:
-        memory = mmap.mmap(-1, (num_bytes // PAGE + 1) * PAGE)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without them
-                memory.madvise(mmap.MADV_HUGEPAGE)
-        self._whole = torch.frombuffer(memory, dtype=torch.uint8)
+        self._whole = huge_memory(num_bytes)
         self._used = 0
 
     def put(self, packed: Tensor) -> Tensor:

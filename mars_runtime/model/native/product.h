@@ -10,6 +10,7 @@
 // the same operations for every row whatever rows are beside it.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "pool.h"
@@ -113,23 +114,28 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   for (int i = 0; i < N; i++) out[i] = acc[i];
 }
 
-template <int BITS, int N = ROWS_AT_ONCE>
-static void some_rows(int count, const uint8_t* p, const Rows& x, int first, F* out) {
-  if constexpr (N > 0) {
-    if (count == N) return tile_rows<BITS, N>(p, x, first, out);
-    some_rows<BITS, N - 1>(count, p, x, first, out);
-  }
+using TileRows = void (*)(const uint8_t*, const Rows&, int, F*);
+
+// table[N]: the function for N rows.
+template <int BITS, int... N>
+static inline TileRows rows_function(int count, std::integer_sequence<int, N...>) {
+  static const TileRows table[] = {nullptr, tile_rows<BITS, N + 1>...};
+  return table[count];
 }
+
+#include "product_amx.h"
 
 // 16 outputs, those of tile t, of the rows from `first` to `end`.
 static inline void tile_product(const Matrix& w, int t, const Rows& x, int first, int end, F* out) {
   const uint8_t* p = w.tile(t);
-  for (; first < end; first += ROWS_AT_ONCE, out += ROWS_AT_ONCE) {
-    int count = end - first < ROWS_AT_ONCE ? end - first : ROWS_AT_ONCE;
-    if (w.bits == 4) {
-      some_rows<4>(count, p, x, first, out);
-    } else {
-      some_rows<8>(count, p, x, first, out);
+  while (first < end) {
+    int count = end - first < rows_at_once() ? end - first : rows_at_once();
+    if (!tile_rows_amx(w.bits, count, p, x, first, out)) {
+      std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
+      if (count > ROWS_AT_ONCE) count = ROWS_AT_ONCE;
+      TileRows function = w.bits == 4 ? rows_function<4>(count, sizes) : rows_function<8>(count, sizes);
+      function(p, x, first, out);
     }
+    first += count, out += count;
   }
 }

@@ -33,7 +33,7 @@ def run_adapter(args: argparse.Namespace) -> int:
 
     from mars_runtime.training.adapter.parameters import Form
     from mars_runtime.training.adapter.train import AdapterTrainer, Recipe
-    from mars_runtime.training.backbone import BaseError, fast_dtype
+    from mars_runtime.training.backbone import BaseError, fast_dtype, has_compiler
 
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -49,7 +49,9 @@ def run_adapter(args: argparse.Namespace) -> int:
         measure_texts=args.measure_texts,
     )
     try:
-        trainer = AdapterTrainer(recipe, args.start, args.data, args.out, fast_dtype())
+        trainer = AdapterTrainer(
+            recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=has_compiler()
+        )
         if args.resume:
             trainer.resume()
         trainer.run()

@@ -60,15 +60,15 @@ class Batch:
     length: Tensor
 
     @classmethod
-    def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random | None) -> Batch:
-        """Right-padded texts; each with ``num_anchors`` drawn anchors, or all without ``rng``."""
+    def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> Batch:
+        """Right-padded texts, each with ``num_anchors`` drawn anchors, or all that it has."""
         width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
         ids = torch.zeros(len(texts), width, dtype=torch.long)
         anchors = torch.zeros(len(texts), num_anchors, dtype=torch.long)
         is_real = torch.zeros(len(texts), num_anchors, dtype=torch.bool)
         for row, text in enumerate(texts):
             found = list(text.anchors)
-            if rng is not None and len(found) > num_anchors:
+            if len(found) > num_anchors:
                 found = sorted(rng.sample(found, num_anchors))
             ids[row, : len(text.ids)] = torch.tensor(text.ids)
             anchors[row, : len(found)] = torch.tensor(found)

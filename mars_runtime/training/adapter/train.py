@@ -76,13 +76,19 @@ class AdapterTrainer:
     """One run of one recipe, writing to ``out``."""
 
     def __init__(
-        self, recipe: Recipe, base: Path, texts: Path, out: Path, dtype: torch.dtype
+        self,
+        recipe: Recipe,
+        base: Path,
+        texts: Path,
+        out: Path,
+        dtype: torch.dtype = torch.float32,
+        is_compiled: bool = False,
     ) -> None:
         self.recipe, self.out = recipe, out
         self.rank, self.world = (
             (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         )
-        self.model = Backbone.load(base, dtype, is_compiled=True)
+        self.model = Backbone.load(base, dtype, is_compiled=is_compiled)
         self.texts, kept = read_texts(texts)
         self.held_out = held_out.chosen(kept, recipe.measure_texts)
         self.vocabulary = Vocabulary(self.model, occurring(self.texts))
@@ -124,7 +130,7 @@ class AdapterTrainer:
             recipe.masks[at % len(recipe.masks)],
             until_miss=at >= recipe.until_miss_from * recipe.steps,
         )
-        terms.loss.backward()
+        torch.autograd.backward(terms.loss)
         self._share_gradients()
         torch.nn.utils.clip_grad_norm_(self.parameters.parameters(), recipe.grad_clip)
         self.optimizer.step()
@@ -155,7 +161,9 @@ class AdapterTrainer:
     def measure(self) -> dict[str, Any]:
         """Held-out figures of this moment; keeps the adapter if they are the best so far."""
         progress, depth = self.progress, self.recipe.block_size
-        found = held_out.measure(self.model, self.parameters, self.held_out, depth)
+        mine = self.held_out[self.rank :: self.world]
+        rows = held_out.right_rows(self.model, self.parameters, mine, depth)
+        found = held_out.summary(self._gathered(rows), depth)
         value = sum(every for _, every in found["by_kind"].values()) / len(found["by_kind"])
         if value > progress.best:
             progress.best, progress.best_step = value, progress.step
@@ -166,6 +174,14 @@ class AdapterTrainer:
         line = {"step": progress.step, "masks": progress.masks, "mean": round(value, 4), **found}
         progress.history.append(line)
         return line
+
+    def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
+        """The rows of all processes."""
+        if self.world == 1:
+            return rows
+        parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(parts, rows)
+        return [row for part in parts for row in part]
 
     def export(self, found: dict[str, Any]) -> None:
         """The adapter in the format of the runtime, with its recipe."""
@@ -209,7 +225,7 @@ class AdapterTrainer:
         flat = torch.cat([grad.flatten() for grad in found])
         dist.all_reduce(flat)
         flat /= self.world
-        for grad, part in zip(found, flat.split([g.numel() for g in found]), strict=True):
+        for grad, part in zip(found, torch.split(flat, [g.numel() for g in found]), strict=True):
             grad.copy_(part.view_as(grad))
 
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.outputs import OutputError, check_folder, path_of
+
 
 def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``distill``."""
@@ -14,7 +16,7 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--base", type=Path, required=True, help="folder of the base (transformers' layout)")
     add("--data", type=Path, required=True, help="folder with the training texts")
-    add("--out", type=Path, required=True, help="folder of the answers; a run goes on where it was")
+    add("--out", type=path_of, required=True, help="of the answers; a run goes on where it was")
     add("--prompts", type=int, default=24_000, help="how many prompts to answer")
     add("--written", type=int, default=0, help="first let the base write so many prompts, once")
     add("--max-tokens", type=int, default=256, help="longest answer")
@@ -32,6 +34,14 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if not args.data.is_dir():
         print(f"No folder {args.data}: give --data the folder of training texts.", file=sys.stderr)
+        return 2
+    if args.threads is not None and args.threads < 1:
+        print("Ask for at least 1 of threads.", file=sys.stderr)
+        return 2
+    try:
+        check_folder(args.out)
+    except OutputError as error:
+        print(error, file=sys.stderr)
         return 2
     import torch
 

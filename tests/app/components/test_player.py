@@ -81,8 +81,10 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     press(page, "end")
     wait_at(page, NUM)
     assert page.get_attribute(AR, "data-shown") == str(len(clocks("ar")))
-    press(page, "back")
-    assert page.evaluate(f"{VIEW}.at") == NUM
+    for num in range(NUM - 1, NUM - 7, -1):  # plain AR went on for longer; MARS moves all the same
+        press(page, "back")
+        wait_at(page, num)
+        assert page.get_attribute(MARS, "data-shown") == str(num)
 
 
 @needs_browser
@@ -132,7 +134,7 @@ def test_keys_move_where_nobody_else_needs_them(show: Show) -> None:
     page.focus("[data-act=back]")
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
-    page.wait_for_selector(f"{AR}[data-shown='{len(clocks('ar')) - 2}']")
+    wait_at(page, NUM - 2)
     page.click(".rv-legend button")
     page.keyboard.press("Space")
     assert page.get_attribute(".rv-legend button", "aria-pressed") == "true"
@@ -141,7 +143,7 @@ def test_keys_move_where_nobody_else_needs_them(show: Show) -> None:
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert "token 2" in page.inner_text(f"{ROOT} .rv-card")
-    assert page.evaluate(f"{VIEW}.at") == NUM
+    assert page.evaluate(f"{VIEW}.at") == NUM - 2
     press(page, "start")
     wait_at(page, 0)
     assert page.locator(f"{ROOT} .rv-card").is_hidden()

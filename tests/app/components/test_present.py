@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from explain_page import document
 
 from app.replay.recordings import FOLDER, read_value
 from mars_runtime import folds
+from mars_runtime.events import Step
 
 DIALOG = "dialog.mars-present"
 OVER = f"{DIALOG}[data-over=true]"
@@ -97,6 +99,34 @@ def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
         page.keyboard.press("PageDown")
     shown = page.inner_text(".pr-figure")
     assert float(shown.rstrip("×")) == pytest.approx(speeds[0] / speeds[1], rel=0.01)
+
+
+def test_the_stop_about_caches_shows_what_it_says(tour: Open) -> None:
+    """No forward spent only on the cache: there the block cache falls behind, and computes more."""
+    page = tour()
+    while "instead of a block cache" not in page.inner_text("#pr-headline"):
+        page.keyboard.press("PageDown")
+    number = r"(\d+) tokens? out · (\d+) slots? computed"
+    traces = read_value((FOLDER / "block-cache.txt").read_text("utf-8"))
+    commits = [
+        index
+        for index, event in enumerate(e for e in traces["block"].events if isinstance(e, Step))
+        if event.is_commit and index
+    ]
+    assert "only commits the 16 tokens of the full block" in page.inner_text(".pr-picture .ex-said")
+    while True:
+        counts = page.locator(".pr-picture .ex-count").all_inner_texts()
+        (cursor, fed), (block, refed) = (
+            map(int, re.search(number, text).groups()) for text in counts
+        )
+        assert cursor >= block
+        assert fed < refed
+        if place(page)[1] == 1:
+            assert f"forward {commits[0] + 1} of" in counts[1]
+            assert cursor > block
+        if "done" in counts[1]:
+            break
+        page.keyboard.press(" ")
 
 
 def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:

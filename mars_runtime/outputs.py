@@ -1,0 +1,79 @@
+"""Where a command writes: checked before it works for minutes, one writer at a time, and a file is
+there whole or as it was. Knows nothing of what is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nobody is kept from writing beside another
+    fcntl = None  # type: ignore[assignment]
+
+
+class OutputError(ValueError):
+    """What was made cannot be written there; the message is one sentence that says what to do."""
+
+
+def path_of(text: str) -> Path:
+    """The value of an option that names a file or a folder. Raises ArgumentTypeError if empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("name a file or a folder")
+    return Path(text)
+
+
+def check_file(path: Path) -> None:
+    """Make the folder of a file that is to be written. Raises OutputError if it can't be."""
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder: name a file to write.")
+    check_folder(path.parent)
+
+
+def check_folder(path: Path) -> None:
+    """Make a folder that is to be written to. Raises OutputError if it can't be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"Nothing can be written to {path} ({reason}): name another.") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in UTF-8 through a temporary one beside it. Raises OutputError."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Be the one process that writes to a file or folder that exists, as long as the block lasts;
+    the system ends it with the process. Raises OutputError where another is."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OutputError(
+            f"Another run is writing to {path}: wait for its end, or name another."
+        ) from error

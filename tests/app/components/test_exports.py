@@ -1,0 +1,121 @@
+"""What is exported of a run is what the page says of it, be it a picture, a table or a trace.
+
+The replay page and the link are held against the page in ``test_replay.py`` and ``test_asks.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import race_scenes
+from browser import needs_browser, playwright
+from panel_browser import ROOT, VIEW, put, still_page
+
+pytestmark = needs_browser
+MENU = f"{ROOT} .rv-top .ex-menu"
+# What a pane says, with the prompt above it; of the page or of a picture.
+FACTS = """
+const text = (node) => (node ? node.textContent : "");
+window.factsOf = (root, pane) => ({
+  prompt: text(root.querySelector(".rv-prompt")), once: text(root.querySelector(".rv-once")),
+  head: [...pane.querySelectorAll(".rv-head > :not(button):not([hidden])")].map(text),
+  text: [...pane.querySelectorAll(".rv-t")].map(text).join(""),
+  marked: [...pane.querySelectorAll(".rv-mark")].map(text),
+  environment: text(root.querySelector(".rv-env")) });
+window.pictures = [];
+const { set } = Object.getOwnPropertyDescriptor(HTMLImageElement.prototype, "src");
+Object.defineProperty(HTMLImageElement.prototype, "src",
+  { set(url) { window.pictures.push(url); set.call(this, url); } });"""
+SHOWN = f"""() => [...document.querySelectorAll("{ROOT} .rv-pane")].map(
+  (pane) => window.factsOf(document.querySelector("{ROOT}"), pane))"""
+DRAWN = """() => {
+  const source = decodeURIComponent(window.pictures.at(-1).replace(/^[^,]*,/, ""));
+  const picture = new DOMParser().parseFromString(source, "image/svg+xml");
+  return window.factsOf(picture, picture.querySelector(".rv-pane"));
+}"""
+SCENES = ["maths", "losslessdone", "emoji", "branch", "stopped", "plainar"]
+
+
+@pytest.fixture(scope="module")
+def page(browser: playwright.BrowserContext) -> Any:
+    """The race view by itself, which remembers the pictures that it draws."""
+    made = still_page(browser)
+    made.evaluate(FACTS)
+    yield made
+    made.close()
+
+
+def show(page: playwright.Page, scene: str) -> list[dict[str, Any]]:
+    """Put a scene into the view; what its panes say."""
+    page.evaluate(f"{VIEW}.read('')")
+    *_, value = race_scenes.SCENES[scene]()
+    put(page, value)
+    return list(page.evaluate(SHOWN))
+
+
+def saved(page: playwright.Page, kind: str, lane: int) -> str | bytes:
+    """The file that the export menu gives of a lane."""
+    page.locator(f"{MENU} > summary").click()
+    with page.expect_download() as download:
+        page.locator(f"{MENU} .ex-line").nth(lane).get_by_text(kind, exact=True).click()
+    page.keyboard.press("Escape")
+    content = Path(download.value.path()).read_bytes()
+    return content if kind == "PNG" else content.decode("utf-8-sig")
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_picture_says_what_the_page_says(page: playwright.Page, scene: str) -> None:
+    for lane, facts in enumerate(show(page, scene)):
+        assert facts["prompt"] == "Write."
+        content = saved(page, "PNG", lane)
+        assert isinstance(content, bytes)
+        assert content.startswith(b"\x89PNG")
+        drawn = page.evaluate(DRAWN)
+        assert drawn.pop("environment").startswith(facts.pop("environment"))
+        assert drawn == facts
+
+
+def test_equal_texts_are_called_the_same_in_their_pictures(page: playwright.Page) -> None:
+    show(page, "losslessdone")
+    for lane in (0, 1):
+        saved(page, "PNG", lane)
+        assert "same text" in page.evaluate(DRAWN)["head"]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_table_adds_up_to_the_page(page: playwright.Page, scene: str) -> None:
+    for lane, facts in enumerate(show(page, scene)):
+        content = saved(page, "CSV", lane)
+        assert isinstance(content, str)
+        rows = list(csv.DictReader(io.StringIO(content, newline="")))
+        pane = page.locator(f"{ROOT} .rv-pane").nth(lane)
+        assert len(rows) == int(pane.get_attribute("data-steps") or 0)
+        assert sum(int(row["accepted"]) for row in rows) == int(
+            pane.get_attribute("data-tokens") or 0
+        )
+        assert "".join(row["text"].removeprefix("'") for row in rows) == facts["text"]
+    ends = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.steps.at(-1).clock)")
+    assert f"{max(ends):.3f} s" in page.inner_text(f"{ROOT} .pl-position")
+    assert float(rows[-1]["clock_s"]) == pytest.approx(ends[-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_trace_shows_the_same_page_again(page: playwright.Page, scene: str) -> None:
+    before = show(page, scene)
+    figures = page.inner_text(f"{ROOT} .rv-figures")
+    lanes = page.evaluate(f"{VIEW}.run.lanes.map(({{ name, title }}) => ({{ lane: name, title }}))")
+    value = json.dumps({"run": "again", "lanes": lanes}) + "\n"
+    for number, lane in enumerate(lanes):
+        for line in str(saved(page, "JSONL", number)).splitlines():
+            value += f"{lane['lane']}\t{line}\n"
+    put(page, value)
+    after = page.evaluate(SHOWN)
+    for facts in (*before, *after):
+        facts["head"] = [part for part in facts["head"] if part not in ("✓ right", "✗ wrong")]
+    assert after == before  # a verdict is the page's, not the trace's
+    assert page.inner_text(f"{ROOT} .rv-figures") == figures

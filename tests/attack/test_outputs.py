@@ -1,0 +1,156 @@
+"""Commands asked for what cannot be written or makes no sense: told at once, in one sentence, with
+nothing measured and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.__main__ import main
+from mars_runtime.evaluation.store import CellStore
+from mars_runtime.outputs import OutputError, check_file, only_writer, write_text
+
+MEASURING = {
+    "benchmark": "mars_runtime.benchmark.run.perform",
+    "profile": "mars_runtime.model.load.load_checkpoint",
+    "evaluate": "mars_runtime.model.load.load_checkpoint",
+    "train": "mars_runtime.training.train.Trainer",
+    "distill": "mars_runtime.training.distill.run.Distiller",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*given: object, **more: object) -> None:
+        raise AssertionError("it began to work before it looked where to write")
+
+    for name in set(MEASURING.values()):
+        monkeypatch.setattr(name, measured)
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence that a command answers with, exit code 2."""
+    capsys.readouterr()
+    try:
+        code = main(words)
+    except SystemExit as end:  # the parser's own
+        code = int(str(end.code))
+    told = capsys.readouterr()
+    assert code == 2
+    assert told.out == ""
+    (sentence,) = told.err.splitlines()
+    assert sentence.endswith(".")
+    return sentence
+
+
+def words_for(command: str, out: str, folder: Path) -> list[str]:
+    more = {"train": ["--stage", "ar"], "distill": ["--base", str(folder)]}
+    data = ["--data", str(folder)] if command in more else []
+    return [command, "--out", out, *more.get(command, []), *data]
+
+
+@pytest.mark.parametrize("command", MEASURING)
+def test_a_place_that_cannot_be_written(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("something")
+    for out in ("/proc/nowhere/x", str(tmp_path / "file" / "x")):
+        assert "can be written" in said(words_for(command, out, tmp_path), capsys)
+    assert (tmp_path / "file").read_text() == "something"
+
+
+@pytest.mark.parametrize("command", ["benchmark", "evaluate"])
+def test_a_folder_in_place_of_a_file(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "is a folder" in said([command, "--out", str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize("command", MEASURING)
+def test_an_empty_out(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "name a file or a folder" in said(words_for(command, "", tmp_path), capsys)
+
+
+@pytest.mark.parametrize("command", MEASURING)
+def test_threads_below_one(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for threads in ("-5", "0"):
+        words = [*words_for(command, str(tmp_path / "out"), tmp_path), "--threads", threads]
+        assert "at least 1 of threads" in said(words, capsys)
+
+
+@pytest.mark.parametrize("name", ["resume.pt", "config.json", "model.safetensors"])
+def test_training_does_not_overwrite_a_run(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("hours of work")
+    assert "--resume goes on" in said(words_for("train", str(out), tmp_path), capsys)
+    assert (out / name).read_text() == "hours of work"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "train"])
+def test_a_second_writer_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    held = out if command == "train" else tmp_path / "out.cells.jsonl"
+    held.mkdir() if command == "train" else held.touch()
+    with only_writer(held):
+        assert "Another run is writing" in said(words_for(command, str(out), tmp_path), capsys)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    write_text(path, "first, 1.5 × ü")
+    assert path.read_bytes() == "first, 1.5 × ü".encode()
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "half \ud800")
+    assert path.read_bytes() == "first, 1.5 × ü".encode()
+    (tmp_path / "full").mkdir()
+    with pytest.raises(OutputError, match=r"\.$"):
+        write_text(tmp_path / "full", "x")
+
+
+def test_a_check_leaves_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    path.write_text("old")
+    check_file(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+GOOD = {"num_tokens": 3, "num_forwards": 2, "is_ended": True, "is_right": None, "output_id": "a",
+        "taken": [2, 1], "offered": [4, 4]}  # fmt: skip
+BROKEN = [
+    b"\x00\xff\xfe",
+    b"[" * 100_000,
+    b"[]",
+    b"7",
+    b'{"key": ["a"], "outcomes": []}',
+    b'{"key": "k", "outcomes": 5}',
+    b'{"key": "k", "outcomes": ["text"]}',
+    *(
+        json.dumps({"key": "k", "outcomes": [{**GOOD, "text": "", **change}]}).encode()
+        for change in (
+            {"num_tokens": "3"},
+            {"num_forwards": 0},
+            {"num_tokens": True},
+            {"is_right": "yes"},
+            {"text": None},
+            {"later": 1},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_broken_line_of_finished_cells_is_passed_over(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "cells.jsonl"
+    good = json.dumps({"key": "good", "outcomes": [{**GOOD, "text": "x"}]}).encode()
+    path.write_bytes(b"\n".join([line, good]))
+    assert list(CellStore(path)._done) == ["good"]

@@ -1,0 +1,270 @@
+"""Choosing drafts and masks: by hand, by simulation, and its cost where nothing is foreseen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_runtime.decoders import CursorBatch, ar, decode
+from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
+from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
+from mars_runtime.decoders.feed import Feed, group_sizes
+from mars_runtime.events import Proposal
+from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
+
+IDS = Ids()
+NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
+AUTO = DecodeSettings(tau=0.0, block_size="auto", lossless=True, groups="every", max_new_tokens=200)
+MOST_MASKS = 7
+CURVES = {
+    "flat": [1 + 0.02 * q for q in range(MAX_FED)],
+    "gentle": [1 + 0.06 * q for q in range(MAX_FED)],
+    "steep": [1 + 0.4 * q for q in range(MAX_FED)],
+    "cliff": [1.0, 1.05, 1.1, 1.15, *[1.8] * 4, *[2.2] * 8, *[3.0] * 48],
+}
+
+
+def test_chances_follow_what_came_of_predictions() -> None:
+    found = Calibration()
+    sure, unsure = mask_kind(0.99), mask_kind(0.3)
+    assert sure != unsure
+    before = found.chances([(5, sure), (6, unsure)])
+    assert before == pytest.approx([0.9, 0.9 * 0.3])
+    for _ in range(50):
+        found.expect([(5, sure), (6, unsure), (7, unsure)])
+        found.observe([5, 9])  # the third is not judged: it continued another text
+        found.observe([7])
+    right, both = found.chances([(1, sure), (2, unsure)])
+    assert right > 0.97
+    assert both < 0.06 * right
+
+
+def test_a_prediction_waits_until_its_place_is_written() -> None:
+    """One token a forward: the third of three is judged three forwards later."""
+    slow, fast = Calibration(), Calibration()
+    chain = lookup_chain([5, 6, 7], 2)
+    for each, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):
+        each.expect(chain)
+        for part in parts:
+            each.observe(part)
+    assert slow.chances(chain) == fast.chances(chain)
+    assert slow.chances(chain)[0] > Calibration().chances(chain)[0]
+    assert slow.chances(chain[1:])[0] < 0.87
+
+
+def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
+    curve = [1.0, 1.2, 1.4, 1.6, *[9.0] * 60]
+    found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
+    assert found.feed == Feed(2, 0, is_every=False)
+    assert found.value == pytest.approx(0.8 - 1.4)
+    assert found.gain == pytest.approx(0.8)
+    # At a rate of 2 the same positions have to bring twice as much.
+    assert best_option([0.5, 0.3], Course(0, 2.0, 0.0), curve, may_branch=True).feed.num_drafts == 1
+    # Proposals for the next forward are worth 0.5 here: a mask after the draft earns that if the
+    # draft is right, a mask after each token always, for one position more.
+    course = Course(1, 1.0, 0.5)
+    assert best_option([0.9], course, curve, may_branch=True).feed == Feed(1, 1, is_every=False)
+    assert best_option([0.45], course, curve, may_branch=True).feed == Feed(1, 1, is_every=True)
+    assert best_option([0.45], course, curve, may_branch=False).feed == Feed(0, 1, is_every=False)
+
+
+def test_rates_by_hand() -> None:
+    curve = [1.0, 1.1, 1.2, 1.3, *[9.0] * 60]
+    samples = [([0.5], [])]
+    assert rate_of(0, samples, curve, may_branch=True, rate=1.0) == 1.0
+    # [token, draft, mask, mask] each time: 1.5 tokens for 1.3.
+    found = rate_of(1, samples, curve, may_branch=True, rate=1.1)
+    assert found == pytest.approx(1.5 / 1.3)
+    # One group: half of the forwards lose it and the next one, [token, mask], starts anew.
+    found = rate_of(1, samples, curve, may_branch=False, rate=1.1)
+    assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
+    # What was found in the text needs no masks.
+    assert rate_of(0, [([], [0.9])], curve, may_branch=True, rate=1.0) == pytest.approx(1.9 / 1.1)
+
+
+@dataclass
+class Text:
+    """A text on paper: masks foresee place j with chance ``chances[j]``, and say roughly how sure
+    they are."""
+
+    chances: Sequence[float]
+    seed: int = 0
+    rng: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    def group(self, place: int, size: int) -> list[Proposal]:
+        """Proposals for ``place`` on; a token is its place, a wrong one is -1."""
+        found, is_right = [], True
+        for chance in self.chances[:size]:
+            sure = self.rng.betavariate(1.2 * chance, 1.2 * (1 - chance))
+            is_right = is_right and self.rng.random() < sure
+            found.append(Proposal(place + len(found) if is_right else -1, sure, ()))
+        return found
+
+
+def write(drafter: Drafter, text: Text, curve: Sequence[float], length: int) -> tuple[float, int]:
+    """Cost and forwards of writing ``length`` tokens."""
+    place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
+    while place < length:
+        feed = drafter.feed(curve)
+        fed = drafts[: feed.num_drafts]
+        sizes = group_sizes(AUTO, feed, 10**6, len(fed))
+        cost += curve[len(fed) + sum(sizes)]
+        forwards += 1
+        num_agreed = 0
+        while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
+            num_agreed += 1
+        emitted = list(range(place, place + num_agreed + 1))
+        place += len(emitted)
+        group = text.group(place, sizes[num_agreed])
+        drafts, _ = drafter.settle(emitted, num_agreed, group, [], 0, curve)
+    return cost, forwards
+
+
+NOTHING, CHAT, MATHS, SURE = [0.01] * 7, [0.46, 0.42, *[0.35] * 5], [0.62, *[0.5] * 6], [0.97] * 7
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_where_nothing_is_foreseen_it_costs_less_than_three_percent(curve: str) -> None:
+    for length, most in ((1500, 1.01), (200, 1.03)):
+        cost, _ = write(Drafter(AUTO, MOST_MASKS), Text(NOTHING), CURVES[curve], length)
+        assert cost / length < most
+
+
+@pytest.mark.parametrize(
+    ("curve", "chances", "least"),
+    [
+        ("flat", CHAT, 1.3),
+        ("flat", MATHS, 1.55),
+        ("flat", SURE, 4.5),
+        ("gentle", CHAT, 1.15),
+        ("gentle", MATHS, 1.3),
+        ("gentle", SURE, 3.0),
+        ("cliff", CHAT, 1.15),
+        ("cliff", SURE, 2.0),
+    ],
+)
+def test_it_comes_near_the_best_fixed_choice(
+    curve: str, chances: list[float], least: float
+) -> None:
+    cost, _ = write(Drafter(AUTO, MOST_MASKS), Text(chances), CURVES[curve], 1500)
+    assert 1500 / cost > least
+
+
+def test_groups_are_worth_more_than_one_group() -> None:
+    costs = {
+        groups: write(
+            Drafter(replace(AUTO, groups=groups), MOST_MASKS), Text(MATHS), CURVES["flat"], 1500
+        )[0]
+        for groups in GROUPS
+    }
+    assert costs["every"] < costs["one"]
+
+
+def test_a_probe_finds_that_the_text_has_changed() -> None:
+    drafter, curve = Drafter(AUTO, MOST_MASKS), CURVES["gentle"]
+    write(drafter, Text(NOTHING), curve, 400)
+    cost, _ = write(drafter, Text(SURE), curve, 600)
+    assert 600 / cost > 1.5
+    cost, _ = write(drafter, Text(NOTHING), curve, 600)
+    assert 600 / cost > 0.96
+
+
+def test_a_model_that_foresees_nothing_is_never_asked() -> None:
+    drafter = Drafter(AUTO, 0)
+    for place in range(300):
+        assert drafter.feed(CURVES["flat"]) == Feed(0, 0, is_every=False)
+        drafter.settle([place], 0, [], [], 0, CURVES["flat"])
+
+
+def test_what_was_seen_holds_under_its_own_settings() -> None:
+    drafter = Drafter(AUTO, MOST_MASKS)
+    assert drafter.fits(replace(AUTO, max_new_tokens=9, seed=4))
+    for change in ({"tau": 0.5}, {"metric": "margin"}, {"groups": "one"}, {"lookup": True}):
+        assert not drafter.fits(replace(AUTO, **change))
+
+
+def costs(curve: str) -> ForwardCosts:
+    return ForwardCosts(MOST_MASKS + 1, {1: tuple(CURVES[curve]), 4: tuple(CURVES[curve])})
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    curve=st.sampled_from(sorted(CURVES)),
+    tau=st.sampled_from([0.0, 0.5, 0.9]),
+    num_rows=st.integers(1, 3),
+    groups=st.sampled_from(GROUPS),
+    lookup=st.booleans(),
+    ids=st.sampled_from([IDS, NO_MASK]),
+)
+def test_law_3_holds_whatever_is_chosen(
+    seed: int, curve: str, tau: float, num_rows: int, groups: Groups, lookup: bool, ids: Ids
+) -> None:
+    script = foresight_script(seed, eos_share=0.01)
+    prompts = [[3 + row, 4, 5, 3 + row, 4] for row in range(num_rows)]
+    settings = replace(AUTO, tau=tau, groups=groups, lookup=lookup, max_new_tokens=50)
+    plain = list(ar.decode(ScriptedModel(script), ids, prompts, lambda: settings))
+    found = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
+    assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
+    for row in range(num_rows):
+        for step in steps_of(found, row):
+            assert step.num_fed <= MAX_FED
+            assert groups == "every" or not step.groups
+            assert lookup or not step.looked_up
+
+
+def counting(prefix: tuple[int, ...]) -> list[float]:
+    """Counts 3, 4 ... 15, 3 ...; masks know nothing."""
+    return peaked(3 + (prefix[-1] - 2) % 13, 30.0) if prefix[-1] != 1 else peaked(3, 1.0)
+
+
+def test_where_the_text_repeats_itself_masks_are_left_out() -> None:
+    settings = replace(AUTO, lookup=True)
+    events = list(decode(ScriptedModel(counting), IDS, [[3]], lambda: settings, costs("gentle")))
+    steps = steps_of(events)
+    late = [step for step in steps if step.start > 60]
+    assert sum(len(step.accepted) for step in late) / len(late) > 8
+    assert all(step.looked_up for step in late[:-1])
+    assert sum(step.num_fed - step.num_pending for step in late) < len(late)
+
+
+def test_the_step_says_what_was_fed() -> None:
+    script = foresight_script(1, eos_share=0.0)
+    steps = steps_of(decode(ScriptedModel(script), IDS, [[3]], lambda: AUTO, costs("flat")))
+    assert any(step.groups for step in steps)
+    for step in steps:
+        assert step.settings is AUTO
+        sizes = step.groups or (step.num_fed - step.num_pending,)
+        assert step.num_fed == step.num_pending + sum(sizes)
+        assert step.block_size == max(sizes) + 1
+
+
+def test_rows_of_a_batch_choose_for_themselves() -> None:
+    """One can be foreseen and one cannot; each writes what it writes alone."""
+    settings = replace(AUTO, max_new_tokens=120)
+
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        return counting(prefix) if prefix[0] == 3 else foresight_script(5, eos_share=0.0)(prefix)
+
+    batch = CursorBatch(ScriptedModel(script), IDS, 2, 160, costs("gentle"))
+    for number, prompt in enumerate([[3], [4]]):
+        batch.add(number, prompt, lambda: settings)
+    tokens: dict[int, list[int]] = {0: [], 1: []}
+    num_steps = {0: 0, 1: 0}
+    while batch.rows:
+        for step in batch.step().rows:
+            tokens[step.row] += step.accepted
+            num_steps[step.row] += 1
+    for number, prompt in enumerate([[3], [4]]):
+        plain = ar.decode(ScriptedModel(script), IDS, [prompt], lambda: settings)
+        assert tokens[number] == tokens_of(plain)[0]
+    assert num_steps[1] < 100 < num_steps[0]

@@ -1,0 +1,235 @@
+"""Adapter training on a tiny base: what masks see, what is learnt, saves, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from mars_runtime.model.adapter import Adapter
+from mars_runtime.model.config import ModelConfig
+from mars_runtime.training.adapter.loss import previous_tokens, propose, reached, right_masks
+from mars_runtime.training.adapter.parameters import Form, Parameters, in_files
+from mars_runtime.training.adapter.streams import read_clean, read_masks
+from mars_runtime.training.adapter.texts import WIDTHS, Batch, Text, epoch, read_texts
+from mars_runtime.training.adapter.train import AdapterTrainer, Recipe
+from mars_runtime.training.backbone import Backbone
+from tests.training.tiny_base import write_answers, write_base
+
+RECIPE = Recipe(
+    steps=40,
+    form=Form(4),
+    block_size=4,
+    masks=(3,),
+    batch_tokens=768,
+    anchors=12,
+    warmup_steps=4,
+    learning_rate=1e-2,
+    embedding_rate=3e-2,
+    measure_steps=40,
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_answers(tmp_path_factory.mktemp("answers"))
+
+
+def _config(base: Path) -> ModelConfig:
+    return ModelConfig.from_dict(json.loads((base / "config.json").read_text()))
+
+
+def _shaken(model: Backbone, form: Form) -> Parameters:
+    """Parameters that change something: at first b is zero."""
+    parameters = Parameters(model, form, 0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in parameters.parameters():
+            weight += 0.2 * torch.randn(weight.shape, generator=generator)
+    return parameters
+
+
+TEXT = Text("chat", tuple(range(10, 26)), 5)
+
+
+def test_a_mask_predicts_what_stands_behind_it() -> None:
+    batch = Batch.of([TEXT], len(TEXT.anchors), random.Random(0))
+    targets, counts = batch.targets(3)
+    assert batch.anchors[0].tolist() == list(range(4, 14))
+    # After position 4 (the last of the prompt, token 14) comes 15 from the base itself.
+    assert targets[0, 0].tolist() == [16, 17, 18]
+    assert previous_tokens(batch, 3)[0, 0].tolist() == [15, 16, 17]
+    assert counts[0, -1].tolist() == [True, False, False]
+
+
+def test_anchors_are_drawn_from_the_response_and_repeatable() -> None:
+    drawn = [Batch.of([TEXT], 4, random.Random(7)).anchors.tolist() for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert set(drawn[0][0]) <= set(TEXT.anchors)
+
+
+def test_an_epoch_holds_every_text_once_at_few_widths() -> None:
+    texts = [Text("a", tuple(range(5 + i)), 2) for i in range(150)]
+    batches = epoch(texts, 1024, 1, 0)
+    assert sorted(len(t.ids) for batch in batches for t in batch) == list(range(5, 155))
+    assert {Batch.of(b, 4, random.Random(0)).ids.shape[1] for b in batches} <= set(WIDTHS)
+    assert batches != epoch(texts, 1024, 1, 1)
+
+
+def test_masks_see_the_clean_text_before_them_and_their_own_group(base: Path) -> None:
+    """Each group alone, row after row in one plain causal forward, is the slow twin."""
+    model = Backbone.load(base, torch.float32)
+    parameters = _shaken(model, Form(4, embeddings=3))
+    batch = Batch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
+    embedding, update = parameters.embedding(3), parameters.update(torch.float32)
+    with torch.no_grad():
+        found = read_masks(model, read_clean(model, batch.ids), batch, embedding, update)
+        for row, column in ((0, 0), (0, 6), (1, 2)):
+            anchor = int(batch.anchors[row, column])
+            slow = _slow_group(model, parameters, batch.ids[row, : anchor + 1])
+            torch.testing.assert_close(found[row, column], slow, atol=1e-4, rtol=1e-4)
+
+
+def _slow_group(model: Backbone, parameters: Parameters, ids: torch.Tensor) -> torch.Tensor:
+    """Residual stream [3, H] of three masks after ``ids`` by one causal forward over all rows, the
+    update added to the last three."""
+    count, update = len(ids), parameters.update(torch.float32)
+
+    def on_masks(index: int, part: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([y[:count], update(index, part, x[count:], y[count:].clone())])
+
+    def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        scores = torch.einsum("qhgd,khd->hgqk", q, k) * q.shape[-1] ** -0.5
+        scores = scores + torch.full(scores.shape[-2:], -1e9).triu(1)
+        out = torch.einsum("hgqk,khd->qhgd", scores.softmax(-1), v)
+        return out.reshape(len(q), -1)
+
+    x = torch.cat([model.embed(ids), parameters.embedding(3)])
+    return model.hidden(x, torch.arange(count + 3), attend, on_masks)[count:]
+
+
+def test_the_base_is_untouched(base: Path, answers: Path, tmp_path: Path) -> None:
+    trainer = AdapterTrainer(RECIPE, base, answers, tmp_path)
+    ids = torch.tensor([list(range(5, 25))])
+    before = read_clean(trainer.model, ids).hidden
+    for _ in range(3):
+        trainer.step()
+    assert torch.equal(read_clean(trainer.model, ids).hidden, before)
+    fresh = Backbone.load(base, torch.float32)
+    assert torch.equal(trainer.model.embedding, fresh.embedding)
+
+
+@pytest.mark.parametrize("form", [Form(4), Form(4, embeddings=3, sampler=True)])
+def test_the_loss_falls_and_masks_become_right(
+    base: Path, answers: Path, tmp_path: Path, form: Form
+) -> None:
+    trainer = AdapterTrainer(dataclasses.replace(RECIPE, form=form), base, answers, tmp_path)
+    first = trainer.step()
+    trainer.run()
+    last = trainer.progress.history[-1]
+    assert first["first"] < 0.3
+    assert last["by_position"][0] > 0.5
+    assert last["mean"] > 1.5
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(base: Path, answers: Path, tmp_path: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, steps=8, until_miss_from=0.5)
+    whole = AdapterTrainer(recipe, base, answers, tmp_path / "whole")
+    for _ in range(8):
+        whole.step()
+    half = AdapterTrainer(recipe, base, answers, tmp_path / "half")
+    for _ in range(4):
+        half.step()
+    half.save()
+    rest = AdapterTrainer(recipe, base, answers, tmp_path / "half")
+    rest.resume()
+    for _ in range(4):
+        rest.step()
+    for name, weight in whole.parameters.state_dict().items():
+        assert torch.equal(weight, rest.parameters.state_dict()[name]), name
+    assert rest.progress.masks == whole.progress.masks
+
+
+def test_training_stops_when_nothing_rises(base: Path, answers: Path, tmp_path: Path) -> None:
+    recipe = dataclasses.replace(
+        RECIPE, learning_rate=0.0, embedding_rate=0.0, measure_steps=2, patience=3
+    )
+    trainer = AdapterTrainer(recipe, base, answers, tmp_path)
+    trainer.run()
+    assert trainer.progress.step == 8
+
+
+def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> None:
+    model = Backbone.load(base, torch.float32)
+    parameters = _shaken(model, Form(2, embeddings=3))
+    said = {"base": "tiny", "mask_token": "<m>", "block_size": 4}
+    parameters.save(tmp_path, said)
+    adapter = Adapter.load(tmp_path, _config(base))
+    assert (adapter.block_size, adapter.mask_token, adapter.base) == (4, "<m>", "tiny")
+    torch.testing.assert_close(
+        adapter.mask_embedding, parameters.mask_embedding.detach(), atol=0, rtol=2**-8
+    )
+    update = parameters.update(torch.float32)
+    for index, layer in enumerate(adapter.layers):
+        for part, pair in layer.items():
+            x = torch.randn(3, pair.a.shape[1])
+            ours = update(index, part, x, torch.zeros(3, len(pair.b)))
+            torch.testing.assert_close(x @ pair.a.T @ pair.b.T, ours, atol=0.05, rtol=0.05)
+
+
+def test_files_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mars_runtime.training.adapter.parameters.MAX_FILE_BYTES", 100)
+    files = in_files({str(i): torch.zeros(10) for i in range(5)})
+    assert [sorted(file) for file in files] == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_masks_count_up_to_the_first_wrong_one() -> None:
+    right = torch.tensor([[True, False, True], [False, True, True], [True, True, True]])
+    assert reached(right).tolist() == [[1, 1, 0], [1, 0, 0], [1, 1, 1]]
+
+
+def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
+    model = Backbone.load(base, torch.float32)
+    parameters = _shaken(model, Form(4))
+    batch = Batch.of([TEXT], len(TEXT.anchors), random.Random(0))
+    with torch.no_grad():
+        x = read_masks(
+            model,
+            read_clean(model, batch.ids),
+            batch,
+            parameters.embedding(2),
+            parameters.update(torch.float32),
+        )
+        found = propose(model, parameters, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
+    ids = list(TEXT.ids)
+    for column, anchor in enumerate(TEXT.anchors):
+        ids[anchor + 2] = int(found[column, 0])  # make every first mask right
+        break
+    text = dataclasses.replace(TEXT, ids=tuple(ids))
+    assert right_masks(model, parameters, Batch.of([text], 10, random.Random(0)), 2)[0][0] >= 1
+
+
+def test_answers_are_split_and_cut(tmp_path: Path) -> None:
+    training, held_out = read_texts(write_answers(tmp_path))
+    assert len(training) + len(held_out) == 24
+    assert {text.kind for text in held_out} == {"chat", "code"}
+    with pytest.raises(FileNotFoundError, match="run distill"):
+        read_texts(tmp_path / "nothing")
+
+
+def test_a_recipe_is_saved_beside_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:
+    trainer = AdapterTrainer(
+        dataclasses.replace(RECIPE, steps=2, measure_steps=2), base, answers, tmp_path
+    )
+    trainer.run()
+    assert json.loads((tmp_path / "recipe.json").read_text())["form"]["rank"] == 4
+    assert json.loads((tmp_path / "adapter.json").read_text())["format"] == 1

@@ -1,0 +1,47 @@
+"""A random Llama of two layers in transformers' layout, and answers to train on."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+
+from mars_runtime.training.distill import store
+
+VOCABULARY, MASK = 96, 4
+
+
+def write_base(folder: Path) -> Path:
+    """The base as a checkpoint folder."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        rope_theta=10_000.0,
+        tie_word_embeddings=True,
+        eos_token_id=2,
+        initializer_range=0.2,
+    )
+    LlamaForCausalLM(config).eval().save_pretrained(folder)
+    return folder
+
+
+def write_answers(folder: Path, count: int = 24) -> Path:
+    """Answers that count upwards, so that masks can be learnt."""
+    rng = random.Random(0)
+    records = []
+    for index in range(count):
+        start = rng.randrange(5, 40)
+        ids = tuple(start + i for i in range(30))
+        key, kind = str(index), ("chat", "code")[index % 2]
+        records.append(store.Record(key, kind, index % 6 < 2, ids[:6], ids[6:], "length"))
+    store.Answers(folder / "answers-1-of-1.jsonl").append(records)
+    return folder
