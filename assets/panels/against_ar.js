@@ -74,7 +74,7 @@ export class AgainstArPanel {
       return this.drawList("Where AR corrected a draft", refused.map(({ place, draft, token }) => correction(lane, place, draft, token)));
     }
     if (!hasMeter) {
-      put(this.headText, "This trace does not tell what AR would have chosen behind a forward's first token; run it again, or with plain AR beside it.");
+      put(this.headText, "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.");
       return this.drawList("", []);
     }
     this.drawShare(found);

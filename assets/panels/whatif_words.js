@@ -49,7 +49,8 @@ export function takenText({ taken, drafts }) {
 export function leftText({ left, drafts }) {
   if (!left.num) return "";
   const what = drafts ? "drafts would not have been made" : "tokens that were taken would have been refused";
-  const wrong = left.checked ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared` : "";
+  const unknown = drafts ? "" : "; what AR would have chosen there is not known";
+  const wrong = left.checked ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared` : unknown;
   return `Fewer at ${counted(left.forwards, "forward")}: ${whole(left.num)} ${what}${wrong}.`;
 }
 

@@ -37,7 +37,7 @@ function moveMarks(lane, c, from, isNamed) {
 // What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
 // calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
 // between the grid and the traces survive react when their number falls (plotly.js 4.1).
-const shapeOf = (path, more) => (path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, ...more }] : []);
+const shapeOf = (path, more) => (path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : []);
 
 // Rectangles of one colour.
 class Boxes {

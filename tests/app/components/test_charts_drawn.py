@@ -140,6 +140,15 @@ def test_a_fresh_page_draws_what_was_decoded(fresh: Fresh) -> None:
     assert all(chart["veil"] for chart in fresh["long", 0.4])
 
 
+def test_marks_at_one_place_do_not_cut_each_other_out(page: playwright.Page, fresh: Fresh) -> None:
+    """Four tokens at a confidence of 1 are one mark, not none."""
+    (confidence,) = [chart for chart in fresh["maths", None] if chart["chart"] == "confidence"]
+    shapes = [mark for mark in confidence["marks"] if "data-index" in mark]
+    assert shapes
+    assert all('fill-rule="nonzero"' in mark for mark in shapes if "fill-opacity: 1" in mark)
+    assert any("fill-opacity: 1" in mark for mark in shapes)
+
+
 RUNS = st.tuples(st.just("run"), st.sampled_from(SHOWN))
 MOVES = st.tuples(st.just("scrub"), st.sampled_from(PLACES))
 STEPS = st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
@@ -12,6 +13,7 @@ from panel_browser import (
     forwards,
     open_panel,
     put,
+    put_scene,
     recording,
     settle,
 )
@@ -145,6 +147,23 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     put(page, value(head("only-ar", {"ar": "plain AR"}), interleaved({"ar": lines})).whole())
     assert "one token a forward" in panel.inner_text()
     assert panel.locator(".rv-wi-body").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("scene", "said"),
+    [("prose", "AR would have chosen otherwise at"), ("uncheckedalone", "not known")],
+)
+def test_what_ar_would_have_chosen_is_told_or_said_to_be_unknown(
+    still: playwright.Page, scene: str, said: str
+) -> None:
+    """Runs by captured steps hold no checks."""
+    panel = open_panel(still, "whatif")
+    put_scene(still, scene)
+    panel.locator("input[type=range]").evaluate(
+        "node => { node.value = 1; node.dispatchEvent(new Event('input', { bubbles: true })); }"
+    )
+    settle(still)
+    assert said in panel.locator(".rv-wi-left").inner_text()
 
 
 def test_a_long_run_keeps_only_the_cells_in_sight_and_reads_to_its_end(
