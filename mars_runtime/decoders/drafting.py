@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
 from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
@@ -48,17 +49,23 @@ class Course:
 AR = Course(0, 1.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """A way to feed a forward. value: tokens it promises, less what it costs at the rate of the
     course. gain: drafts that it promises to leave. going_on: chance that the next forward begins
-    with proposals. width: tokens fed."""
+    with proposals. width: tokens fed. The others are of Feed."""
 
     value: float
     gain: float
     going_on: float
     width: int
-    feed: Feed
+    num_drafts: int
+    num_masks: int
+    is_every: bool
+
+    @property
+    def feed(self) -> Feed:
+        """What is fed."""
+        return Feed(*self[4:])
 
 
 def best_option(
@@ -70,27 +77,30 @@ def best_option(
     stand nowhere, after the last draft, or where they may branch after each one.
     """
     masks, rate, worth = course.num_masks, course.rate, course.worth
-    gain, alive = 0.0, 1.0
-    found = (-math.inf, 0.0, 0.0, 1, 0, 0, False)
-    for num_drafts in range(len(chances) + 1):
+    most, gain, alive = len(chances), 0.0, 1.0
+    best = -math.inf
+    found: tuple[float, float, int, int, int, bool] = (0.0, 0.0, 1, 0, 0, False)
+    for num_drafts in range(most + 1):
         if num_drafts:
             alive = chances[num_drafts - 1]
             gain += alive
-        width = num_drafts + 1
-        value = gain - rate * curve[width - 1]
-        if value > found[0]:
-            found = (value, gain, 0.0, width, num_drafts, 0, False)
+        value = gain - rate * curve[num_drafts]
+        if value + (most - num_drafts) * alive + worth < best:
+            break  # costs only rise from here on
+        if value > best:
+            best, found = value, (gain, 0.0, num_drafts + 1, num_drafts, 0, False)
         if not masks:
             continue
-        value = gain - rate * curve[width + masks - 1] + alive * worth
-        if value > found[0]:
-            found = (value, gain, alive, width + masks, num_drafts, masks, False)
-        wide = width * (1 + masks)
-        if may_branch and num_drafts and wide <= MAX_FED:
-            value = gain - rate * curve[wide - 1] + worth
-            if value > found[0]:
-                found = (value, gain, 1.0, wide, num_drafts, masks, True)
-    return Option(*found[:4], Feed(*found[4:]))
+        width = num_drafts + 1 + masks
+        value = gain - rate * curve[width - 1] + alive * worth
+        if value > best:
+            best, found = value, (gain, alive, width, num_drafts, masks, False)
+        width = (num_drafts + 1) * (1 + masks)
+        if may_branch and num_drafts and width <= MAX_FED:
+            value = gain - rate * curve[width - 1] + worth
+            if value > best:
+                best, found = value, (gain, 1.0, width, num_drafts, masks, True)
+    return Option(best, *found)
 
 
 def rate_of(
@@ -103,27 +113,21 @@ def rate_of(
 ) -> float:
     """Tokens that leave for the cost of an AR step, with so many masks in a group.
 
-    samples: chances of what masks, and of what the text proposed, in forwards of late. rate: a
-    guess, bettered here: what pays depends on it. A forward that begins without proposals has no
+    samples: chances of what masks, and of what the text proposed, in forwards of late. rate: what
+    the run gives now, for what pays depends on it. A forward that begins without proposals has no
     drafts and feeds a group of masks.
     """
-    for _ in range(2):
-        course = Course.of(num_masks, rate, curve)
-        tokens = cost = 0.0
-        for masks, text in samples:
-            option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
-            if text:
-                other = best_option(text, course, curve, may_branch=may_branch)
-                option = max(option, other, key=_value)
-            again = 1.0 - option.going_on if num_masks else 0.0
-            tokens += 1.0 + option.gain + again
-            cost += curve[option.width - 1] + again * curve[num_masks]
-        rate = tokens / cost
-    return rate
-
-
-def _value(option: Option) -> float:
-    return option.value
+    course = Course.of(num_masks, rate, curve)
+    tokens = cost = 0.0
+    for masks, text in samples:
+        option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
+        if text:
+            other = best_option(text, course, curve, may_branch=may_branch)
+            option = other if other.value > option.value else option
+        again = 1.0 - option.going_on if num_masks else 0.0
+        tokens += 1.0 + option.gain + again
+        cost += curve[option.width - 1] + again * curve[num_masks]
+    return tokens / cost
 
 
 class Drafter:
@@ -142,6 +146,7 @@ class Drafter:
         self._chances: list[float] = []  # of the drafts in hand
         self._course = AR
         self._best_masks, self._rate = min(2, most_masks), 1.0  # as of the last look
+        self._num_forwards = 0
         self._wait = 0  # forwards until the next look
         self._spacing = 0  # forwards between the last two probes
         self._num_left = 0  # drafts that left since the last look
@@ -174,6 +179,7 @@ class Drafter:
         behind ``num_matching`` tokens that were the same.
         """
         self._calibration.observe(emitted)
+        self._num_forwards += 1
         self._num_left += num_agreed
         chain = [(proposal.token, mask_kind(proposal.confidence)) for proposal in group]
         self._calibration.expect(chain)
@@ -182,16 +188,16 @@ class Drafter:
             num_sure += 1
         masks = self._calibration.chances(chain[:num_sure])
         if group:
-            self._masks.append(self._extended(masks) if num_sure == len(group) else masks)
+            self._masks.append(self._extended(masks) if len(masks) == len(group) else masks)
         text_chain = lookup_chain(looked_up, num_matching)
-        self._calibration.expect(text_chain)
         text = self._calibration.chances(text_chain)
+        self._calibration.expect(text_chain[: len(text) + 1])
         self._texts.append(text)
         self._chances = masks
         if text and self._best(text, curve) > self._best(masks, curve):
             self._chances = text
-            return list(looked_up), True
-        return [proposal.token for proposal in group[:num_sure]], False
+            return list(looked_up[: len(text)]), True
+        return [proposal.token for proposal in group[: len(masks)]], False
 
     def cut(self, num_drafts: int) -> None:
         """So many drafts are in hand and no more: one of them ends the text."""
@@ -228,7 +234,7 @@ class Drafter:
         self._rate = max(plain, rates.get(best, 0.0))
         if best and rates[best] >= MIN_GAIN * plain:
             self._course = Course.of(best, rates[best], curve)
-            is_settled = best == last and len(self._masks) == NUM_SAMPLES
+            is_settled = best == last and self._num_forwards > NUM_SAMPLES
             self._wait, self._spacing = PATIENCE if is_settled else HASTE, 0
             return self._course
         was_drafting = self._course.num_masks > 0

@@ -11,6 +11,7 @@ from mars_runtime.acceptance import DecodeError, Judgement, is_lossless, up_to_e
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
 from mars_runtime.decoders.drafting import Drafter
 from mars_runtime.decoders.feed import Feed
+from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.plan import Plan
 from mars_runtime.decoders.rows import Row
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
@@ -71,6 +72,7 @@ class Steering:
             found, num_matching = row.look_up(verdict.emitted, MAX_DRAFTS)
             found = up_to_end(found, self._eos_ids)
         if not settings.is_auto:
+            found = found[: REACH[num_matching - 1]] if found else []
             is_longer = len(found) > len(verdict.drafts)
             return (found, True) if is_longer else (verdict.drafts, False)
         group = verdict.proposals[len(verdict.emitted) :] if verdict.may_go_on else ()

@@ -96,6 +96,22 @@ def test_a_run_that_is_watched_goes_on(
     assert '"reason":"limit"' in json.dumps(done).replace('\\"', '"').replace(": ", ":")
 
 
+def test_a_page_that_is_slow_to_listen_still_hears_what_it_opens_with(
+    served: tuple[Any, Handlers],
+) -> None:
+    page, _ = served
+    visitor = Visitor(page.local_url)
+    (opening,) = (
+        each["id"]
+        for each in page.config["dependencies"]
+        if [what for _, what in each["targets"]] == ["load"] and each["queue"] is not False
+    )
+    body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": visitor.session}
+    assert post(page.local_url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
+    time.sleep(audience.GRACE_SECONDS + 1.0)
+    assert any(message["msg"] == "process_completed" for message in visitor.stream())
+
+
 def test_an_endpoint_that_is_read_goes_on(
     served: tuple[Any, Handlers], backend: ScriptedBackend
 ) -> None:
