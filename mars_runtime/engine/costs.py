@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.settings import Metric
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.static.probe import StepProbe
@@ -30,11 +31,13 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the median counts, and none may cost less than a shorter one.
     """
-    rho = {count: _curve(checkpoint, count) for count in rows}
-    return ForwardCosts(depth=checkpoint.block_size, rho=rho)
+    curves = {count: _curve(checkpoint, count) for count in rows}
+    rho = {count: curve for count, (_, curve) in curves.items()}
+    return ForwardCosts(checkpoint.block_size, rho, seconds=curves[min(curves)][0])
 
 
-def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
+def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, tuple[float, ...]]:
+    """Seconds of a forward of one token a row, and rho."""
     longest = 2 * checkpoint.block_size - 1
     if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
         longest = max(longest, MANY[-1])
@@ -51,7 +54,7 @@ def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
             break
         seconds.append([timer.seconds(length) for length in lengths])
     medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
-    return _rising(dict(zip(lengths, medians, strict=True)))
+    return medians[0], _rising(dict(zip(lengths, medians, strict=True)))
 
 
 def _rising(seconds: Mapping[int, float]) -> tuple[float, ...]:
@@ -96,13 +99,11 @@ class _Timer:
             torch.cuda.synchronize(self._model.device)
             return time.perf_counter() - began
 
-        from mars_runtime.acceptance import read
-
         with torch.inference_mode():
             began = time.perf_counter()
             fed = [[self._token] * length] * self._num_rows
             tokens = torch.tensor(fed, device=self._model.device)
-            logits = self._model.forward(tokens, self._cache, slice(0, length))
-            assert logits is not None
-            read(logits, self._forbidden, ["probability"] * self._num_rows)  # waits for the device
+            hidden = self._model.hidden(tokens, self._cache)
+            metrics: list[Metric] = ["probability"] * self._num_rows
+            self._model.read(hidden, slice(0, length), self._forbidden, metrics)
             return time.perf_counter() - began
