@@ -6,6 +6,7 @@ gradio and no visitor.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,24 +15,29 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.controls import MAX_PACE
 from app.loads import Load, Tell, UnavailableError, fetching
-from app.settings import AppSettings
+from app.room import check_room
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import num_threads
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Step
 from mars_runtime.model import fetch
-from mars_runtime.model.registry import Entry, registry
+from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 DEFAULT_BLOCK_SIZE = 8
+ALL = "all"
+MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
+KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
 MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
 TIMED_TOKENS, TIMED_SECONDS = 16, 2.0
 RACE_COST = 1.4  # forwards of a race over those of its AR lane, roughly
 REAL_SECONDS = 0.01  # a token of a race that is watched as it is: two hundred last two seconds
 SLOW_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,28 @@ class Source(Protocol):
     ) -> Path: ...
 
 
-def read_entries(chosen: str) -> dict[str, Entry]:
-    """The registry by name, the chosen one first; a folder outside it gets an entry of its own."""
-    entries = registry()
-    first = entries.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
-    return {first.name: first, **entries}
+def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
+    """What visitors may have loaded, by name: the chosen one first (a folder outside the registry
+    gets an entry of its own), then ``offered`` (``AppSettings``). Raises AppSettingsError."""
+    known = registry()
+    first = known.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
+    names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
+    if unknown := names - known.keys():
+        raise AppSettingsError(
+            f"There is no checkpoint {min(unknown)} to offer: choose among {', '.join(known)}."
+        )
+    if offered.strip() == ALL:
+        names = set(known)
+    elif not offered.strip():
+        names = {name for name, entry in known.items() if entry.hub is None}
+    entries = {first.name: first, **{name: known[name] for name in known if name in names}}
+    for entry in entries.values():
+        if entry.hub is not None and entry.revision is None:
+            log.warning(
+                "%s is whatever the branch main of %s holds: pin its revision in %s.",
+                *(entry.name, entry.hub, REGISTRY.name),
+            )
+    return entries
 
 
 class Engines:
@@ -76,10 +99,12 @@ class Engines:
     ) -> None:
         """``entries``: those that may be chosen, the wanted one first."""
         self.settings = settings
-        self.entries = read_entries(settings.checkpoint) if entries is None else entries
+        listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
+        self.entries = listed
         self.wanted = next(iter(self.entries))
         self._source = source
         self._loads: dict[str, Load] = {}
+        self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are read one at a time
         bundled = [entry.name for entry in self.entries.values() if entry.path is not None]
@@ -106,13 +131,20 @@ class Engines:
         return load if load is not None and (self._is_awaited or load.failure) else None
 
     def begin(self, name: str) -> Load:
-        """What is loaded or on its way; begun anew if it failed. Raises UnavailableError."""
+        """What is loaded or on its way; begun anew if it failed, or its engine has died or hangs.
+
+        Raises UnavailableError.
+        """
         if name not in self.entries:
             raise UnavailableError("Choose a checkpoint from the list.")
         with self._lock:
             found = self._loads.get(name)
-            if found is not None and not found.failure:
+            if found is not None and not found.failure and not found.is_dead:
                 return found
+            if found is not None and found.is_dead:
+                if self._num_replaced >= MAX_REPLACED:
+                    raise UnavailableError(KEEPS_DYING)
+                self._num_replaced += 1
             if found is None and len(self._loads) >= MAX_LOADED:
                 raise UnavailableError("Choose a checkpoint that was used before: no more fit.")
             load = self._loads[name] = Load(name, lambda tell: self._bring(name, tell))
@@ -147,6 +179,7 @@ class Engines:
         from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
+        check_room(name, find(name)[1], settings.device, settings.dtype)
         checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
         served = Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))

@@ -12,11 +12,13 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING
 
+from mars_runtime.engine.backend import where
 from mars_runtime.model.config import CheckpointError
 
 if TYPE_CHECKING:
     from app.engines import Served
 
+LOADING = "load "  # how the names of its threads begin
 MEGABYTE = 1_000_000
 FAULT = "The checkpoint failed to load inside the app."
 Tell = Callable[[str], None]
@@ -38,13 +40,18 @@ class Load:
         self.situation = f"Loading {name}…"
         self._bring = bring
         self._future: Future[Served] = Future()
-        threading.Thread(target=self._run, name=f"load {name}", daemon=True).start()
+        threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
 
     @property
     def served(self) -> Served | None:
         """What was loaded, None as long as nothing is."""
         is_loaded = self._future.done() and self._future.exception() is None
         return self._future.result() if is_loaded else None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was loaded, and its engine serves nobody any more."""
+        return self.served is not None and not self.served.engine.is_alive
 
     @property
     def failure(self) -> str:
@@ -71,7 +78,7 @@ class Load:
             self._future.set_result(self._bring(self._tell))
         except Exception as error:
             if not isinstance(error, CheckpointError):
-                log.exception("a checkpoint failed to load")
+                log.error("a checkpoint failed to load\n%s", where(error))
             self._future.set_exception(error)
 
     def _tell(self, situation: str) -> None:

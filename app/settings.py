@@ -24,6 +24,8 @@ class AppSettings:
 
     host, port: where the page is served.
     checkpoint: a name of ``checkpoints/registry.json`` or the path of a checkpoint folder.
+    offered: what visitors may have loaded beside it: names of the registry with commas between, or
+        ``all``; by default those that are bundled or known to the byte, none of the hub.
     offline: fetch nothing; a checkpoint that is not here is said to be missing.
     device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else CPU and fp32.
     max_prompt_chars: longer prompts are refused, never cut.
@@ -39,6 +41,7 @@ class AppSettings:
     host: str = "127.0.0.1"
     port: int = 7860
     checkpoint: str = "mars-smollm2"
+    offered: str = ""
     offline: bool = False
     device: str = "auto"
     dtype: str = "auto"

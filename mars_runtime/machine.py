@@ -68,6 +68,24 @@ def cache_folder() -> Path:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "mars-live"
 
 
+def free_memory() -> int | None:
+    """Bytes that this process may still take, the limit of its container included; None where the
+    system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        told = dict(line.split(":") for line in lines)
+        free = 1024 * int(told["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):  # not on Linux
+        return None
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return max(0, min(free, limit - used + int(stat["inactive_file"])))
+    except (OSError, ValueError, KeyError):  # no container, or one without a limit
+        return free
+
+
 def num_cores() -> int:
     """Cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):

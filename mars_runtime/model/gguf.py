@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +132,9 @@ def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedM
         tensor = file.tensors[stored]
         if tensor.shape != expected_shape(name, config):
             raise GgufError(f"holds {stored} in the shape {tensor.shape}, which doesn't fit")
-        weight = _unpack(tensor)
-        found[name] = _in_order(name, weight, config) if config.model_type == "llama" else weight
+        heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
+        num_heads = heads.get(name.rsplit(".", 2)[-2]) if config.model_type == "llama" else None
+        found[name] = _unpack(_in_halves(tensor, num_heads) if num_heads else tensor)
     return found
 
 
@@ -186,17 +187,11 @@ def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.u
     return whole.reshape(rows, columns)
 
 
-def _in_order(
-    name: str, weight: Tensor | GroupedMatrix, config: ModelConfig
-) -> Tensor | GroupedMatrix:
-    """Llama's queries and keys: pairs that turn together lie side by side in GGUF, else in halves.
+def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
+    """Llama's queries or keys: the rows that turn together lie side by side, here in two halves.
 
     Source: ggml-org/llama.cpp, convert_hf_to_gguf.py, ``LlamaModel.permute``, backwards.
     """
-    heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
-    num_heads = heads.get(name.rsplit(".", 2)[-2])
-    if num_heads is None:
-        return weight
-    places = torch.arange(num_heads * config.head_dim).view(num_heads, config.head_dim // 2, 2)
-    order = places.transpose(1, 2).flatten()
-    return weight.rows(order) if isinstance(weight, GroupedMatrix) else weight[order]
+    rows, row_bytes = tensor.data.shape
+    pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
+    return replace(tensor, data=pairs.swapaxes(1, 2).reshape(rows, row_bytes))

@@ -50,7 +50,7 @@ class Product:
     def __init__(self, weight: Tensor, pack_rows: int | None = None) -> None:
         self.weight = weight
         self._packed: Tensor | None = None
-        if pack_rows and weight.dtype is torch.bfloat16 and torch.backends.mkldnn.is_available():
+        if pack_rows and weight.dtype is torch.bfloat16 and torch._C._has_mkldnn:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, pack_rows)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -202,6 +202,14 @@ def test_the_registry_of_this_repository() -> None:
     assert REGISTRY.name == "registry.json"
 
 
+def test_entries_say_of_their_adapters_what_these_say() -> None:
+    adapted = [entry for entry in registry().values() if entry.adapter]
+    assert adapted
+    for entry in adapted:
+        said = json.loads((REGISTRY.parent / str(entry.adapter) / "adapter.json").read_text())
+        assert (entry.block_size, entry.mask_token) == (said["block_size"], said["mask_token"])
+
+
 @pytest.mark.parametrize("text", ["{", "{}", "[]", '[{"nonsense": 1}]', "[3]"])
 def test_a_damaged_registry(tmp_path: Path, text: str) -> None:
     (tmp_path / "registry.json").write_text(text)

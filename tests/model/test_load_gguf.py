@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from test_adapter import tensors_of
+from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
 from mars_runtime.decoders import decode
@@ -119,6 +121,27 @@ def test_an_entry_is_loaded_from_the_cache(cache: Path, tmp_path: Path) -> None:
     (cache / FILE).rename(cache / "away")
     with pytest.raises(CheckpointError, match="mars_runtime fetch small"):
         load_checkpoint("small", registry_path=known)
+
+
+def test_an_entry_brings_its_adapter_as_soon_as_it_is_there(cache: Path, tmp_path: Path) -> None:
+    write_gguf(cache / FILE)
+    known = register(tmp_path, cache / FILE)
+    plain = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
+    (tmp_path / "small").mkdir()
+    tensors = tensors_of(plain.model.config)
+    write_adapter(tmp_path / "small", tensors, block_size=5, mask_token="<|mask|>")
+    found = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
+    assert found.block_size == 5
+    assert found.tokenizer.token_bytes(found.tokenizer.mask_id) == b"<|mask|>"
+    assert [path.name for path in found.weight_files] == [
+        FILE,
+        "adapter-0.safetensors",
+        "adapter-1.safetensors",
+    ]
+    masks = torch.tensor([[*found.tokenizer.encode_prompt("Hello"), found.tokenizer.mask_id]])
+    said = [each.model.hidden(masks, each.model.new_cache(1, 200)) for each in (plain, found)]
+    assert torch.equal(said[0][:, :-1], said[1][:, :-1])
+    assert not torch.allclose(said[0][:, -1], said[1][:, -1])
 
 
 def test_another_file_than_the_registered_one_is_refused(cache: Path, tmp_path: Path) -> None:

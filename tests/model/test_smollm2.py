@@ -109,15 +109,20 @@ def test_fp32_gives_the_text_of_transformers_on_200_prompts(smollm2_file: Path) 
         events = decode(checkpoint.model, tokenizer, batch, lambda: ar)
         answers = tokens_of(events, len(batch))
         for prompt, answer in zip(batch, answers, strict=True):
-            with torch.inference_mode():
-                logits = model(torch.tensor([[*prompt, *answer]])).logits[0, len(prompt) - 1 : -1]
-            logits[:, sorted(tokenizer.forbidden_ids)] = -torch.inf
-            chosen = logits.gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
-            behind = (logits.amax(1) - chosen).max().item()
+            behind = _behind(model, prompt, answer, sorted(tokenizer.forbidden_ids))
             if behind > 0:
                 wrong.append((len(prompt), behind))
     print(json.dumps({"prompts": len(prompts), "different": wrong}))
     assert not wrong
+
+
+@torch.inference_mode()
+def _behind(model: Any, prompt: list[int], answer: list[int], forbidden: list[int]) -> float:
+    """How far the logit of any token of the answer lies behind the largest of its place."""
+    logits = model(torch.tensor([[*prompt, *answer]])).logits[0, len(prompt) - 1 : -1]
+    logits[:, forbidden] = -torch.inf
+    chosen = logits.gather(1, torch.tensor(answer).unsqueeze(1)).squeeze(1)
+    return float((logits.amax(1) - chosen).max())
 
 
 def drawn(kind: str) -> list[tasks.Task]:

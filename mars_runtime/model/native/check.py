@@ -16,7 +16,7 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.native.weights import Weight
 from mars_runtime.model.qwen2 import Qwen2
 
-LEAST_COSINE = 0.995
+LEAST_COSINE = 0.98
 NUM_TOKENS = 40  # more than a block of the cache
 
 CONFIG = ModelConfig(

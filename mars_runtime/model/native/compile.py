@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,8 @@ SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
 # Fused operations only where they are written: how a row is rounded must not depend on its company.
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w")
-TARGETS = (("-march=native",), ("-mcpu=native",), ())
+Flags = tuple[str, ...]
+TARGETS: tuple[Flags, ...] = (("-march=native",), ("-mcpu=native",), ())
 SECONDS = 300
 
 
@@ -26,15 +28,17 @@ class CompileError(RuntimeError):
     """There is no library; one sentence that says why."""
 
 
-def compile_library(folder: Path) -> Path:
+def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
     """The library for this machine, compiled into ``folder`` if it is not there already.
 
-    Where ``folder`` cannot be written it goes into a temporary one. Two processes may do this at
-    once: each writes a file of its own, and the last to finish replaces the other's by its equal.
+    targets: flags that name a processor, of which the first that the compiler knows are taken.
+    Where ``folder`` cannot be written the library goes into a temporary one. Two processes may do
+    this at once: each writes a file of its own, and the last to finish replaces the other's by its
+    equal.
     Raises CompileError.
     """
     compiler = find_compiler()
-    path = folder / f"native-{_digest(compiler)}.so"
+    path = folder / f"native-{_digest(compiler, targets)}.so"
     if path.is_file():
         return path
     try:
@@ -45,7 +49,7 @@ def compile_library(folder: Path) -> Path:
         handle, temporary = tempfile.mkstemp(".so", "native-", path.parent)
     os.close(handle)
     try:
-        _compile(compiler, temporary)
+        _compile(compiler, targets, temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {path.parent}.") from error
@@ -63,9 +67,9 @@ def find_compiler() -> str:
     raise CompileError("This machine has no C++ compiler.")
 
 
-def _compile(compiler: str, target: str) -> None:
+def _compile(compiler: str, targets: Sequence[Flags], target: str) -> None:
     said = ""
-    for flags in TARGETS:
+    for flags in targets:
         command = [compiler, *FLAGS, *flags, str(SOURCES / "native.cpp"), "-o", target]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -78,9 +82,9 @@ def _compile(compiler: str, target: str) -> None:
     raise CompileError(f"{compiler} can't compile the native library: {line[:200]}")
 
 
-def _digest(compiler: str) -> str:
+def _digest(compiler: str, targets: Sequence[Flags]) -> str:
     """Of all that the library depends on."""
-    parts = [str(FLAGS), str(TARGETS), _compiler_version(compiler), _processor()]
+    parts = [str(FLAGS), str(targets), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -141,9 +141,9 @@ def right_masks(
 def propose(model: Backbone, parameters: Parameters, x: Tensor, previous: Tensor) -> Tensor:
     """Proposed tokens [N] of masks with residual stream [N, H] after the tokens ``previous``."""
     if parameters.sampler is None:
-        return torch.cat([model.greedy(rows) for rows in x.split(1024)])
+        return torch.cat([model.greedy(rows) for rows in torch.split(x, 1024)])
     found = []
-    for rows, before in zip(x.split(1024), previous.split(1024), strict=True):
+    for rows, before in zip(torch.split(x, 1024), torch.split(previous, 1024), strict=True):
         h = model.normed(rows)
         logits, best = model.head(h).float().topk(CANDIDATES)
         direction = parameters.sampler(model.embedding[before].float(), h)

@@ -77,12 +77,11 @@ def read_masks(
         flat = q.view(rows, kv_heads, -1, dim)
         scores = (flat @ keys.transpose(-1, -2)).view(*q.shape[:5], -1)
         own = q @ k[:, :, None].transpose(-1, -2)
-        seen, mine = joint_softmax(scores, own, clean_bias, own_bias, dim**-0.5)
-        out = (seen.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
+        seen, mine = model.pieces.joint_softmax(scores, own, clean_bias, own_bias, dim**-0.5)
+        out: Tensor = (seen.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
         out = out + mine @ v[:, :, None]
         return out.permute(0, 3, 4, 1, 2, 5).reshape(rows * groups * masks, -1)
 
-    joint_softmax = model.pieces.joint_softmax
     x = embedding.float().repeat(rows * groups, 1)
     x = model.hidden(x, positions, attend, update)
     return x.view(rows, groups, masks, -1)

@@ -130,7 +130,7 @@ class AdapterTrainer:
             recipe.masks[at % len(recipe.masks)],
             until_miss=at >= recipe.until_miss_from * recipe.steps,
         )
-        terms.loss.backward()
+        torch.autograd.backward(terms.loss)
         self._share_gradients()
         torch.nn.utils.clip_grad_norm_(self.parameters.parameters(), recipe.grad_clip)
         self.optimizer.step()
@@ -225,7 +225,7 @@ class AdapterTrainer:
         flat = torch.cat([grad.flatten() for grad in found])
         dist.all_reduce(flat)
         flat /= self.world
-        for grad, part in zip(found, flat.split([g.numel() for g in found]), strict=True):
+        for grad, part in zip(found, torch.split(flat, [g.numel() for g in found]), strict=True):
             grad.copy_(part.view_as(grad))
 
 

@@ -78,13 +78,13 @@ def _step(
     sizes = [cohort.num_rows for cohort in running]
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        parts = zip(running, q.split(sizes), k.split(sizes), v.split(sizes), strict=True)
+        parts = zip(running, *(torch.split(t, sizes) for t in (q, k, v)), strict=True)
         return torch.cat([cohort.attend(layer, *part) for cohort, *part in parts])
 
     positions = torch.cat([cohort.positions() for cohort in running])
     x = model.embed(torch.cat([cohort.last for cohort in running]))
     x = model.hidden(x, positions, attend)
-    chosen = choose(model, x, temperature, random).split(sizes)
+    chosen = torch.split(choose(model, x, temperature, random), sizes)
     for cohort, tokens in zip(running, chosen, strict=True):
         cohort.step_done()
         cohort.advance(tokens.tolist())

@@ -45,8 +45,8 @@ LANGUAGES = ("Python",) * 6 + ("JavaScript",) * 3 + ("Java", "C", "C++", "Go", "
 
 def requests(draw: random.Random) -> Iterator[Turns]:
     """An endless stream of requests for code of all kinds."""
-    makers = (_function,) * 6 + (_completion,) * 2 + (_snippet,) * 2
-    makers += (_query, _query, _command, _command, _page, _question, _script, _edit)
+    makers = [_function] * 6 + [_completion] * 2 + [_snippet] * 2
+    makers += [_query] * 2 + [_command] * 2 + [_page, _question, _script, _edit]
     while True:
         yield draw.choice(makers)(draw)
 

@@ -1,0 +1,32 @@
+"""The soak in its short form: visitors of all kinds for some seconds, and how memory is judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gradio_client")
+soaking = pytest.importorskip("soak")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_no_run_is_lost(tmp_path: Path) -> None:
+    out = tmp_path / "soak.json"
+    given = ["--minutes", "0.15", "--checkpoint", "mars-tiny", "--out", str(out)]
+    code = soaking.main(given)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["lost"] == []
+    assert {"single", "race", "steer"} <= found["ended"].keys()
+    assert found["stopped"]["stop"] >= 1
+    assert found["num_tokens"] > 100
+    assert len(found["memory_mib"]) >= 10
+    assert code == (found["memory_growth"] > soaking.GROWTH)
+
+
+def test_growth_is_from_the_second_quarter_to_the_last() -> None:
+    assert soaking.growth([1, 100, 100, 103]) == pytest.approx(0.03)
+    assert soaking.growth([5, 5, 100, 100, 900, 100, 110, 110]) == pytest.approx(0.1)
+    assert soaking.growth([7, 8, 9]) == 0.0
