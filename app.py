@@ -6,12 +6,15 @@ Checkpoints are fetched and loaded by threads while the page comes up. ``python 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import signal
 import sys
 import tempfile
+import threading
 from dataclasses import replace
 
+from app.loads import LOADING
 from app.settings import AppSettings, AppSettingsError
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -21,19 +24,34 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 def main() -> None:
     """Parse, build, serve until interrupted or told to end, and clear up in either case."""
     signal.signal(signal.SIGTERM, _leave)
+    status = 0
     try:
         settings = read_settings(sys.argv[1:])
         check_temporary()
         serve(settings)
     except AppSettingsError as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)
+        status = 1
     except KeyboardInterrupt:
-        sys.exit(130)
+        status = 130
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    _end(status)
 
 
 def _leave(number: int, frame: object) -> None:
     """An ordinary end: what is at work ends, temporary files go."""
     sys.exit(128 + number)
+
+
+def _end(status: int) -> None:
+    """End the process, now: one whose threads are in the midst of loading would hang or abort."""
+    if any(thread.name.startswith(LOADING) for thread in threading.enumerate()):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def read_settings(arguments: list[str]) -> AppSettings:

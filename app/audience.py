@@ -87,7 +87,8 @@ class Audience:
         body = await whole_body(receive)
         if body is None:
             return
-        if self._decodes(scope["path"], body) and self._num_runs(scope) >= self._max_runs:
+        is_run = self._decodes(scope["path"], body)
+        if is_run and self._num_runs(scope) >= self._max_runs:
             await answer(send, 429, FULL.format(self._max_runs))
             return
         told = b""
@@ -99,7 +100,7 @@ class Audience:
 
         await self._app(scope, replayed(body, receive), heard)
         event = _field(told, "event_id")
-        if isinstance(event, str):
+        if is_run and isinstance(event, str):
             self._expect(str(_field(body, "session_hash") or event))
 
     def _expect(self, session: str) -> None:

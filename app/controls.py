@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
-DEFAULTS = DecodeSettings(tau=0.0, lossless=True)
+DEFAULTS = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True)
 """What the page and its endpoints begin with."""
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
@@ -24,7 +24,7 @@ VIEWS = {
 }
 TITLES = {"mars": "MARS", "ar": "plain AR"}
 CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
-STEERED = ("tau", "block_size", "metric", "lossless")
+STEERED = ("tau", "block_size", "metric", "lossless", "groups", "lookup")
 CHOSEN_ONCE = ("max_new_tokens", "temperature", "seed")
 WHOLE = ("block_size", "max_new_tokens", "seed")
 
@@ -76,7 +76,8 @@ def lane_settings(settings: DecodeSettings, lane: str) -> DecodeSettings:
     """The settings of a lane: the visitor's for MARS, plain for AR."""
     if lane == "mars":
         return replace(settings, method="mars")
-    return replace(settings, method="ar", tau=1.0, block_size=1, lossless=False)
+    plain = DecodeSettings(method="ar", tau=1.0, block_size=1, metric=settings.metric)
+    return replace(plain, **{name: getattr(settings, name) for name in CHOSEN_ONCE})
 
 
 def read_order(values: Mapping[str, Any], limits: Limits) -> Order:

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.controls import Limits, RefusalError, lane_settings, read_prompt, read_setting
+from app.controls import (
+    DEFAULTS,
+    Limits,
+    RefusalError,
+    lane_settings,
+    read_prompt,
+    read_setting,
+)
 from mars_runtime.settings import DecodeSettings
 
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -27,6 +34,13 @@ class Row:
 
     tau: float
     is_lossless: bool = False
+
+    def settings(self, start: DecodeSettings) -> DecodeSettings:
+        """``start`` with what the row stands for; drafts as the page begins with."""
+        if not self.is_lossless:
+            return replace(start, tau=self.tau)
+        groups, lookup = DEFAULTS.groups, DEFAULTS.lookup
+        return replace(start, tau=self.tau, lossless=True, groups=groups, lookup=lookup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +64,7 @@ class GridOrder:
         yield REFERENCE, lane_settings(start, "ar")
         for at, row in enumerate(self.rows):
             for column, block_size in enumerate(self.block_sizes):
-                chosen = {"tau": row.tau, "lossless": row.is_lossless, "block_size": block_size}
-                yield f"r{at}c{column}", replace(start, **chosen)  # type: ignore[arg-type]
+                yield f"r{at}c{column}", replace(row.settings(start), block_size=block_size)
 
     def head(self) -> dict[str, Any]:
         """The grid as the component is told of it."""

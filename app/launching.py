@@ -81,9 +81,11 @@ def footer(served: Served) -> str:
     """One line: what decodes, with which versions, and under which licence the checkpoint is."""
     entry, found, threads = served.entry, versions(), served.threads
     machine = device_name(served.checkpoint.model.device)
+    is_bitwise = served.checkpoint.model.is_bitwise
     parts = [
         f"{machine}, {threads} {'thread' if threads == 1 else 'threads'}",
         dtype_name(served),
+        "lossless is bitwise" if is_bitwise else "lossless is exact up to near ties",
         " · ".join(f"{name} {found[name]}" for name in ("torch", "gradio") if name in found),
         "all figures measured by this process",
         f"{served.checkpoint.name}: " + (entry.licence or "licence not stated"),

@@ -18,6 +18,7 @@ from mars_runtime.model.config import CheckpointError
 if TYPE_CHECKING:
     from app.engines import Served
 
+LOADING = "load "  # how the names of its threads begin
 MEGABYTE = 1_000_000
 FAULT = "The checkpoint failed to load inside the app."
 Tell = Callable[[str], None]
@@ -39,7 +40,7 @@ class Load:
         self.situation = f"Loading {name}…"
         self._bring = bring
         self._future: Future[Served] = Future()
-        threading.Thread(target=self._run, name=f"load {name}", daemon=True).start()
+        threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
 
     @property
     def served(self) -> Served | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 from app.replay.plans import PLANS
@@ -20,7 +22,7 @@ def main() -> int:
     """Record everything; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
-    parser.add_argument("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
+    parser.add_argument("--checkpoint", help="name or folder that records all (its plan's own)")
     args = parser.parse_args()
     try:
         check_folder(args.out)
@@ -31,20 +33,29 @@ def main() -> int:
     return 0
 
 
-def record(folder: Path, name: str) -> None:
-    """Record every plan on a checkpoint into ``folder``. Raises CheckpointError."""
-    from app.replay.record import Recorder
+def record(folder: Path, only: str | None) -> None:
+    """Record every plan into ``folder``, on its own checkpoint or all on one.
+
+    Raises CheckpointError.
+    """
+    from app.replay.record import Recorder, write
     from mars_runtime.benchmark.busy import Others, Quiet
     from mars_runtime.engine.engine import Engine
     from mars_runtime.machine import num_cores
     from mars_runtime.model.load import load_checkpoint
 
     load = os.getloadavg()[0]
-    checkpoint = load_checkpoint(name)
-    others = Others()
-    with Engine(checkpoint) as engine:
-        recorder = Recorder(checkpoint, engine)
-        for done in recorder.write(folder, PLANS):
+    with ExitStack() as engines:
+
+        @cache
+        def recorder_of(name: str) -> Recorder:
+            checkpoint = load_checkpoint(name)
+            return Recorder(checkpoint, engines.enter_context(Engine(checkpoint)))
+
+        for plan in PLANS:
+            recorder_of(only or plan.checkpoint)
+        others = Others()
+        for done in write(folder, PLANS, lambda name: recorder_of(only or name)):
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)

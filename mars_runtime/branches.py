@@ -32,9 +32,9 @@ class Branches:
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int, device: torch.device) -> Branches:
-        """The branches of rows that are laid out so, each filled up to ``num_fed`` tokens."""
-        numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts], device=device)
-        return cls(*numbers.unbind(1))
+        """The branches of rows that are laid out so, each filled up to ``num_fed`` tokens: of the
+        same layouts the same tensors, not to be written to."""
+        return _branches(tuple(layouts), num_fed, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,13 @@ class Layout:
         return _numbers(self.num_pending, self.groups, num_fed)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
+def _branches(layouts: tuple[Layout, ...], num_fed: int, device: torch.device) -> Branches:
+    numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts], device=device)
+    return Branches(*numbers.unbind(1))
+
+
+@lru_cache(maxsize=512)
 def _numbers(
     num_pending: int, groups: tuple[int, ...], num_fed: int
 ) -> tuple[list[int], list[int], list[int]]:

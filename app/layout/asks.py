@@ -21,7 +21,10 @@ from app.share import LINKED, PARAMETERS
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
 
-SET = ("tau", "block_size", "auto", "lossless", "metric", "temperature", "seed", "view")
+SET = (
+    "tau", "block_size", "auto", "lossless", "groups", "lookup", "metric", "temperature", "seed",
+    "view",
+)  # fmt: skip
 """Controls that show what a run was asked for with."""
 SHARED = (*LINKED, "auto")
 IN_BROWSER: dict[str, Any] = {

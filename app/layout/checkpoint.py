@@ -18,9 +18,9 @@ from app.layout.wiring import AT_ONCE
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
 
-REAL_TIME = "Real time"
+REAL_TIME, SLOW_MOTION = "Real time", "Slow motion, {} times slower"
 TELL_TIME = (
-    f"pace => pace > 0 ? `Slow motion, ${{Math.round(pace) + 1}} times slower` : '{REAL_TIME}'"
+    f"pace => pace > 0 ? '{SLOW_MOTION}'.replace('{{}}', Math.round(pace) + 1) : '{REAL_TIME}'"
 )
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
@@ -103,6 +103,11 @@ def _range(depth: int, block_size: Any) -> dict[str, Any]:
         "value": min(chosen, depth),
         "visible": depth > 1,
     }
+
+
+def time_words(pace: int) -> str:
+    """Which time a run is shown in; a rest of N forwards after each makes it N + 1 times slower."""
+    return SLOW_MOTION.format(pace + 1) if pace else REAL_TIME
 
 
 def note_on(handlers: Handlers, checkpoint: Any) -> str:

@@ -11,12 +11,12 @@ import gradio as gr
 
 from app.components.race_view import RaceView
 from app.controls import DEFAULTS, MAX_PACE, RACE, VIEWS
-from app.examples import is_too_hard
+from app.examples import TASKS, is_too_hard
 from app.handlers import PRESETS, Handlers, preset_of
 from app.layout.arrival import wire_arrival
 from app.layout.asks import wire_asks, wire_links
 from app.layout.batch_tab import batch_tab
-from app.layout.checkpoint import REAL_TIME, block_size_slider, note_on, wire_checkpoint
+from app.layout.checkpoint import block_size_slider, note_on, time_words, wire_checkpoint
 from app.layout.compare_tab import compare_tab
 from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab, present_button
@@ -25,6 +25,8 @@ from app.layout.replays import shell_address
 from app.layout.wiring import preset_classes, wire
 from app.replay.recordings import Recording
 
+SMALL_PACE = 20
+GROUPS = {"one": "after the last draft", "every": "after every draft"}
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
 
 
@@ -140,15 +142,17 @@ def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
 
 def _knobs(tab: LiveTab, handlers: Handlers) -> None:
     depth = handlers.engines.entries[handlers.engines.default].block_size
+    is_small = handlers.examples_of(handlers.engines.default) == TASKS
+    pace = SMALL_PACE if is_small else 0  # until the checkpoint has been timed
     tab.controls["tau"] = gr.Slider(
         0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
     tab.controls["block_size"] = block_size_slider(depth, "block_size")
     tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Slider(
-        0, MAX_PACE, 0, step=1, label="slow motion", elem_id="pace", buttons=[]
+        0, MAX_PACE, pace, step=1, label="slow motion", elem_id="pace", buttons=[]
     )
-    tab.time = gr.Markdown(REAL_TIME, elem_id="time")
+    tab.time = gr.Markdown(time_words(pace), elem_id="time")
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
@@ -162,6 +166,17 @@ def _more(tab: LiveTab, handlers: Handlers) -> None:
         value=RACE,
         label="What to run",
         elem_id="view",
+    )
+    controls["groups"] = gr.Radio(
+        [(title, name) for name, title in GROUPS.items()],
+        value=DEFAULTS.groups,
+        label="Masks in lossless runs",
+        elem_id="groups",
+    )
+    controls["lookup"] = gr.Checkbox(
+        DEFAULTS.lookup,
+        label="Prompt lookup: draft what followed before, in lossless runs",
+        elem_id="lookup",
     )
     controls["metric"] = gr.Radio(
         [(title, name) for name, title in METRICS.items()],

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from app.layout.page import LiveTab
 
 ORDER = (
-    "prompt", "tau", "block_size", "auto", "pace", "view", "lossless", "metric", "max_new_tokens",
-    "temperature", "seed", "checkpoint",
+    "prompt", "tau", "block_size", "auto", "pace", "view", "lossless", "groups", "lookup", "metric",
+    "max_new_tokens", "temperature", "seed", "checkpoint",
 )  # fmt: skip
-STEERED = ("tau", "block_size", "auto", "pace", "lossless", "metric")
+STEERED = ("tau", "block_size", "auto", "pace", "lossless", "groups", "lookup", "metric")
 AT_ONCE: dict[str, Any] = {
     "queue": False,
     "show_progress": "hidden",
@@ -110,7 +110,7 @@ def wire_stream(
 
 
 def _wire_steering(tab: LiveTab, handlers: Handlers) -> None:
-    """tau, B, auto, pace, lossless and metric act on the next forward of the visitor's own run."""
+    """What is steered acts on the next forward of the visitor's own run."""
 
     def steer(request: gr.Request, *values: Any) -> None:
         with in_words():

@@ -1,17 +1,18 @@
 """Which runs are recorded, and why each is worth seeing. Knows no engine and no page.
 
-Prompts are held-out examples, so no recording shows what the model was trained on. The reasons say
-what to look at and no figure: those are measured anew with every recording.
+Prompts are examples of the page. The reasons say what to look at and no figure: those are measured
+anew with every recording.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.controls import TITLES, lane_settings
+from app.controls import DEFAULTS, TITLES, lane_settings
 from mars_runtime.settings import DecodeSettings
 
 CACHE_BLOCK = 16
+CHAT, TINY = "mars-smollm2", "mars-tiny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class LanePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run to record: the prompt is the example ``number`` of ``family``."""
+    """A run to record: the prompt is the example ``number`` of ``family``, a request of the chat
+    model or a task of the tiny one (``checkpoint``)."""
 
     name: str
     title: str
@@ -43,6 +45,7 @@ class Plan:
     family: str
     number: int
     lanes: tuple[LanePlan, ...]
+    checkpoint: str = CHAT
 
 
 def race(settings: DecodeSettings, *moves: Move) -> tuple[LanePlan, ...]:
@@ -61,27 +64,71 @@ def caches(settings: DecodeSettings) -> tuple[LanePlan, ...]:
     )
 
 
+AS_THE_PAGE_OPENS = DEFAULTS
+LOSSLESS = replace(DEFAULTS, max_new_tokens=160)
+BOLD = DecodeSettings(tau=0.4, block_size=8, max_new_tokens=160)
 USUAL = DecodeSettings(tau=0.95, block_size=8)
-AS_THE_PAGE_OPENS = DecodeSettings()
-TALE = replace(USUAL, max_new_tokens=72)
 EXACT = DecodeSettings(tau=0.0, block_size=8, lossless=True)
 
 PLANS = (
     Plan(
-        "python",
-        "A Python function",
-        "Code is easy to foresee: see how much comes from single forwards.",
-        "python_functions",
-        4,
+        "sky",
+        "Why is the sky blue?",
+        "Each shaded group came from one forward; plain AR needs a forward for every token, and "
+        "writes the same text.",
+        "explain",
+        0,
         race(AS_THE_PAGE_OPENS),
     ),
     Plan(
-        "word-problem",
-        "A word problem",
-        "Names and phrases of the question come back in chunks; look where the forwards are short.",
-        "word_problems",
-        1,
-        race(USUAL),
+        "python",
+        "A Python class",
+        "Code is easy to foresee: see how much comes from single forwards.",
+        "code",
+        0,
+        race(LOSSLESS),
+    ),
+    Plan(
+        "summary",
+        "A summary",
+        "It quotes the text that it sums up, and a quotation can be foreseen once it has begun.",
+        "summarise",
+        0,
+        race(LOSSLESS),
+    ),
+    Plan(
+        "json",
+        "A JSON object",
+        "Braces, keys and quotation marks come in groups; look where the model decides.",
+        "extract",
+        0,
+        race(LOSSLESS),
+    ),
+    Plan(
+        "rewrite",
+        "A mail made formal",
+        "Polite phrases are long and fixed: whole ones come from a forward.",
+        "rewrite",
+        0,
+        race(LOSSLESS),
+    ),
+    Plan(
+        "bold",
+        "Too bold: τ .4, unverified",
+        "Nothing is checked against AR here, and a low τ takes what the masks are unsure of: see "
+        "where the text leaves AR's, and what becomes of it.",
+        "sum",
+        0,
+        race(BOLD),
+    ),
+    Plan(
+        "tale",
+        "A tale, where little helps",
+        "Free prose is hard to foresee, for a small model most of all. Not every text gets much "
+        "faster.",
+        "tell",
+        0,
+        race(LOSSLESS),
     ),
     Plan(
         "lossless",
@@ -90,6 +137,7 @@ PLANS = (
         "symbolic",
         2,
         race(EXACT),
+        TINY,
     ),
     Plan(
         "tau-moved",
@@ -98,47 +146,7 @@ PLANS = (
         "symbolic",
         0,
         race(USUAL, Move(12, 0.5), Move(34, 0.95)),
-    ),
-    Plan(
-        "repetition",
-        "The same line five times",
-        "See how the chunks grow once the pattern is there.",
-        "formats",
-        2,
-        race(USUAL),
-    ),
-    Plan(
-        "sorting",
-        "Sorting, step by step",
-        "Each step repeats what is left of the list, so much of it can be foreseen.",
-        "symbolic",
-        2,
-        race(USUAL),
-    ),
-    Plan(
-        "choice",
-        "A question with options",
-        "The options are copied in chunks; look where the model decides.",
-        "multiple_choice",
-        2,
-        race(USUAL),
-    ),
-    Plan(
-        "reading",
-        "A question about a story",
-        "The answer quotes the story, and a quotation can be foreseen once it has begun.",
-        "reading",
-        3,
-        race(USUAL),
-    ),
-    Plan(
-        "tale",
-        "A tale, where nothing helps",
-        "A small model cannot foresee free prose: hardly a second token is taken, and the masks "
-        "cost time. Not every text gets faster.",
-        "natural",
-        3,
-        race(TALE),
+        TINY,
     ),
     Plan(
         "block-cache",
@@ -148,6 +156,7 @@ PLANS = (
         "symbolic",
         2,
         caches(USUAL),
+        TINY,
     ),
 )
 """In the order in which they are listed. The first is what the page shows before any run, with the

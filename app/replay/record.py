@@ -7,7 +7,7 @@ is kept, so that a hiccup of the machine is not recorded for good. Knows no grad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,24 @@ class RecordingError(RuntimeError):
     """A run that ended otherwise than by itself, so it is not worth keeping."""
 
 
+def write(
+    folder: Path, plans: Sequence[Plan], recorder_of: Callable[[str], Recorder]
+) -> Iterator[str]:
+    """Record the plans into ``folder``, the index last; yields a name as each is done.
+
+    recorder_of: checkpoint -> what decodes on it. Raises RecordingError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for plan in plans:
+        recorder = recorder_of(plan.checkpoint)
+        (folder / f"{plan.name}.txt").write_text(recorder.value(plan), encoding="utf-8")
+        entries.append(recorder.entry(plan))
+        yield plan.name
+    text = json.dumps(entries, ensure_ascii=False, indent=2)
+    (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+
+
 class Recorder:
     """Decodes plans on one checkpoint."""
 
@@ -46,19 +64,6 @@ class Recorder:
         self._checkpoint = checkpoint
         self._engine = engine
         self._book = ExampleBook()
-
-    def write(self, folder: Path, plans: Sequence[Plan]) -> Iterator[str]:
-        """Record the plans into ``folder``, the index last; yields a name as each is done.
-
-        Raises RecordingError.
-        """
-        folder.mkdir(parents=True, exist_ok=True)
-        for plan in plans:
-            (folder / f"{plan.name}.txt").write_text(self.value(plan), encoding="utf-8")
-            yield plan.name
-        entries = [self._entry(plan) for plan in plans]
-        text = json.dumps(entries, ensure_ascii=False, indent=2)
-        (folder / INDEX).write_text(text + "\n", encoding="utf-8")
 
     def value(self, plan: Plan) -> str:
         """The race view's value for a run of the plan. Raises RecordingError."""
@@ -122,7 +127,7 @@ class Recorder:
                 raise RecordingError(f"{plan.name} ended early: {end.message or end.reason}")
         return runs
 
-    def _entry(self, plan: Plan) -> dict[str, object]:
+    def entry(self, plan: Plan) -> dict[str, object]:
         """What the index says of a plan."""
         settings = {lane.name: asdict(lane.settings) for lane in plan.lanes}
         return {

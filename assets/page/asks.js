@@ -2,7 +2,7 @@
 // Knows the page's ids and the names of its controls; whether their values make sense is the server's affair.
 
 const ANSWERED = ["run", "branch"];
-const CHOSEN = ["tau", "block_size", "lossless", "metric", "temperature", "seed"];
+const CHOSEN = ["tau", "block_size", "lossless", "groups", "lookup", "metric", "temperature", "seed"];
 
 let wanted = null;
 

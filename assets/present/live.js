@@ -36,6 +36,8 @@ export class LiveRun {
     tick(input("#auto input"), false);
     put(input("#block_size input[type=range]"), settings.block_size);
     tick(input("#lossless input"), settings.lossless);
+    tick(input("#lookup input"), Boolean(settings.lookup));
+    tick(input(`#groups input[value=${settings.groups || "one"}]`), true);
     this.waited = 0;
     this.frameBefore = performance.now();
     this.timer = setTimeout(() => document.getElementById("run").click(), 50); // once the page has taken the values in

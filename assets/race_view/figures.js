@@ -98,12 +98,13 @@ export function statusOf(run) {
     return [note.kind === "loading" ? "loading" : "waiting", (isWaiting && note.text) || "Waiting for the first forward."];
   }
   if (run.pace > 0) {
-    return ["slow", `Slow motion ×${paceText(run.pace)}: the engine rests between forwards while the clocks stand still.`];
+    return ["slow", `Slow motion, ${timesSlower(run.pace)} times slower: the engine rests between forwards while the clocks stand still.`];
   }
-  return ["running", "Running at full speed."];
+  return ["running", "Real time: this is how fast it runs here."];
 }
 
-const paceText = (pace) => String(Number(pace.toFixed(1)));
+// A rest of N forwards after each makes it N + 1 times slower.
+const timesSlower = (pace) => String(Number((pace + 1).toFixed(1)));
 
 function finished(run) {
   const { lanes } = run;

@@ -14,16 +14,19 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
-from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
+from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 NUM_SAMPLES = 20  # forwards by which the number of masks is chosen
+NUM_LESSONS = 5  # of those, from the row before
 NUM_PROBES = 2  # forwards with masks that count still in a stretch without
 PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a new one
+MIN_SPACING = 8  # forwards from probe to probe, at least: a look costs time of its own
 OUTWARD = 0.95  # each place further out is trusted a little less than the one before it
 FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
 
@@ -48,17 +51,23 @@ class Course:
 AR = Course(0, 1.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """A way to feed a forward. value: tokens it promises, less what it costs at the rate of the
     course. gain: drafts that it promises to leave. going_on: chance that the next forward begins
-    with proposals. width: tokens fed."""
+    with proposals. width: tokens fed. The others are of Feed."""
 
     value: float
     gain: float
     going_on: float
     width: int
-    feed: Feed
+    num_drafts: int
+    num_masks: int
+    is_every: bool
+
+    @property
+    def feed(self) -> Feed:
+        """What is fed."""
+        return Feed(*self[4:])
 
 
 def best_option(
@@ -70,27 +79,30 @@ def best_option(
     stand nowhere, after the last draft, or where they may branch after each one.
     """
     masks, rate, worth = course.num_masks, course.rate, course.worth
-    gain, alive = 0.0, 1.0
-    found = (-math.inf, 0.0, 0.0, 1, 0, 0, False)
-    for num_drafts in range(len(chances) + 1):
+    most, gain, alive = len(chances), 0.0, 1.0
+    best = -math.inf
+    found: tuple[float, float, int, int, int, bool] = (0.0, 0.0, 1, 0, 0, False)
+    for num_drafts in range(most + 1):
         if num_drafts:
             alive = chances[num_drafts - 1]
             gain += alive
-        width = num_drafts + 1
-        value = gain - rate * curve[width - 1]
-        if value > found[0]:
-            found = (value, gain, 0.0, width, num_drafts, 0, False)
+        value = gain - rate * curve[num_drafts]
+        if value + (most - num_drafts) * alive + worth < best:
+            break  # costs only rise from here on
+        if value > best:
+            best, found = value, (gain, 0.0, num_drafts + 1, num_drafts, 0, False)
         if not masks:
             continue
-        value = gain - rate * curve[width + masks - 1] + alive * worth
-        if value > found[0]:
-            found = (value, gain, alive, width + masks, num_drafts, masks, False)
-        wide = width * (1 + masks)
-        if may_branch and num_drafts and wide <= MAX_FED:
-            value = gain - rate * curve[wide - 1] + worth
-            if value > found[0]:
-                found = (value, gain, 1.0, wide, num_drafts, masks, True)
-    return Option(*found[:4], Feed(*found[4:]))
+        width = num_drafts + 1 + masks
+        value = gain - rate * curve[width - 1] + alive * worth
+        if value > best:
+            best, found = value, (gain, alive, width, num_drafts, masks, False)
+        width = (num_drafts + 1) * (1 + masks)
+        if may_branch and num_drafts and width <= MAX_FED:
+            value = gain - rate * curve[width - 1] + worth
+            if value > best:
+                best, found = value, (gain, 1.0, width, num_drafts, masks, True)
+    return Option(best, *found)
 
 
 def rate_of(
@@ -103,52 +115,53 @@ def rate_of(
 ) -> float:
     """Tokens that leave for the cost of an AR step, with so many masks in a group.
 
-    samples: chances of what masks, and of what the text proposed, in forwards of late. rate: a
-    guess, bettered here: what pays depends on it. A forward that begins without proposals has no
+    samples: chances of what masks, and of what the text proposed, in forwards of late. rate: what
+    the run gives now, for what pays depends on it. A forward that begins without proposals has no
     drafts and feeds a group of masks.
     """
-    for _ in range(2):
-        course = Course.of(num_masks, rate, curve)
-        tokens = cost = 0.0
-        for masks, text in samples:
-            option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
-            if text:
-                other = best_option(text, course, curve, may_branch=may_branch)
-                option = max(option, other, key=_value)
-            again = 1.0 - option.going_on if num_masks else 0.0
-            tokens += 1.0 + option.gain + again
-            cost += curve[option.width - 1] + again * curve[num_masks]
-        rate = tokens / cost
-    return rate
-
-
-def _value(option: Option) -> float:
-    return option.value
+    course = Course.of(num_masks, rate, curve)
+    tokens = cost = 0.0
+    for masks, text in samples:
+        option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
+        if text:
+            other = best_option(text, course, curve, may_branch=may_branch)
+            option = other if other.value > option.value else option
+        again = 1.0 - option.going_on if num_masks else 0.0
+        tokens += 1.0 + option.gain + again
+        cost += curve[option.width - 1] + again * curve[num_masks]
+    return tokens / cost
 
 
 class Drafter:
     """Steers one lossless row under one tau, metric and way of drafting."""
 
-    def __init__(self, settings: DecodeSettings, most_masks: int) -> None:
-        """``most_masks``: of a group, as the model was trained; 0 without a mask token."""
-        self._basis = _basis(settings)
+    def __init__(
+        self, settings: DecodeSettings, most_masks: int, before: Drafter | None = None
+    ) -> None:
+        """most_masks: of a group, as the model was trained; 0 without a mask token. before: of the
+        latest row under such settings, whose lessons count until this row has taught its own."""
+        self.basis = basis_of(settings)
         self._may_branch = settings.groups == "every"
         self._tau = settings.tau
         self._most_masks = most_masks
-        self._calibration = Calibration()
+        self._calibration: Calibration = Calibration(before._calibration if before else None)
         guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** place for place in range(most_masks)]
         self._masks: deque[list[float]] = deque([guess], NUM_SAMPLES)
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # of the drafts in hand
         self._course = AR
         self._best_masks, self._rate = min(2, most_masks), 1.0  # as of the last look
+        if before is not None:
+            self._masks.extend(list(before._masks)[-NUM_LESSONS:])
+            self._best_masks, self._rate = before._best_masks, before._rate
+        self._num_forwards = 0
         self._wait = 0  # forwards until the next look
         self._spacing = 0  # forwards between the last two probes
         self._num_left = 0  # drafts that left since the last look
 
     def fits(self, settings: DecodeSettings) -> bool:
         """Whether what was seen still counts under these settings."""
-        return self._basis == _basis(settings)
+        return self.basis == basis_of(settings)
 
     def feed(self, curve: Sequence[float]) -> Feed:
         """What the next forward feeds; ``curve`` as in ``best_option``."""
@@ -174,24 +187,24 @@ class Drafter:
         behind ``num_matching`` tokens that were the same.
         """
         self._calibration.observe(emitted)
+        self._num_forwards += 1
         self._num_left += num_agreed
-        chain = [(proposal.token, mask_kind(proposal.confidence)) for proposal in group]
+        chain, text_chain = chains_of(group, looked_up, num_matching)
         self._calibration.expect(chain)
         num_sure = 0
         while num_sure < len(group) and group[num_sure].confidence >= self._tau:
             num_sure += 1
         masks = self._calibration.chances(chain[:num_sure])
         if group:
-            self._masks.append(self._extended(masks) if num_sure == len(group) else masks)
-        text_chain = lookup_chain(looked_up, num_matching)
-        self._calibration.expect(text_chain)
+            self._masks.append(self._extended(masks) if len(masks) == len(group) else masks)
         text = self._calibration.chances(text_chain)
+        self._calibration.expect(text_chain[: len(text) + 1])
         self._texts.append(text)
         self._chances = masks
         if text and self._best(text, curve) > self._best(masks, curve):
             self._chances = text
-            return list(looked_up), True
-        return [proposal.token for proposal in group[:num_sure]], False
+            return list(looked_up[: len(text)]), True
+        return [proposal.token for proposal in group[: len(masks)]], False
 
     def cut(self, num_drafts: int) -> None:
         """So many drafts are in hand and no more: one of them ends the text."""
@@ -228,7 +241,7 @@ class Drafter:
         self._rate = max(plain, rates.get(best, 0.0))
         if best and rates[best] >= MIN_GAIN * plain:
             self._course = Course.of(best, rates[best], curve)
-            is_settled = best == last and len(self._masks) == NUM_SAMPLES
+            is_settled = best == last and self._num_forwards > NUM_SAMPLES
             self._wait, self._spacing = PATIENCE if is_settled else HASTE, 0
             return self._course
         was_drafting = self._course.num_masks > 0
@@ -248,8 +261,10 @@ class Drafter:
         """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE."""
         if not num_masks:  # the model was trained to foresee nothing
             return MAX_SPACING
-        return max(1, min(MAX_SPACING, math.ceil((curve[num_masks] - 1.0) / PROBE_SHARE)))
+        forwards = math.ceil((curve[num_masks] - 1.0) / PROBE_SHARE)
+        return max(MIN_SPACING, min(forwards, MAX_SPACING))
 
 
-def _basis(settings: DecodeSettings) -> tuple[object, ...]:
+def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
+    """What settings must share for the same lessons to hold."""
     return settings.tau, settings.metric, settings.groups, settings.lookup, settings.temperature

@@ -33,7 +33,7 @@ def group_sizes(
     """Masks after the last emitted token and after each of ``num_drafts`` drafts: none that could
     not be of use, and no more than MAX_FED tokens in all."""
     size = feed.num_masks + 1
-    if not feed.is_every:
+    if not feed.is_every or not num_drafts:
         last = num_proposals(settings, remaining, num_drafts, size) - 1
         return (*[0] * num_drafts, last)
     size = min(size, MAX_FED // (num_drafts + 1))

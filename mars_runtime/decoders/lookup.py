@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import cycle, islice
 
-LONGEST, SHORTEST = 4, 2
-"""Tokens that have to be the same: as many as possible of these."""
+from mars_runtime.settings import MAX_DRAFTS
+
+LONGEST = 4
+"""Tokens that have to be the same: as many as possible up to this number, at least one."""
+
+REACH = (1, 4, 8, MAX_DRAFTS)
+"""Tokens worth drafting behind a match of 1, 2, 3 ... where nothing more is known. In answers of a
+chat model the first was right 25, 56, 63 and 67 times in 100, each further one 70 to 90 times."""
 
 
 class Lookup:
@@ -20,7 +26,7 @@ class Lookup:
         self._text: list[int] = []
         # For each length: the last tokens of a place -> the latest such place before the end.
         self._ends: dict[int, dict[tuple[int, ...], int]] = {
-            length: {} for length in range(LONGEST, SHORTEST - 1, -1)
+            length: {} for length in range(LONGEST, 0, -1)
         }
 
     def __len__(self) -> int:

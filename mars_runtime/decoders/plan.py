@@ -5,7 +5,7 @@ Knows rows and settings; knows no tensors, model or cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mars_runtime.acceptance import DecodeError, is_lossless
 from mars_runtime.branches import Layout
@@ -15,11 +15,15 @@ from mars_runtime.events import Proposal
 from mars_runtime.settings import DecodeSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
     """What one forward will do for one row: the settings in force, the real tokens to feed, how
     many of them are drafts, the masks after each of those and after the one before, and how many
-    tokens may leave."""
+    tokens may leave.
+
+    layout: how the tokens are fed. is_tree: whether masks stand after other tokens than the last
+    pending one. first_slot: the slot that predicts the first place not yet emitted.
+    """
 
     row: Row
     settings: DecodeSettings
@@ -27,21 +31,14 @@ class Plan:
     num_drafts: int
     groups: tuple[int, ...]
     remaining: int
+    layout: Layout = field(init=False)
+    is_tree: bool = field(init=False)
+    first_slot: int = field(init=False)
 
-    @property
-    def layout(self) -> Layout:
-        """How the tokens are fed."""
-        return Layout(len(self.tokens), self.groups)
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether masks stand after other tokens than the last pending one."""
-        return any(self.groups[:-1])
-
-    @property
-    def first_slot(self) -> int:
-        """The slot that predicts the first place not yet emitted."""
-        return len(self.tokens) - self.num_drafts - 1
+    def __post_init__(self) -> None:
+        self.layout = Layout(len(self.tokens), self.groups)
+        self.is_tree = any(self.groups[:-1])
+        self.first_slot = len(self.tokens) - self.num_drafts - 1
 
     @property
     def num_slots(self) -> int:

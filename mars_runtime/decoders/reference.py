@@ -21,7 +21,7 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
 )
 from mars_runtime.decoders.feed import Feed, group_sizes
-from mars_runtime.decoders.lookup import LONGEST, SHORTEST
+from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
@@ -83,7 +83,8 @@ def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: Setting
     row.is_live = verdict.stop not in ("eos", "limit")
     found: list[int] = []
     if settings.lookup and is_lossless(settings) and row.is_live:
-        found = up_to_end(looked_up(row.prefix, MAX_DRAFTS), vocabulary.eos_ids)
+        found, num_matching = looked_up(row.prefix, MAX_DRAFTS)
+        found = up_to_end(found, vocabulary.eos_ids)[: REACH[num_matching - 1]]
     if len(found) > len(row.drafts):
         row.drafts = found
     return RowStep(
@@ -121,12 +122,12 @@ def _branch(
     return model.read(hidden, head, forbidden.long(), [settings.metric], [draw])[0]
 
 
-def looked_up(text: Sequence[int], at_most: int) -> list[int]:
+def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:
     """What followed the latest earlier occurrence of the longest possible end of the text, by
-    looking everywhere; repeated where the text ends too early."""
-    for length in range(LONGEST, SHORTEST - 1, -1):
+    looking everywhere, and its length; repeated where the text ends too early."""
+    for length in range(LONGEST, 0, -1):
         for start in range(len(text) - 1, length - 1, -1):
             if text[start - length : start] == text[-length:]:
                 period = len(text) - start
-                return [text[start + place % period] for place in range(at_most)]
-    return []
+                return [text[start + place % period] for place in range(at_most)], length
+    return [], 0

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 CONTEXT = 64  # tokens before those that are timed
-SHORT = 0.02  # seconds of a forward of one token, below which every length is timed
-FEW = (1, 2, 3, 5, 8)  # and the longest; those between are drawn straight
+SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
+MANY = (*range(1, 9), 10, 12, 14, 15, 16, 18, 20, 24, 28, 32)
+FEW = (1, 2, 3, 5, 8, 16, 32)  # those between are drawn straight
 BUDGET = 0.4  # seconds of measuring for one number of rows, once the first rounds are done
 ROUNDS = range(3, 16)
 
@@ -35,11 +36,12 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
 def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
     longest = 2 * checkpoint.block_size - 1
+    if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
+        longest = max(longest, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
-    lengths = list(range(1, longest + 1))
     timer.seconds(1)
-    if timer.seconds(1) > SHORT:
-        lengths = sorted({*(length for length in FEW if length < longest), longest})
+    some = FEW if timer.seconds(1) > SHORT else MANY
+    lengths = sorted({*(length for length in some if length < longest), longest})
     for length in lengths:
         timer.seconds(length)  # the first of its shape may plan, allocate or compile
     seconds: list[list[float]] = []

@@ -12,7 +12,7 @@ from mars_runtime.cache import BlockKVCache
 from mars_runtime.settings import MAX_FED
 
 if TYPE_CHECKING:
-    from mars_runtime.model.qwen2 import Qwen2
+    from mars_runtime.model.build import Model
 
 CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
@@ -30,7 +30,7 @@ class Room:
     capacity: int
 
 
-def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
+def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
     """As many rows as asked, each as long as the model holds, as far as ``num_bytes`` go."""
     num_tokens = num_bytes // slot_bytes(model)
     whole = model.config.max_positions
@@ -39,12 +39,12 @@ def room_for(model: Qwen2, max_rows: int, num_bytes: int) -> Room:
     return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
 
 
-def slot_bytes(model: Qwen2) -> int:
+def slot_bytes(model: Model) -> int:
     """Keys and values of one token."""
     return BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.cache_dtype)
 
 
-def free_bytes(model: Qwen2) -> int:
+def free_bytes(model: Model) -> int:
     """What may be given to keys and values on the model's device."""
     if model.device.type != "cuda":
         return CPU_BYTES

@@ -173,6 +173,7 @@ def make_served(
         dtype=torch.float32,
         cache_dtype=torch.float32,
         arithmetic="float32",
+        is_bitwise=True,
         weights=lambda: iter(()),
         cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
     )
@@ -204,6 +205,8 @@ def controls(**changes: object) -> dict[str, object]:
         "pace": 0,
         "view": "race",
         "lossless": False,
+        "groups": "one",
+        "lookup": False,
         "metric": "probability",
         "max_new_tokens": 64,
         "temperature": 0,

@@ -34,7 +34,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -
 
 
 def num_runs(handlers: Handlers) -> int:
-    (served,) = (each.result() for each in handlers.engines._loading.values() if each.done())
+    served = handlers.engines.get("scripted")
+    assert served is not None
     return len(served.engine._schedule)
 
 
@@ -47,8 +48,8 @@ def eventually(condition: Any, seconds: float) -> bool:
 
 def call(address: str, num_tokens: int) -> tuple[int, str]:
     """Ask the endpoint for plain AR; its answer holds the id of the event."""
-    data = ["Say it.", "ar", 0.9, 1, False, "probability", num_tokens, 0, 0]
-    return post(address, "gradio_api/call/generate", json.dumps({"data": data}).encode())
+    values = {"prompt": "Say it.", "method": "ar", "max_new_tokens": num_tokens}
+    return post(address, "gradio_api/call/v2/generate", json.dumps(values).encode())
 
 
 def test_runs_that_nobody_watches_are_ended_and_forgotten(
@@ -93,6 +94,22 @@ def test_a_run_that_is_watched_goes_on(
     assert time.monotonic() - began > seconds
     assert done["success"]
     assert '"reason":"limit"' in json.dumps(done).replace('\\"', '"').replace(": ", ":")
+
+
+def test_a_page_that_is_slow_to_listen_still_hears_what_it_opens_with(
+    served: tuple[Any, Handlers],
+) -> None:
+    page, _ = served
+    visitor = Visitor(page.local_url)
+    (opening,) = (
+        each["id"]
+        for each in page.config["dependencies"]
+        if [what for _, what in each["targets"]] == ["load"] and each["queue"] is not False
+    )
+    body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": visitor.session}
+    assert post(page.local_url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
+    time.sleep(audience.GRACE_SECONDS + 1.0)
+    assert any(message["msg"] == "process_completed" for message in visitor.stream())
 
 
 def test_an_endpoint_that_is_read_goes_on(

@@ -16,6 +16,7 @@ from scripted_page import controls
 
 from app.engines import Engines, pace_for, read_entries
 from app.handlers import Handlers
+from app.launching import footer
 from app.loads import FAULT, Load, UnavailableError, fetching
 from app.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
@@ -196,12 +197,14 @@ import sys
 sys.path[:0] = [{root!r}, {tests!r}]
 from fake_source import FakeSource, make_handlers
 from pathlib import Path
-from app.layout import serve
-handlers, _ = make_handlers(Path({folder!r}), FakeSource(), port={port})
-try:
-    serve(handlers)
-finally:
-    handlers.engines.close()
+from runpy import run_path
+from app import engines
+
+entry = run_path({root!r} + "/app.py")
+made, _ = make_handlers(Path({folder!r}), FakeSource(), port={port})
+engines.Engines = lambda settings: made.engines
+sys.argv[1:] = ["--port", "{port}"]
+entry["main"]()
 """
 
 
@@ -221,7 +224,7 @@ def test_a_fetch_that_hangs_keeps_nobody_from_leaving(tmp_path: Path) -> None:
     try:
         wait_for(f"http://127.0.0.1:{port}/", 120)
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        assert process.wait(20) in (0, 130)
     finally:
         process.kill()
 
@@ -230,3 +233,16 @@ def test_threads_of_loads_are_daemons(handlers: Handlers) -> None:
     loads = [thread for thread in threading.enumerate() if thread.name.startswith("load ")]
     assert loads
     assert all(thread.daemon for thread in loads)
+
+
+@pytest.mark.parametrize(
+    ("is_bitwise", "words"),
+    [(True, "lossless is bitwise"), (False, "lossless is exact up to near ties")],
+)
+def test_the_footer_says_how_exact_lossless_is(
+    handlers: Handlers, is_bitwise: bool, words: str
+) -> None:
+    served = handlers.engines.get("tiny")
+    assert served is not None
+    served.checkpoint.model.is_bitwise = is_bitwise  # type: ignore[misc]
+    assert words in footer(served)

@@ -34,7 +34,7 @@ def short(plan: Plan) -> Plan:
 @pytest.fixture(scope="module")
 def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
     """Some of the plans, recorded on random weights."""
-    from app.replay.record import Recorder
+    from app.replay.record import Recorder, write
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
 
@@ -42,7 +42,8 @@ def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     checkpoint = load_checkpoint(str(random_folder))
     plans = [short(plan) for plan in PLANS if plan.name in WANTED]
     with Engine(checkpoint) as engine:
-        assert set(Recorder(checkpoint, engine).write(folder, plans)) == WANTED
+        recorder = Recorder(checkpoint, engine)
+        assert set(write(folder, plans, lambda name: recorder)) == WANTED
     return {recording.name: recording for recording in load(folder)}
 
 

@@ -1,0 +1,227 @@
+"""The native forward against plain PyTorch on the same numbers, and where it refuses."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native_models import (
+    CONFIGS,
+    LLAMA,
+    MASK_ID,
+    TARGETS,
+    library_for,
+    native_model,
+    random_adapter,
+    random_weights,
+)
+
+from mars_runtime import acceptance
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.model.build import build_model, dense_weights
+from mars_runtime.model.config import (
+    CheckpointError,
+    RopeScaling,
+    expected_names,
+    expected_shape,
+)
+from mars_runtime.model.grouped import GroupedMatrix
+from mars_runtime.model.native.cache import PackedKVCache
+from mars_runtime.model.native.check import check_library
+from mars_runtime.model.native.model import NativeModel, unsupported
+from mars_runtime.model.native.pack import pack, packed_bytes
+from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.settings import MAX_FED
+
+CPU = torch.device("cpu")
+FORBIDDEN = torch.tensor([0, MASK_ID])
+
+
+def ids_of(*shape: int) -> torch.Tensor:
+    return torch.randint(5, 140, shape, generator=torch.Generator().manual_seed(3))
+
+
+def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_logits_are_those_of_the_same_weights_in_fp32_up_to_8_bits(name: str, bits: int) -> None:
+    config = CONFIGS[name]
+    plain = Qwen2(config, dense_weights(random_weights(config, bits)))
+    ids, native = ids_of(2, 70), native_model(name, bits)
+    found = native.forward(ids, native.new_cache(2, 80), slice(None))
+    wanted = plain.forward(ids, plain.new_cache(2, 80), slice(None))
+    assert found is not None
+    assert wanted is not None
+    assert 0 < relative_error(found, wanted) < 0.1
+
+
+def test_stretched_rotations_are_those_of_the_plain_forward() -> None:
+    config = replace(LLAMA, rope_scaling=RopeScaling(8.0, 1.0, 4.0, 32), rope_theta=500000.0)
+    weights, ids = random_weights(config, 8), ids_of(1, 60)
+    native = NativeModel(config, weights, library_for("this processor"))
+    plain = Qwen2(config, dense_weights(weights))
+    found = native.forward(ids, native.new_cache(1, 60), slice(None))
+    wanted = plain.forward(ids, plain.new_cache(1, 60), slice(None))
+    assert found is not None
+    assert wanted is not None
+    assert relative_error(found, wanted) < 0.1
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_an_adapter_moves_masks_as_in_the_plain_forward_and_nothing_else(bits: int) -> None:
+    weights, adapter = random_weights(LLAMA, bits), random_adapter(LLAMA)
+    native = native_model("llama", bits, has_adapter=True)
+    plain = Qwen2(LLAMA, dense_weights(weights), adapter=adapter, mask_id=MASK_ID)
+    bare = native_model("llama", bits)
+    ids = torch.cat([ids_of(1, 20), torch.full((1, 4), MASK_ID)], 1)
+    found, wanted = (model.hidden(ids, model.new_cache(1, 32)) for model in (native, plain))
+    assert relative_error(found[:, 20:], wanted[:, 20:]) < 0.05
+    untouched = bare.hidden(ids, bare.new_cache(1, 32))
+    assert torch.equal(found[:, :20], untouched[:, :20])
+    assert relative_error(found[:, 20:], untouched[:, 20:]) > 0.2
+
+
+@settings(max_examples=20)
+@given(
+    metric=st.sampled_from(["probability", "margin", "entropy"]),
+    name=st.sampled_from(["llama", "untied"]),
+    count=st.integers(1, 30),
+)
+def test_readings_are_those_of_the_logits(metric: str, name: str, count: int) -> None:
+    model = native_model(name)
+    hidden = model.hidden(ids_of(1, count), model.new_cache(1, 32))
+    found = model.read(hidden, slice(0, count), FORBIDDEN, [metric])[0]
+    wanted = acceptance.read(model.logits(hidden, slice(0, count)), FORBIDDEN, [metric])[0]
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.token == theirs.token
+        assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-5)
+        assert [one for one, _ in ours.runners_up] == [one for one, _ in theirs.runners_up]
+        for (_, one), (_, other) in zip(ours.runners_up, theirs.runners_up, strict=True):
+            assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_with_all_but_one_token_forbidden_that_one_is_sure() -> None:
+    model = native_model("untied")
+    hidden = model.hidden(ids_of(1, 1), model.new_cache(1, 8))
+    forbidden = torch.tensor([i for i in range(149) if i != 148])
+    (slot,) = model.read(hidden, slice(0, 1), forbidden, ["probability"])[0]
+    assert (slot.token, slot.confidence, slot.runners_up) == (148, 1.0, ())
+
+
+def test_what_is_no_number_names_its_row() -> None:
+    model = native_model("llama")
+    hidden = model.hidden(ids_of(3, 2), model.new_cache(3, 8))
+    hidden[1, 1, 5] = torch.nan
+    with pytest.raises(DecodeError) as told:
+        model.read(hidden, slice(0, 2), FORBIDDEN, ["probability"] * 3)
+    assert told.value.rows == (1,)
+
+
+def test_slots_of_ragged_rows_may_be_chosen_one_by_one() -> None:
+    model = native_model("llama")
+    hidden, head = model.hidden(ids_of(2, 4), model.new_cache(2, 8)), torch.tensor([[0, 1], [2, 3]])
+    found = model.read(hidden, head, FORBIDDEN, ["probability"] * 2)
+    whole = model.read(hidden, slice(None), FORBIDDEN, ["probability"] * 2)
+    assert found == [whole[0][:2], whole[1][2:]]
+
+
+def test_what_does_not_fit_or_does_not_exist_is_refused() -> None:
+    model = native_model("llama")
+    cache = model.new_cache(1, 8)
+    with pytest.raises(ValueError, match="slots up to 9"):
+        model.hidden(ids_of(1, 9), cache)
+    for wrong in (-1, LLAMA.vocab_size):
+        with pytest.raises(IndexError, match="outside"):
+            model.hidden(torch.tensor([[wrong]]), cache)
+    weights = random_weights(LLAMA, 4)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    with pytest.raises(CheckpointError, match="up_proj"):
+        NativeModel(LLAMA, weights, library_for("this processor"))
+    weights["model.layers.1.mlp.up_proj.weight"] = GroupedMatrix.quantize(torch.ones(32, 32), 4)
+    with pytest.raises(CheckpointError, match="shape"):
+        NativeModel(LLAMA, weights, library_for("this processor"))
+
+
+@pytest.mark.parametrize("change", [{"hidden_size": 80}, {"head_dim": 16, "num_heads": 12}])
+def test_shapes_it_can_not_run_go_to_the_plain_forward(
+    change: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(LLAMA, **change)
+    weights = {name: torch.randn(expected_shape(name, config)) for name in expected_names(config)}
+    model = build_model(config, weights, device=CPU, dtype="int8")
+    assert isinstance(model, Qwen2)
+    assert "multiples of 32" in caplog.text
+    assert unsupported(LLAMA) is None
+
+
+def test_weights_are_converted_to_the_bits_that_are_asked_for() -> None:
+    weights = random_weights(LLAMA, 4)
+    kinds = {
+        kind: build_model(LLAMA, weights, device=CPU, dtype=kind)
+        for kind in ("auto", "int4", "int8", "fp32")
+    }
+    assert [isinstance(one, NativeModel) for one in kinds.values()] == [True, True, True, False]
+    sizes = {kind: sum(map(torch.numel, one.weights())) for kind, one in kinds.items()}
+    assert sizes["auto"] == sizes["int4"] < sizes["int8"]
+    assert kinds["int8"].arithmetic == "int8 weights, int8 products"
+    mixed = weights | {"model.layers.0.self_attn.v_proj.weight": torch.randn(64, 96)}
+    assert build_model(LLAMA, mixed, device=CPU).arithmetic.startswith("int4 and int8 weights")
+
+
+def test_packing_keeps_every_number_and_says_how_many_bytes() -> None:
+    for bits in (4, 8):
+        matrix = GroupedMatrix.quantize(torch.randn(20, 64), bits)
+        packed = pack(matrix)
+        assert packed.numel() == packed_bytes(matrix)
+        tile, group, out, k = 1, 1, 17 - 16, 41 - 32
+        at = 64 * (k // 4) + 4 * out + k % 4
+        kept = int(packed[tile, group, at])
+        wanted = int(matrix.values[17, 41])
+        assert (kept & 15 if bits == 4 else kept - 128) == wanted
+
+
+def test_rows_of_a_cache_move_with_all_they_hold() -> None:
+    model, ids = native_model("llama"), ids_of(3, 70)
+    cache: PackedKVCache = model.new_cache(3, 70 + MAX_FED)
+    for row in range(3):
+        model.hidden(ids[row : row + 1, : 40 + row], cache.row(row))
+        cache.cursors[row] = 40 + row
+    wanted = [model.hidden(ids[row : row + 1, 50:53], cache.row(row))[0] for row in range(3)]
+    cache.swap(0, 2)
+    cache.move(1, 0)
+    assert cache.cursors == [41, 41, 40]
+    for row, source in ((0, 1), (2, 0)):
+        found = model.hidden(ids[source : source + 1, 50:53], cache.row(row))[0]
+        assert torch.equal(found, wanted[source])
+    cache.clear(2)
+    assert cache.cursors[2] == 0
+    assert not cache.store[:, 2].any()
+    assert cache.num_bytes == cache.store.numel() * 2
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_the_check_at_load_passes_on_every_kind_of_processor(target: str) -> None:
+    check_library(library_for(target))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_of_a_fork_runs_forwards_of_its_own() -> None:
+    model, ids = native_model("llama"), ids_of(1, 5)
+    torch.set_num_threads(2)
+    try:
+        wanted = model.hidden(ids, model.new_cache(1, 8))
+        child = os.fork()
+        if child == 0:
+            is_equal = torch.equal(model.hidden(ids, model.new_cache(1, 8)), wanted)
+            os._exit(0 if is_equal else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(1)

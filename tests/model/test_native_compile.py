@@ -1,0 +1,127 @@
+"""Compiling the native forward: once, whole or not at all, and what happens where it can't be."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from native_models import LLAMA, random_weights
+
+from mars_runtime.model import build
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.native import compile as compiling
+from mars_runtime.model.native.compile import CompileError, compile_library
+from mars_runtime.model.native.library import open_library
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.qwen2 import Qwen2
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that writes a word into its target, and counts how often."""
+    script = tmp_path / "quick-c++"
+    script.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo quick 1; exit; fi\n'
+        f"echo run >> {tmp_path}/runs\n"
+        'for last; do true; done; printf whole > "$last"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    return script
+
+
+def runs(compiler: Path) -> int:
+    return len((compiler.parent / "runs").read_text().splitlines())
+
+
+def test_it_is_compiled_once_and_kept_under_a_name_of_all_it_depends_on(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    first = compile_library(folder)
+    assert (first.read_text(), compile_library(folder), runs(compiler)) == ("whole", first, 1)
+    other = compile_library(folder, [("-march=other",)])
+    assert other != first
+    monkeypatch.setattr(compiling, "_processor", lambda: "another")
+    assert compile_library(folder) not in (first, other)
+    assert runs(compiler) == 3
+
+
+def test_many_at_once_all_find_a_whole_library_and_leave_nothing_else(
+    compiler: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept"
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda _: compile_library(folder), range(8)))
+    (path,) = paths
+    assert path.read_text() == "whole"
+    assert list(folder.iterdir()) == [path]
+
+
+def test_a_folder_that_can_not_be_written_is_replaced_by_a_temporary_one(
+    compiler: Path, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    path = compile_library(blocked / "below")
+    assert path.read_text() == "whole"
+    assert tmp_path not in path.parents
+    path.unlink()
+    path.parent.rmdir()
+
+
+def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(compiler: Path, tmp_path: Path) -> None:
+    text = compiler.read_text().replace('printf whole > "$last"', "echo error: no >&2; exit 1")
+    compiler.write_text(text)
+    with pytest.raises(CompileError, match="error: no"):
+        compile_library(tmp_path / "kept")
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_without_a_compiler_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
+        compile_library(Path("unused"))
+
+
+def test_a_library_that_can_not_be_opened_is_thrown_away(tmp_path: Path) -> None:
+    path = tmp_path / "broken.so"
+    path.write_text("no library")
+    with pytest.raises(CompileError, match="can't be opened"):
+        open_library(path)
+    assert not path.exists()
+
+
+def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise CompileError("This machine has no C++ compiler.")
+
+    monkeypatch.setattr(build, "native_library", refuse)
+    weights = random_weights(LLAMA, 4)
+    with caplog.at_level(logging.WARNING):
+        model = build.build_model(LLAMA, weights, device=CPU)
+    assert isinstance(model, Qwen2)
+    assert not model.is_bitwise
+    assert "no C++ compiler" in caplog.text
+    monkeypatch.undo()
+    native = build.build_model(LLAMA, weights, device=CPU)
+    assert isinstance(native, NativeModel)
+    ids = torch.randint(5, 140, (1, 30), generator=torch.Generator().manual_seed(1))
+    found, wanted = (one.forward(ids, one.new_cache(1, 32), slice(None)) for one in (model, native))
+    assert found is not None
+    assert wanted is not None
+    assert (found - wanted).norm() < 0.1 * wanted.norm()
+
+
+@pytest.mark.parametrize("dtype", ["int4", "int8"])
+def test_whole_numbers_are_made_for_a_cpu(dtype: str) -> None:
+    with pytest.raises(CheckpointError, match="made for a CPU"):
+        build.build_model(LLAMA, random_weights(LLAMA, 4), device=torch.device("cuda"), dtype=dtype)

@@ -1,0 +1,107 @@
+"""Small random models for the native forward, and the compiled library for each kind of processor
+that this machine can stand in for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from mars_runtime.machine import cache_folder
+from mars_runtime.model.adapter import Adapter, Update, part_shapes
+from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
+from mars_runtime.model.grouped import GroupedMatrix
+from mars_runtime.model.native.compile import CompileError, compile_library
+from mars_runtime.model.native.library import open_library
+from mars_runtime.model.native.model import NativeModel
+
+MASK_ID = 4
+LLAMA = ModelConfig(
+    vocab_size=150,
+    hidden_size=96,
+    num_layers=2,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=32,
+    intermediate_size=160,
+    rope_theta=10000.0,
+    tie_word_embeddings=True,
+    attention_bias=False,
+    model_type="llama",
+)
+CONFIGS = {
+    "llama": LLAMA,
+    "qwen2": replace(LLAMA, attention_bias=True, model_type="qwen2"),
+    "untied": replace(LLAMA, tie_word_embeddings=False, vocab_size=149),
+    "wide heads": replace(LLAMA, head_dim=64, num_heads=5, num_kv_heads=1),
+    "no groups": replace(LLAMA, head_dim=64, num_heads=4, num_kv_heads=4, num_layers=1),
+    "odd heads": replace(LLAMA, head_dim=96, num_heads=2, num_kv_heads=1),
+}
+TARGETS = {
+    "this processor": None,
+    "no matrix unit": ("-march=native", "-mno-amx-int8"),
+    "AVX2 and VNNI": ("-march=alderlake",),
+    "AVX2": ("-march=haswell",),
+    "plain": (),
+}
+
+
+@cache
+def library_for(target: str) -> Any:
+    """The library compiled for a kind of processor; the test is skipped where that can't be."""
+    flags = TARGETS[target]
+    try:
+        folder = cache_folder() / "native"
+        path = compile_library(folder) if flags is None else compile_library(folder, [flags])
+        return open_library(path)
+    except CompileError as error:
+        pytest.skip(str(error))
+
+
+def random_weights(config: ModelConfig, bits: int, seed: int = 0) -> dict[str, Any]:
+    """Weights whose logits are far from flat, tables of embeddings in 8 bits."""
+    generator = torch.Generator().manual_seed(seed)
+    found: dict[str, Any] = {}
+    for name in sorted(expected_names(config)):
+        values = torch.randn(expected_shape(name, config), generator=generator)
+        if "norm" in name:
+            found[name] = values.abs() + 0.5
+        elif values.dim() == 1:
+            found[name] = values / 2
+        else:
+            kept = 8 if "embed" in name or "lm_head" in name else bits
+            found[name] = GroupedMatrix.quantize(values / 8, kept)
+    return found
+
+
+def random_adapter(config: ModelConfig, rank: int = 16, num_masks: int = 2) -> Adapter:
+    generator = torch.Generator().manual_seed(9)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator) / 8
+
+    layers = tuple(
+        {
+            part: Update(random(rank, ins), random(outs, rank))
+            for part, (outs, ins) in part_shapes(config).items()
+        }
+        for _ in range(config.num_layers)
+    )
+    return Adapter(random(num_masks, config.hidden_size), layers, 8, "mask")
+
+
+@cache
+def native_model(
+    name: str, bits: int = 4, *, target: str = "this processor", has_adapter: bool = False
+) -> NativeModel:
+    config = CONFIGS[name]
+    return NativeModel(
+        config,
+        random_weights(config, bits),
+        library_for(target),
+        adapter=random_adapter(config) if has_adapter else None,
+        mask_id=MASK_ID,
+    )

@@ -1,0 +1,201 @@
+"""The law of the native forward: what a position gives does not depend on its company.
+
+Hidden states, logits and readings of any position, in a forward of any rows and positions, with
+masks and branches beside it, equal to the last bit those of the same text read one token at a time;
+a mask's equal those of its group fed alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native_models import CONFIGS, MASK_ID, TARGETS, native_model
+from torch import Tensor
+
+from mars_runtime.branches import Branches, Layout
+from mars_runtime.model.native.model import NativeModel
+
+CAPACITY = 160
+FORBIDDEN = torch.tensor([0, MASK_ID, 77])
+
+
+def ids_of(length: int, seed: int) -> Tensor:
+    return torch.randint(5, 140, (1, length), generator=torch.Generator().manual_seed(seed))
+
+
+def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
+    """Hidden states [tokens, hidden] of AR: one token a forward."""
+    cache = model.new_cache(1, CAPACITY)
+    found = []
+    for token in ids[0]:
+        found.append(model.hidden(token.view(1, 1), cache)[0])
+        cache.cursors[0] += 1
+    return torch.cat(found)
+
+
+def masks_alone(model: NativeModel, ids: Tensor, length: int, count: int) -> Tensor:
+    """Hidden states of ``count`` masks after the first ``length`` tokens, nothing beside them."""
+    cache = model.new_cache(1, CAPACITY)
+    model.hidden(ids[:, :length], cache)
+    cache.cursors[0] = length
+    return model.hidden(torch.full((1, count), MASK_ID), cache)[0]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of a forward: a text, where its cursor stands and what is fed behind it."""
+
+    seed: int
+    cursor: int
+    layout: Layout
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    num_pending = draw(st.integers(1, 6))
+    num_groups = draw(st.integers(0, num_pending))
+    groups = tuple(draw(st.integers(0, 4)) for _ in range(num_groups))
+    return Case(draw(st.integers(0, 3)), draw(st.integers(0, 100)), Layout(num_pending, groups))
+
+
+def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
+    """The forward of these rows together, [R, Q, hidden], and what was fed, [R, Q]."""
+    width = max(case.layout.num_fed for case in rows)
+    cache = model.new_cache(len(rows), CAPACITY)
+    fed = torch.full((len(rows), width), MASK_ID)
+    for row, case in enumerate(rows):
+        text = ids_of(110, case.seed)
+        pending = text[0, case.cursor : case.cursor + case.layout.num_pending]
+        fed[row, : len(pending)] = pending
+        if case.cursor:
+            model.hidden(text[:, : case.cursor], cache.row(row))
+        cache.cursors[row] = case.cursor
+    layouts = [case.layout for case in rows]
+    is_causal = not any(any(layout.groups[:-1]) for layout in layouts)
+    branches = None if is_causal else Branches.of(layouts, width, torch.device("cpu"))
+    return model.hidden(fed, cache, branches), fed
+
+
+def check_row(model: NativeModel, case: Case, found: Tensor) -> None:
+    """Every token of a row against the same token alone."""
+    text, pending = ids_of(110, case.seed), case.layout.num_pending
+    real = read_alone(model, text[:, : case.cursor + pending])[case.cursor :]
+    assert torch.equal(found[:pending], real)
+    at, first = pending, pending - len(case.layout.groups) + 1
+    for root, count in enumerate(case.layout.groups, first):
+        alone = masks_alone(model, text, case.cursor + root, 4)
+        assert torch.equal(found[at : at + count], alone[:count])
+        at += count
+
+
+@settings(max_examples=25)
+@given(
+    rows=st.lists(cases(), min_size=1, max_size=3),
+    name=st.sampled_from(sorted(CONFIGS)),
+    bits=st.sampled_from([4, 8]),
+    threads=st.sampled_from([1, 2]),
+)
+def test_a_position_does_not_depend_on_its_company(
+    rows: list[Case], name: str, bits: int, threads: int
+) -> None:
+    model = native_model(name, bits, has_adapter=True)
+    torch.set_num_threads(threads)
+    try:
+        found, _ = feed(model, rows)
+    finally:
+        torch.set_num_threads(1)
+    for row, case in enumerate(rows):
+        check_row(model, case, found[row])
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_law_holds_on_every_kind_of_processor(target: str, bits: int) -> None:
+    model = native_model("wide heads", bits, target=target, has_adapter=True)
+    rows = [
+        Case(0, 61, Layout(4, (3, 0, 2, 4))),
+        Case(1, 0, Layout(1, ())),
+        Case(2, 95, Layout(6, (4,))),
+    ]
+    found, _ = feed(model, rows)
+    for row, case in enumerate(rows):
+        check_row(model, case, found[row])
+
+
+@settings(max_examples=15)
+@given(
+    pieces=st.lists(st.integers(1, 90), min_size=1, max_size=4),
+    name=st.sampled_from(sorted(CONFIGS)),
+)
+def test_a_prompt_may_be_read_in_any_pieces(pieces: list[int], name: str) -> None:
+    model = native_model(name)
+    ids = ids_of(min(sum(pieces), CAPACITY), 5)
+    cache, found = model.new_cache(1, CAPACITY), []
+    for piece in ids.split([min(n, 160) for n in _cut(pieces, ids.shape[1])], dim=1):
+        found.append(model.hidden(piece, cache)[0])
+        cache.cursors[0] += piece.shape[1]
+    assert torch.equal(torch.cat(found), read_alone(model, ids))
+
+
+def _cut(pieces: list[int], total: int) -> list[int]:
+    """The pieces as far as ``total`` goes."""
+    found: list[int] = []
+    for piece in pieces:
+        found.append(min(piece, total - sum(found)))
+    return [piece for piece in found if piece]
+
+
+@settings(max_examples=15)
+@given(
+    name=st.sampled_from(sorted(CONFIGS)),
+    count=st.integers(2, 40),
+    metric=st.sampled_from(["probability", "margin", "entropy"]),
+    threads=st.sampled_from([1, 2]),
+)
+def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
+    name: str, count: int, metric: str, threads: int
+) -> None:
+    model = native_model(name)
+    hidden = model.hidden(ids_of(count, 6), model.new_cache(1, CAPACITY))
+    torch.set_num_threads(threads)
+    try:
+        together = model.read(hidden, slice(0, count), FORBIDDEN, [metric])[0]
+        logits = model.logits(hidden, slice(0, count))
+    finally:
+        torch.set_num_threads(1)
+    for slot in range(count):
+        one = slice(slot, slot + 1)
+        assert model.read(hidden, one, FORBIDDEN, [metric])[0] == [together[slot]]
+        assert torch.equal(model.logits(hidden, one)[0, 0], logits[0, slot])
+
+
+def test_a_row_that_draws_leaves_the_reading_of_others_alone() -> None:
+    from mars_runtime.acceptance import Draw
+
+    model = native_model("llama")
+    hidden = model.hidden(ids_of(6, 7).view(2, 3), model.new_cache(2, CAPACITY))
+    head, metrics = slice(0, 3), ["probability", "probability"]
+    plain = model.read(hidden, head, FORBIDDEN, metrics)
+    mixed = model.read(hidden, head, FORBIDDEN, metrics, [None, Draw(0.8, 1, range(3))])
+    assert mixed[0] == plain[0]
+    again = model.read(hidden[1:], head, FORBIDDEN, metrics[1:], [Draw(0.8, 1, range(3))])
+    assert again[0] == mixed[1]
+
+
+def test_the_law_holds_for_the_real_file(smollm2_file: object) -> None:
+    from mars_runtime.model.load import load_checkpoint
+
+    checkpoint = load_checkpoint("mars-smollm2", device="cpu")
+    model = checkpoint.model
+    if not isinstance(model, NativeModel):
+        pytest.skip("this machine has no C++ compiler")
+    prompt = checkpoint.tokenizer.encode_prompt("Why is the sky blue?")
+    ids = torch.tensor([prompt])
+    alone = read_alone(model, ids)
+    together = model.hidden(ids, model.new_cache(1, CAPACITY))[0]
+    assert torch.equal(together, alone)
+    assert model.is_bitwise
