@@ -27,7 +27,7 @@ def recording() -> Recording:
 @pytest.fixture
 def handlers(tmp_path: Path) -> Iterator[Handlers]:
     """Handlers whose checkpoint has not loaded yet."""
-    made = make_handlers(tmp_path, ScriptedBackend(TEXT), port=0)
+    made = make_handlers(tmp_path, ScriptedBackend(TEXT, 0.05), port=0)
     yield made
     made.engines.close()
 

@@ -269,7 +269,7 @@ def test_run_while_running_starts_anew(visit, handlers) -> None:
 def test_an_example_is_one_click(visit) -> None:
     page = visit()
     before = page.input_value("#prompt textarea")
-    page.click("#chips .chip:has-text('Python')")
+    page.click(".chips .chip:has-text('Python')")
     wait_steps(page, 1)
     assert page.input_value("#prompt textarea") != before
     page.click("#stop")
