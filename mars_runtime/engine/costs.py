@@ -8,13 +8,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.settings import Metric
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel
     from mars_runtime.decoders.static.probe import StepProbe
+    from mars_runtime.decoders.static.step import StaticModel
     from mars_runtime.model.load import Checkpoint
 
 CONTEXT = 64  # tokens before those that are timed
@@ -74,7 +76,8 @@ class _Timer:
     def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
         import torch
 
-        self._model = model = checkpoint.model
+        model: CausalModel = checkpoint.model
+        self._model = model
         self._num_rows = num_rows
         self._token = checkpoint.tokenizer.mask_id or 0
         context = max(1, min(CONTEXT, model.config.max_positions - longest))
@@ -87,7 +90,7 @@ class _Timer:
         if model.device.type == "cuda":
             from mars_runtime.decoders.static.probe import StepProbe
 
-            self._probe = StepProbe(model, num_rows, context)
+            self._probe = StepProbe(cast("StaticModel", model), num_rows, context)
 
     def seconds(self, length: int) -> float:
         import torch

@@ -37,8 +37,8 @@ FIXED = st.builds(
     seed=st.integers(0, 3),
 )
 PROMPT = st.lists(st.integers(3, 15), min_size=1, max_size=9)
-# A lossless row that leaves B to be chosen is steered draft by draft in the cursor batch, and by one
-# B here, where shapes are captured: it takes other steps to the same tokens.
+# A lossless row that leaves B to be chosen is steered draft by draft in the cursor batch and by
+# one B here, where shapes are captured: it takes other steps to the same tokens.
 MOVES = FIXED | FIXED.map(lambda fixed: replace(fixed, block_size="auto", lossless=False))
 LEFT_TO_CHOOSE = FIXED.map(
     lambda fixed: replace(fixed, method="mars", block_size="auto", lossless=True)
