@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
@@ -227,8 +227,10 @@ class Drafter:
     def _look(self, curve: Sequence[float]) -> Course:
         """Weigh all numbers of masks anew; in a stretch without, probe."""
         has_found, self._num_left = self._num_left > 0, 0
-        nothing: list[float] = []
-        samples = list(zip_longest(self._masks, self._texts, fillvalue=nothing))
+        # Forwards without masks, or without a match, tell nothing of the other source.
+        texts: Iterable[list[float]] = self._texts or [[]]
+        count = max(len(self._masks), len(self._texts))
+        samples = list(islice(zip(cycle(self._masks), cycle(texts), strict=False), count))
         last = self._best_masks
         near = {0, 1, last - 1, last, last + 1, self._most_masks}  # the last, for beyond a cliff
         rates = {

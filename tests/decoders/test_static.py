@@ -281,3 +281,11 @@ def test_an_aborted_run_leaves_the_batch_empty() -> None:
     next(events), next(events)
     events.close()
     assert batch.rows == ()
+
+
+def test_a_captured_step_says_which_settings_it_could_obey() -> None:
+    asked = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True, max_new_tokens=12)
+    for event in decode_on(static(foresight_script(2)), [[3, 4, 3, 4]], lambda: asked):
+        for step in event.rows if isinstance(event, Step) else ():
+            assert step.settings == replace(asked, groups="one", lookup=False)
+            assert (step.groups, step.looked_up) == ((), ())
