@@ -99,6 +99,10 @@ def plain_encoder(
     vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
     if any(not set(token) <= BYTE_OF_CHAR.keys() for token in vocabulary):
         raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
+    for merge in model.get("merges") or []:  # the library would panic, which is no exception
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        if not {left, right, left + right} <= vocabulary.keys():
+            raise TextError("This tokenizer's merges don't fit its vocabulary: fetch it again.")
     plain = {
         **spec,
         "added_tokens": [],

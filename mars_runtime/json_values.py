@@ -46,6 +46,13 @@ def as_whole(value: Any, most: int = MAX_INT) -> int:
     return value
 
 
+def as_truth(value: Any) -> bool:
+    """true or false. Raises ValueError."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false is expected")
+    return value
+
+
 def as_real(value: Any) -> float:
     """A finite number. Raises ValueError."""
     if type(value) not in (int, float) or not math.isfinite(value):

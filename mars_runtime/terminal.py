@@ -98,6 +98,9 @@ def circumstances(header: Header) -> str:
     threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     torch = f"torch {header.versions.get('torch', '?')}"
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
+    settings = header.settings
+    if settings.lossless and settings.method == "mars" and not header.is_bitwise:
+        parts.append("equal to AR up to near ties")
     return " · ".join([*parts, header.hardware])
 
 

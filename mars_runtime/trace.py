@@ -36,7 +36,9 @@ class Header:
     versions: program or library -> version; task: JSON values that let a task judge the text; rho:
     number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1, on this device;
     num_given: the last so many of ``prompt_ids`` are the beginning of the output, given beforehand;
-    slot_bytes: keys and values of one token in the cache, 0 if not told.
+    slot_bytes: keys and values of one token in the cache, 0 if not told; forward_seconds: of the
+    shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a token gives depends on
+    nothing else in a forward, to the last bit. Where it does, lossless is AR up to near ties.
     """
 
     checkpoint: str
@@ -53,6 +55,8 @@ class Header:
     rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
     num_given: int = 0
     slot_bytes: int = 0
+    forward_seconds: float = 0.0
+    is_bitwise: bool = False
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from mars_runtime.json_values import (
     as_real,
     as_seconds,
     as_text,
+    as_truth,
     as_whole,
     one_of,
 )
@@ -122,9 +123,7 @@ class TraceReader:
         numbers = [row.row for row in rows] + [row.row for row in idle]
         if len(set(numbers)) != len(numbers):
             raise ValueError("a row comes twice in a step")
-        is_commit = line.get("commit", False)
-        if not isinstance(is_commit, bool):
-            raise ValueError("whether a step is a commit is true or false")
+        is_commit = as_truth(line.get("commit", False))
         return Step(tuple(rows), as_seconds(line["seconds"]), idle, is_commit)
 
     def _row(self, line: Mapping[str, Any], first: DecodeSettings) -> RowStep:
@@ -177,6 +176,8 @@ def _header(line: Mapping[str, Any]) -> Header:
         rho=_rho(as_mapping(line.get("rho", {}))),
         num_given=as_whole(line.get("num_given", 0), len(prompt_ids)),
         slot_bytes=as_whole(line.get("slot_bytes", 0), MAX_BYTES),
+        forward_seconds=as_seconds(line.get("forward_seconds", 0.0)),
+        is_bitwise=as_truth(line.get("is_bitwise", False)),
     )
 
 

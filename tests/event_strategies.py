@@ -56,6 +56,8 @@ _HEADERS = st.builds(
     name=st.text(max_size=8),
     rho=st.dictionaries(st.integers(1, 64), st.lists(st.floats(1, 9), max_size=4).map(tuple)),
     slot_bytes=st.integers(0, 2**31),
+    forward_seconds=st.floats(0, 10),
+    is_bitwise=st.booleans(),
 )
 HEADERS = _HEADERS.flatmap(
     lambda header: st.integers(0, len(header.prompt_ids)).map(

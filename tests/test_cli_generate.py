@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -216,6 +217,8 @@ def test_figures_and_circumstances() -> None:
     settings = DecodeSettings(lossless=True, tau=0, metric="margin", temperature=0.5)
     header = Header("c", "p", (), settings, "A chip", "float32", {"torch": "2"}, 1)
     assert terminal.circumstances(header) == (
-        "c · lossless MARS τ 0 margin B 4, temperature 0.5 · float32 · 1 thread · torch 2 · A chip"
+        "c · lossless MARS τ 0 margin B 4, temperature 0.5 · float32 · 1 thread · torch 2 · equal "
+        "to AR up to near ties · A chip"
     )
+    assert "near ties" not in terminal.circumstances(replace(header, is_bitwise=True))
     assert terminal.method(DecodeSettings(method="ar")) == "AR"

@@ -168,6 +168,8 @@ def test_published_layout_mask_in_the_config_and_two_ends(folder: Path, tmp_path
 def test_unsupported_tokenizers_get_a_sentence(folder: Path, tmp_path: Path) -> None:
     spec = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     few = {k: v for k, v in spec["model"]["vocab"].items() if k != "a"}
+    short = {k: v for k, v in spec["model"]["vocab"].items() if len(k) < 8}
+    assert len(short) < len(spec["model"]["vocab"])
     changes: list[dict[str, object]] = [
         {"pre_tokenizer": {"type": "Whitespace"}},
         {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}},
@@ -178,6 +180,7 @@ def test_unsupported_tokenizers_get_a_sentence(folder: Path, tmp_path: Path) -> 
         {"added_tokens": []},
         {"added_tokens": [*spec["added_tokens"], {"content": "x", "id": 0}]},
         {"model": {**spec["model"], "merges": "nonsense"}},
+        {"model": {**spec["model"], "vocab": short, "merges": spec["model"]["merges"]}},
     ]
     for index, change in enumerate(changes):
         with pytest.raises(TextError, match=r"[.]$"):
@@ -199,7 +202,11 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer.from_dir(edit(folder, folder, **spec))
 
 
-@given(text=st.text(st.characters() | st.sampled_from("\x04\x16\x1d\U000412ab"), max_size=40))
+@given(
+    text=st.text(
+        st.characters(codec="utf-8") | st.sampled_from("\x04\x16\x1d\U000412ab"), max_size=40
+    )
+)
 def test_bytes_without_a_token_are_left_out_as_the_library_does(
     lossy: Tokenizer, text: str
 ) -> None:

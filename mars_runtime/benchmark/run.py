@@ -104,7 +104,7 @@ def perform(order: Order, console: Console) -> Findings:
             others=others.share(),
             ar_spread=spread(series[0].samples, plan.AR),
         ),
-        limits=measure_limits(device, model.dtype, load.weight_bytes),
+        limits=measure_limits(device, model.product_dtype, load.weight_bytes),
         load=load,
         forward_threads=threads,
         curves={

@@ -7,8 +7,10 @@ Greedy, same dtype and device, no penalties; remote code is never run. Knows not
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,7 +162,8 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
         if gguf is None:
             model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
         else:
-            model = kind.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+            with redirect_stderr(io.StringIO()):  # it draws a bar of its own
+                model = kind.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # The card's defaults (sampling, penalties) would change greedy output.
         model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
         return model.to(checkpoint.model.device).eval()

@@ -8,8 +8,9 @@ AR steps are taken, with a probe now and then. Pure numbers: knows no tensors, m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from mars_runtime.acceptance import Judgement, is_lossless
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -30,10 +31,14 @@ class ForwardCosts:
 
     depth: the B that the model was trained with, the most that is ever chosen.
     rho: number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1.
+    seconds: of a forward of one token for the fewest rows; 0 if not told.
+    lessons: what earlier runs on this device taught whoever chooses by these costs.
     """
 
     depth: int
     rho: Mapping[int, tuple[float, ...]]
+    seconds: float = 0.0
+    lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def curve(self, num_rows: int) -> list[float]:
         """rho(1), rho(2) ... rho(MAX_FED) for the next larger batch that was measured or else the

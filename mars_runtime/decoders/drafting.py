@@ -17,14 +17,16 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
-from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
+from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 NUM_SAMPLES = 20  # forwards by which the number of masks is chosen
+NUM_LESSONS = 5  # of those, from the row before
 NUM_PROBES = 2  # forwards with masks that count still in a stretch without
 PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a new one
+MIN_SPACING = 8  # forwards from probe to probe, at least: a look costs time of its own
 OUTWARD = 0.95  # each place further out is trusted a little less than the one before it
 FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
 
@@ -133,19 +135,25 @@ def rate_of(
 class Drafter:
     """Steers one lossless row under one tau, metric and way of drafting."""
 
-    def __init__(self, settings: DecodeSettings, most_masks: int) -> None:
-        """``most_masks``: of a group, as the model was trained; 0 without a mask token."""
-        self._basis = _basis(settings)
+    def __init__(
+        self, settings: DecodeSettings, most_masks: int, before: Drafter | None = None
+    ) -> None:
+        """most_masks: of a group, as the model was trained; 0 without a mask token. before: of the
+        latest row under such settings, whose lessons count until this row has taught its own."""
+        self.basis = basis_of(settings)
         self._may_branch = settings.groups == "every"
         self._tau = settings.tau
         self._most_masks = most_masks
-        self._calibration = Calibration()
+        self._calibration: Calibration = Calibration(before._calibration if before else None)
         guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** place for place in range(most_masks)]
         self._masks: deque[list[float]] = deque([guess], NUM_SAMPLES)
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # of the drafts in hand
         self._course = AR
         self._best_masks, self._rate = min(2, most_masks), 1.0  # as of the last look
+        if before is not None:
+            self._masks.extend(list(before._masks)[-NUM_LESSONS:])
+            self._best_masks, self._rate = before._best_masks, before._rate
         self._num_forwards = 0
         self._wait = 0  # forwards until the next look
         self._spacing = 0  # forwards between the last two probes
@@ -153,7 +161,7 @@ class Drafter:
 
     def fits(self, settings: DecodeSettings) -> bool:
         """Whether what was seen still counts under these settings."""
-        return self._basis == _basis(settings)
+        return self.basis == basis_of(settings)
 
     def feed(self, curve: Sequence[float]) -> Feed:
         """What the next forward feeds; ``curve`` as in ``best_option``."""
@@ -181,7 +189,7 @@ class Drafter:
         self._calibration.observe(emitted)
         self._num_forwards += 1
         self._num_left += num_agreed
-        chain = [(proposal.token, mask_kind(proposal.confidence)) for proposal in group]
+        chain, text_chain = chains_of(group, looked_up, num_matching)
         self._calibration.expect(chain)
         num_sure = 0
         while num_sure < len(group) and group[num_sure].confidence >= self._tau:
@@ -189,7 +197,6 @@ class Drafter:
         masks = self._calibration.chances(chain[:num_sure])
         if group:
             self._masks.append(self._extended(masks) if len(masks) == len(group) else masks)
-        text_chain = lookup_chain(looked_up, num_matching)
         text = self._calibration.chances(text_chain)
         self._calibration.expect(text_chain[: len(text) + 1])
         self._texts.append(text)
@@ -254,8 +261,10 @@ class Drafter:
         """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE."""
         if not num_masks:  # the model was trained to foresee nothing
             return MAX_SPACING
-        return max(1, min(MAX_SPACING, math.ceil((curve[num_masks] - 1.0) / PROBE_SHARE)))
+        forwards = math.ceil((curve[num_masks] - 1.0) / PROBE_SHARE)
+        return max(MIN_SPACING, min(forwards, MAX_SPACING))
 
 
-def _basis(settings: DecodeSettings) -> tuple[object, ...]:
+def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
+    """What settings must share for the same lessons to hold."""
     return settings.tau, settings.metric, settings.groups, settings.lookup, settings.temperature

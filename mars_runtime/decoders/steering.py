@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from mars_runtime.acceptance import DecodeError, Judgement, is_lossless, up_to_end
 from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
-from mars_runtime.decoders.drafting import Drafter
+from mars_runtime.decoders.drafting import Drafter, basis_of
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.plan import Plan
@@ -86,7 +86,9 @@ class Steering:
 
     def forget(self, number: int) -> None:
         """The row is gone; its number may be used anew."""
-        self._drafters.pop(number, None)
+        drafter = self._drafters.pop(number, None)
+        if drafter is not None and self._costs is not None:
+            self._costs.lessons[drafter.basis] = drafter
         if self._pilot is not None:
             self._pilot.forget(number)
 
@@ -94,7 +96,8 @@ class Steering:
         """That of the row; a new one when it begins or was steered."""
         drafter = self._drafters.get(number)
         if drafter is None or not drafter.fits(settings):
-            drafter = self._drafters[number] = Drafter(settings, self._most_masks)
+            before = self._costs.lessons.get(basis_of(settings)) if self._costs else None
+            drafter = self._drafters[number] = Drafter(settings, self._most_masks, before)
         return drafter
 
     def _curve_of(self, costs: ForwardCosts, num_rows: int) -> list[float]:

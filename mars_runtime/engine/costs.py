@@ -8,12 +8,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.settings import Metric
 
 if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel
     from mars_runtime.decoders.static.probe import StepProbe
+    from mars_runtime.decoders.static.step import StaticModel
     from mars_runtime.model.load import Checkpoint
 
 CONTEXT = 64  # tokens before those that are timed
@@ -30,11 +33,13 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the median counts, and none may cost less than a shorter one.
     """
-    rho = {count: _curve(checkpoint, count) for count in rows}
-    return ForwardCosts(depth=checkpoint.block_size, rho=rho)
+    curves = {count: _curve(checkpoint, count) for count in rows}
+    rho = {count: curve for count, (_, curve) in curves.items()}
+    return ForwardCosts(checkpoint.block_size, rho, seconds=curves[min(curves)][0])
 
 
-def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
+def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, tuple[float, ...]]:
+    """Seconds of a forward of one token a row, and rho."""
     longest = 2 * checkpoint.block_size - 1
     if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
         longest = max(longest, MANY[-1])
@@ -51,7 +56,7 @@ def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, ...]:
             break
         seconds.append([timer.seconds(length) for length in lengths])
     medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
-    return _rising(dict(zip(lengths, medians, strict=True)))
+    return medians[0], _rising(dict(zip(lengths, medians, strict=True)))
 
 
 def _rising(seconds: Mapping[int, float]) -> tuple[float, ...]:
@@ -71,7 +76,8 @@ class _Timer:
     def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
         import torch
 
-        self._model = model = checkpoint.model
+        model: CausalModel = checkpoint.model
+        self._model = model
         self._num_rows = num_rows
         self._token = checkpoint.tokenizer.mask_id or 0
         context = max(1, min(CONTEXT, model.config.max_positions - longest))
@@ -84,7 +90,7 @@ class _Timer:
         if model.device.type == "cuda":
             from mars_runtime.decoders.static.probe import StepProbe
 
-            self._probe = StepProbe(model, num_rows, context)
+            self._probe = StepProbe(cast("StaticModel", model), num_rows, context)
 
     def seconds(self, length: int) -> float:
         import torch
@@ -96,13 +102,11 @@ class _Timer:
             torch.cuda.synchronize(self._model.device)
             return time.perf_counter() - began
 
-        from mars_runtime.acceptance import read
-
         with torch.inference_mode():
             began = time.perf_counter()
             fed = [[self._token] * length] * self._num_rows
             tokens = torch.tensor(fed, device=self._model.device)
-            logits = self._model.forward(tokens, self._cache, slice(0, length))
-            assert logits is not None
-            read(logits, self._forbidden, ["probability"] * self._num_rows)  # waits for the device
+            hidden = self._model.hidden(tokens, self._cache)
+            metrics: list[Metric] = ["probability"] * self._num_rows
+            self._model.read(hidden, slice(0, length), self._forbidden, metrics)
             return time.perf_counter() - began

@@ -48,6 +48,8 @@ def make_header(
         task=task,
         name=name,
         rho=dict(costs.rho) if costs is not None else {},
+        forward_seconds=costs.seconds if costs is not None else 0.0,
+        is_bitwise=model.is_bitwise,
         num_given=num_given,
         slot_bytes=slot_bytes(model),
     )

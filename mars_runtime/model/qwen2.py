@@ -98,6 +98,11 @@ class Qwen2:
         return self.dtype
 
     @property
+    def product_dtype(self) -> torch.dtype:
+        """What the matrices are multiplied in."""
+        return torch.int8 if self._is_int8 else self.dtype
+
+    @property
     def arithmetic(self) -> str:
         """What the matrices are kept and multiplied in: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")

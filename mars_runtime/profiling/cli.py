@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--lossless-block-size", type=int, default=8)
     add("--batch", type=int, default=1, help="prompts at a time (%(default)s)")
     add("--steps", type=int, default=100, help="steps of each way (%(default)s)")
-    add("--threads", type=int, default=1, help="CPU threads (%(default)s)")
+    add("--threads", type=int, default=None, help="CPU threads (as many as decoding takes)")
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
@@ -47,13 +47,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     for value, what in ((args.batch, "prompts"), (args.steps, "steps"), (args.threads, "threads")):
-        if value < 1:
+        if value is not None and value < 1:
             raise PromptError(f"Ask for at least 1 of {what}.")
     ways = ways_of(args)
     batches = prompts_of(args)
     check_folder(args.out)
     import torch
 
+    from mars_runtime.engine.backend import num_threads
     from mars_runtime.evaluation.provenance import provenance
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.profiling.forward import load_of
@@ -61,19 +62,20 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from mars_runtime.profiling.record import record
     from mars_runtime.profiling.report import lines_json, lines_of, split_table
 
-    torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
+    threads = args.threads or num_threads(checkpoint)
+    torch.set_num_threads(threads)
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     encoded = [[tokenizer.encode_prompt(text) for text in batch] for batch in batches]
     load = load_of(model)
-    limits = measure_limits(model.device, model.dtype, load.weight_bytes)
+    limits = measure_limits(model.device, model.product_dtype, load.weight_bytes)
     found = {
         "kind": "profile",
         "version": 1,
         **provenance(),
         "subject": {"name": checkpoint.name, "device": str(model.device)},
         "batch": args.batch,
-        "threads": args.threads,
+        "threads": threads,
         "limits": asdict(limits),
         "load": asdict(load),
         "ways": {},

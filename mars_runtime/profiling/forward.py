@@ -9,15 +9,15 @@ from __future__ import annotations
 import statistics as plain
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from mars_runtime.acceptance import read
 from mars_runtime.decoders.static.probe import StepProbe
 from mars_runtime.evaluation import statistics
 from mars_runtime.evaluation.statistics import Estimate
+from mars_runtime.model.native.model import NativeModel
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128
@@ -60,7 +60,9 @@ class Rho:
 
 
 def load_of(model: Any) -> Load:
-    """The load of a ``Qwen2`` as it keeps its weights."""
+    """The load of a model as it keeps its weights."""
+    if isinstance(model, NativeModel):
+        return Load(**asdict(model.sizes))
     embedding, norm, head, *layers = model.weights()
     config = model.config
     streamed = [norm, head, *layers]
@@ -112,8 +114,8 @@ def _plain_forward(
     }
 
     def step(width: int) -> object:
-        logits = model.forward(tokens[width], cache, slice(0, (width + 1) // 2))
-        return read(logits, forbidden, ["probability"] * num_rows)
+        hidden = model.hidden(tokens[width], cache)
+        return model.read(hidden, slice(0, (width + 1) // 2), forbidden, ["probability"] * num_rows)
 
     return step
 

@@ -42,13 +42,17 @@ class Limits:
 
 
 def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -> Limits:
-    """Measure, at the current number of threads; takes about a second."""
-    count = max(1, working_set // dtype.itemsize)
+    """Measure, at the current number of threads; takes about a second.
+
+    dtype: of what is multiplied. Whole numbers (int8) are read as fp32, which takes as long.
+    """
+    kept, is_whole = (torch.float32, True) if dtype == torch.int8 else (dtype, False)
+    count = max(1, working_set // kept.itemsize)
     side = 1 << max(6, (count.bit_length() - 1) // 2)
-    matrix = torch.ones(max(1, count // side), side, dtype=dtype, device=device)
-    vector = torch.ones(side, dtype=dtype, device=device)
+    matrix = torch.ones(max(1, count // side), side, dtype=kept, device=device)
+    vector = torch.ones(side, dtype=kept, device=device)
     flat, target = matrix.view(-1), torch.empty_like(matrix)
-    num_bytes = matrix.numel() * dtype.itemsize
+    num_bytes = matrix.numel() * kept.itemsize
     # The way a forward reads its weights, and two that do nothing else; the best of them counts.
     reads = [
         num_bytes / best_seconds(lambda: torch.mv(matrix, vector), device),
@@ -57,7 +61,8 @@ def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -
     ]
     size = MATRIX[device.type]
     square = torch.ones(size, size, dtype=dtype, device=device)
-    seconds = best_seconds(lambda: square @ square, device)
+    multiply = torch._int_mm if is_whole else torch.mm
+    seconds = best_seconds(lambda: multiply(square, square), device)
     return Limits(num_bytes, max(reads), 2 * size**3 / seconds)
 
 

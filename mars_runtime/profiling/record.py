@@ -22,17 +22,27 @@ from mars_runtime.acceptance import read
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
-from mars_runtime.profiling.split import FORWARD, HEAD, STEP, Operation
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.profiling.split import FORWARD, HEAD, STEP, Operation, Part, split
 from mars_runtime.settings import DecodeSettings
+
+CLOCKED: dict[str, Part] = {
+    "products": "matmuls",
+    "adapter": "adapter",
+    "attention": "attention",
+    "norms": "elementwise",
+    "head": "head",
+}
+"""Parts by the names that the native clock gives them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What ``num_steps`` steps did. seconds: of the median step, without the profiler;
-    profiled_seconds: with it. num_tokens, num_slots: fed to the model and given logits, over all
-    rows of a mean step."""
+    """What ``num_steps`` steps did. parts: seconds of each step's parts, as a profiler saw them or
+    the model's own clock. seconds: of the median step without the profiler; profiled_seconds: with
+    it. num_tokens, num_slots: fed to the model and given logits, over all rows of a mean step."""
 
-    operations: list[Operation]
+    parts: list[dict[Part, float]]
     num_steps: int
     seconds: float
     profiled_seconds: float
@@ -87,8 +97,12 @@ def record(
     trace.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(trace))
     rows = [row for step in steps for row in step.rows]
+    if isinstance(model, NativeModel):  # no operation of PyTorch's stands for its parts
+        parts = _clocked(model, vocabulary, batches, settings, num_steps)
+    else:
+        parts = split(operations_of(profiler, is_cuda=device.type == "cuda"))
     return Recording(
-        operations=operations_of(profiler, is_cuda=device.type == "cuda"),
+        parts=parts,
         num_steps=len(steps),
         seconds=statistics.median(seconds),
         profiled_seconds=statistics.median(profiled),
@@ -129,6 +143,26 @@ def _timed(
         if len(steps) >= num_steps:
             break
     return seconds, steps
+
+
+def _clocked(
+    model: NativeModel,
+    vocabulary: Vocabulary,
+    batches: Sequence[Sequence[Sequence[int]]],
+    settings: DecodeSettings,
+    num_steps: int,
+) -> list[dict[Part, float]]:
+    """The parts of each step by the model's own clock, which looks at one of its threads."""
+    found: list[dict[Part, float]] = []
+    for batch in _prefilled(model, vocabulary, batches, settings):
+        while batch.rows and len(found) < num_steps:
+            model.clock(is_on=True)
+            batch.step()
+            seconds = model.clock(is_on=False)
+            found.append({part: seconds[name] for name, part in CLOCKED.items()})
+        if len(found) >= num_steps:
+            break
+    return found
 
 
 def _prefilled(

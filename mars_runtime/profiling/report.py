@@ -9,7 +9,7 @@ from mars_runtime.evaluation.tables import Table
 from mars_runtime.profiling.forward import Load
 from mars_runtime.profiling.limits import Limits
 from mars_runtime.profiling.record import Recording
-from mars_runtime.profiling.split import PARTS, Part, split, typical
+from mars_runtime.profiling.split import PARTS, Part, typical
 
 NONE = "–"
 
@@ -29,7 +29,7 @@ class Line:
 def lines_of(recording: Recording, load: Load, limits: Limits) -> list[Line]:
     """Every part of a typical step, then the whole."""
     wall = recording.seconds
-    parts = typical(split(recording.operations), wall)
+    parts = typical(recording.parts, wall)
     head_bytes = load.head_bytes
     reads: dict[Part, int] = {"matmuls": load.weight_bytes - head_bytes, "head": head_bytes}
     works: dict[Part, float] = {
@@ -45,6 +45,7 @@ def lines_of(recording: Recording, load: Load, limits: Limits) -> list[Line]:
             limits.compute_seconds(works[part]) if part in works else None,
         )
         for part in PARTS
+        if part in parts
     ]
     read = limits.read_seconds(load.weight_bytes)
     return [*lines, Line("step", wall, 1.0, read, limits.compute_seconds(sum(works.values())))]

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Part = Literal["matmuls", "attention", "head", "elementwise", "acceptance", "overhead"]
-"""``matmuls``: the layers' matrix products. ``attention``: of queries with keys and values.
-``head``: the product that gives logits. ``elementwise``: all else in the model: norms, rotation,
+Part = Literal["matmuls", "adapter", "attention", "head", "elementwise", "acceptance", "overhead"]
+"""``matmuls``: the layers' matrix products. ``adapter``: what masks are multiplied with first.
+``attention``: of queries with keys and values. ``head``: the product that gives logits, and where a
+model reads them itself, that too. ``elementwise``: all else in the model: norms, rotation,
 activation, copies into the cache. ``acceptance``: operations outside the model, which read tokens
 and confidences. ``overhead``: what no operation accounts for: Python, launching, waiting."""
 
@@ -43,7 +44,7 @@ def split(operations: Sequence[Operation]) -> list[dict[Part, float]]:
     for index, one in enumerate(operations):
         above = None if one.parent is None else places[one.parent]
         if one.name == STEP:
-            steps.append({part: 0.0 for part in PARTS if part != "overhead"})
+            steps.append({part: 0.0 for part in PARTS if part not in ("adapter", "overhead")})
             above = (len(steps) - 1, "acceptance")
         is_head = HEAD in _around(operations, index)
         place = above and (above[0], _part(one.name, above[1], is_head=is_head))

@@ -7,17 +7,17 @@ in the dtype of the weights, which for bfloat16 is several times as fast on CPUs
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from mars_runtime.training.base import Base
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, kv heads, group, d], k [N, kv heads, d], v) -> [N, heads * d]."""
@@ -27,21 +27,6 @@ Update = Callable[[int, str, Tensor, Tensor], Tensor]
 PARTS = ("qkv", "o", "gate_up", "down")
 PIECES, COMPARED = 96, 4
 """Pieces of the vocabulary, and how many of them can hold the best token after rounding."""
-
-
-class BaseError(ValueError):
-    """A base model that cannot be used; one sentence that says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the weights do not tell: head sizes and constants."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    eps: float
-    theta: float
 
 
 class Product:
@@ -76,43 +61,24 @@ class Backbone:
 
     def __init__(
         self,
-        shape: Shape,
-        weights: dict[str, Tensor],
-        pack_rows: int | None,
+        base: Base,
+        dtype: torch.dtype,
+        pack_rows: int | None = None,
         is_compiled: bool = False,
     ) -> None:
-        self.shape = shape
+        """pack_rows: the usual rows of a forward, for a model that never needs gradients;
+        is_compiled: whether what stands between the products is compiled."""
+        self.config = base.config
+        weights = {name: weight.to(dtype) for name, weight in base.weights.items()}
         self.pieces = Pieces(is_compiled)
         self.embedding = weights["model.embed_tokens.weight"]
         self.head = Product(self.embedding, pack_rows)
         self.norm = weights["model.norm.weight"].float()
-        count = 1 + max(int(n.split(".")[2]) for n in weights if n.startswith("model.layers."))
-        self.layers = [_layer(weights, f"model.layers.{i}.", pack_rows) for i in range(count)]
-        steps = torch.arange(0, shape.head_dim, 2).float() / shape.head_dim
-        self._frequencies = shape.theta**-steps
-
-    @classmethod
-    def load(
-        cls,
-        folder: Path,
-        dtype: torch.dtype,
-        pack_rows: int | None = None,
-        is_compiled: bool = False,
-    ) -> Backbone:
-        """Read a checkpoint in transformers' layout; ``pack_rows``: the usual rows of a forward,
-        for a model that only ever runs without gradients. Raises BaseError."""
-        from safetensors.torch import load_file
-
-        try:
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            shape = read_shape(config)
-            weights = load_file(folder / "model.safetensors")
-        except (OSError, ValueError, KeyError) as error:
-            raise BaseError(
-                f"No Llama checkpoint with a tied head in {folder}: {error}."
-            ) from error
-        cast = {name: weight.to(dtype) for name, weight in weights.items()}
-        return cls(shape, cast, pack_rows, is_compiled)
+        self.layers = [
+            _layer(weights, f"model.layers.{i}.", pack_rows) for i in range(base.config.num_layers)
+        ]
+        steps = torch.arange(0, base.config.head_dim, 2).float() / base.config.head_dim
+        self._frequencies = base.config.rope_theta**-steps
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [N, 1, d] for positions [N]."""
@@ -136,7 +102,7 @@ class Backbone:
 
     def normed(self, x: Tensor) -> Tensor:
         """The final norm, [N, H] float32."""
-        return rms_norm(x, self.norm, self.shape.eps, torch.float32)
+        return rms_norm(x, self.norm, self.config.rms_norm_eps, torch.float32)
 
     def greedy(self, x: Tensor) -> Tensor:
         """Best next tokens [N] for the residual stream [N, H].
@@ -165,35 +131,18 @@ class Backbone:
         attend: Attend,
         update: Update | None,
     ) -> Tensor:
-        shape, rows = self.shape, len(x)
-        h = self.pieces.norm(x, layer.attention_norm, shape.eps, self.embedding.dtype)
+        config, rows = self.config, len(x)
+        h = self.pieces.norm(x, layer.attention_norm, config.rms_norm_eps, self.embedding.dtype)
         qkv = _product(index, layer, "qkv", h, update)
-        turned = self.pieces.rotate(qkv.view(rows, -1, shape.head_dim), *turn, shape.kv_heads)
-        q, k, v = turned.split([shape.heads, shape.kv_heads, shape.kv_heads], 1)
-        grouped = q.view(rows, shape.kv_heads, -1, shape.head_dim)
+        turned = self.pieces.rotate(qkv.view(rows, -1, config.head_dim), *turn, config.num_kv_heads)
+        q, k, v = torch.split(turned, [config.num_heads, *[config.num_kv_heads] * 2], 1)
+        grouped = q.view(rows, config.num_kv_heads, -1, config.head_dim)
         return _product(index, layer, "o", attend(index, grouped, k, v), update)
 
     def _mlp(self, index: int, layer: Layer, x: Tensor, update: Update | None) -> Tensor:
-        h = self.pieces.norm(x, layer.mlp_norm, self.shape.eps, self.embedding.dtype)
+        h = self.pieces.norm(x, layer.mlp_norm, self.config.rms_norm_eps, self.embedding.dtype)
         gate_up = _product(index, layer, "gate_up", h, update)
         return _product(index, layer, "down", self.pieces.swiglu(gate_up), update)
-
-
-def read_shape(config: dict[str, Any]) -> Shape:
-    """Head sizes of a config.json. Raises BaseError for what ``Backbone`` does not compute."""
-    if config.get("model_type") != "llama" or not config.get("tie_word_embeddings"):
-        raise BaseError("The base must be a Llama whose head is tied to its embedding")
-    if config.get("attention_bias") or config.get("mlp_bias"):
-        raise BaseError("The base must be a Llama without biases")
-    rope = config.get("rope_parameters") or config
-    heads = int(config["num_attention_heads"])
-    return Shape(
-        heads=heads,
-        kv_heads=int(config["num_key_value_heads"]),
-        head_dim=int(config.get("head_dim") or config["hidden_size"] // heads),
-        eps=float(config["rms_norm_eps"]),
-        theta=float(rope["rope_theta"]),
-    )
 
 
 def fast_dtype() -> torch.dtype:

@@ -33,7 +33,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--from",
         dest="start",
-        type=Path,
         help="checkpoint to start from: needed by stages mars and adapter; with stage ar it makes "
         "the baseline, "
         "which gets the tokens of stage mars",
@@ -70,8 +69,9 @@ def _train(args: argparse.Namespace) -> int:
 
     if args.threads:
         torch.set_num_threads(args.threads)
-    _put_tokenizer(RECIPES[args.recipe], args.data, args.out, args.start)
-    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, args.start)
+    start = Path(args.start) if args.start else None
+    _put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
+    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
     if args.resume:
         try:
             trainer.resume()
@@ -102,7 +102,8 @@ def _problem(args: argparse.Namespace) -> str | None:
         return f"No folder {args.data}: give --data the folder that holds the training texts."
     if args.stage != "ar" and args.start is None:
         return f"Stage {args.stage} starts from an AR checkpoint: name its folder with --from."
-    if args.start is not None and not (args.start / "config.json").is_file():
+    is_named = args.stage == "adapter"  # a base may be a name of the registry or a GGUF file
+    if args.start and not is_named and not (Path(args.start) / "config.json").is_file():
         return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
     if args.threads is not None and args.threads < 1:
         return "Ask for at least 1 of threads."

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mars_runtime.evaluation.prompts import PromptError, families_for, load_prompts
 from mars_runtime.evaluation.provenance import provenance
 from mars_runtime.evaluation.sentences import run_or_say
+from mars_runtime.outputs import check_file, path_of, write_text
 
 PROMISES = ("lossless", "logits")
 USUAL_PROMPTS = {"lossless": 62, "logits": 40}
@@ -40,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto")
     add("--dtype", default="auto")
     add("--threads", type=int, default=None, help="CPU threads")
-    add("--out", type=Path, default=None, help="default: runs/PROMISE.json")
+    add("--out", type=path_of, default=None, help="default: runs/PROMISE.json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,6 +58,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     ]
     if args.max_new_tokens < 1:
         raise PromptError("Ask for at least 1 new token.")
+    if args.threads is not None and args.threads < 1:
+        raise PromptError("Ask for at least 1 of threads.")
+    out = args.out or Path("runs") / f"{args.promise}.json"
+    check_file(out)
     from mars_runtime.verification import evidence
 
     gather = evidence.lossless if args.promise == "lossless" else evidence.logits
@@ -64,10 +69,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         evidence.use_threads(args.threads)
     with _progress(console) as begin:
         found = gather(evidence.Case.of(args), prompts, begin)
-    out = args.out or Path("runs") / f"{args.promise}.json"
     document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
     console.print(found.table.to_rich(), crop=False)
     console.print(found.sentence, style="green" if found.is_kept else "red", markup=False)
     console.print(f"Written to {out}", markup=False)

@@ -48,8 +48,8 @@ def eventually(condition: Any, seconds: float) -> bool:
 
 def call(address: str, num_tokens: int) -> tuple[int, str]:
     """Ask the endpoint for plain AR; its answer holds the id of the event."""
-    data = ["Say it.", "ar", 0.9, 1, False, "one", False, "probability", num_tokens, 0, 0, ""]
-    return post(address, "gradio_api/call/generate", json.dumps({"data": data}).encode())
+    values = {"prompt": "Say it.", "method": "ar", "max_new_tokens": num_tokens}
+    return post(address, "gradio_api/call/v2/generate", json.dumps(values).encode())
 
 
 def test_runs_that_nobody_watches_are_ended_and_forgotten(

@@ -10,6 +10,7 @@ from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
 from app.handlers import Handlers, sentence_of
+from app.layout.wiring import STEERED
 
 SECRET = "my-secret-words"
 
@@ -44,7 +45,7 @@ def test_gradio_prints_nothing_of_what_was_sent(
     with caplog.at_level(logging.DEBUG):
         posts = [
             ("queue/join", {"data": [SECRET] * 3, "fn_index": visitor.events[RUN]}),
-            ("run/predict", {"data": [SECRET], "fn_index": visitor.events[(6, 0)]}),
+            ("run/predict", {"data": [SECRET], "fn_index": visitor.events[(len(STEERED), 0)]}),
             ("call/generate", {"data": [SECRET]}),
             ("run/predict", {"data": [SECRET], "fn_index": 10**6}),
             ("component_server", {"data": [SECRET], "component_id": 10**6, "fn_name": "x"}),

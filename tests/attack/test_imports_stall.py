@@ -21,7 +21,9 @@ def lines_of() -> list[str]:
     return samples.trace_lines(samples.run(SCRIPT))
 
 
-@pytest.mark.parametrize("text", ["\n" * 40_000, "\n" * MOST, " \n" * (MOST // 2)])
+@pytest.mark.parametrize(
+    "text", ["\n" * 40_000, "\n" * MOST, " \n" * (MOST // 2)], ids=["some", "many", "spaced"]
+)
 def test_blank_lines_cost_nothing(text: str) -> None:
     began = time.monotonic()
     assert list(read_import(text, MOST)) == ["error"]

@@ -148,7 +148,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("line", BROKEN)
+@pytest.mark.parametrize("line", BROKEN, ids=range(len(BROKEN)))
 def test_a_broken_line_of_finished_cells_is_passed_over(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     good = json.dumps({"key": "good", "outcomes": [{**GOOD, "text": "x"}]}).encode()

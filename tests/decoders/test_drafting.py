@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders import CursorBatch, ar, decode
 from mars_runtime.decoders.adaptive import ForwardCosts
-from mars_runtime.decoders.calibration import Calibration, lookup_chain, mask_kind
+from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.events import Proposal
@@ -33,7 +33,8 @@ CURVES = {
 
 def test_chances_follow_what_came_of_predictions() -> None:
     found = Calibration()
-    sure, unsure = mask_kind(0.99), mask_kind(0.3)
+    group = [Proposal(5, 0.99, ()), Proposal(6, 0.3, ())]
+    ((_, sure), (_, unsure)), _ = chains_of(group, [], 0)
     assert sure != unsure
     before = found.chances([(5, sure), (6, unsure)])
     assert before == pytest.approx([0.9, 0.9 * 0.3])
@@ -41,15 +42,16 @@ def test_chances_follow_what_came_of_predictions() -> None:
         found.expect([(5, sure), (6, unsure), (7, unsure)])
         found.observe([5, 9])  # the third is not judged: it continued another text
         found.observe([7])
-    right, both = found.chances([(1, sure), (2, unsure)])
+    (right,) = found.chances([(1, sure), (2, unsure)])  # both are not worth a thought any more
     assert right > 0.97
-    assert both < 0.06 * right
+    (lesson,) = Calibration(found).chances([(1, sure), (2, unsure)])
+    assert lesson == pytest.approx(right)
 
 
 def test_a_prediction_waits_until_its_place_is_written() -> None:
     """One token a forward: the third of three is judged three forwards later."""
     slow, fast = Calibration(), Calibration()
-    chain = lookup_chain([5, 6, 7], 2)
+    _, chain = chains_of([], [5, 6, 7], 2)
     for each, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):
         each.expect(chain)
         for part in parts:
@@ -57,6 +59,18 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
     assert slow.chances(chain) == fast.chances(chain)
     assert slow.chances(chain)[0] > Calibration().chances(chain)[0]
     assert slow.chances(chain[1:])[0] < 0.87
+
+
+def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> None:
+    group = [Proposal(token, 0.7, ()) for token in (5, 6, 7)]
+    found = Calibration()
+    (alone, *_) = found.chances(chains_of(group, [], 0)[0])
+    agreeing, opposing = (chains_of(group, text, 3) for text in ([5, 6, 8, 9], [4, 6, 7, 9]))
+    for source in range(2):
+        assert found.chances(agreeing[source])[0] > alone > found.chances(opposing[source])[0]
+    kinds = [[kind for _, kind in chain] for chain in agreeing]
+    assert kinds[0][0] == kinds[0][1] != kinds[0][2]
+    assert len(set(kinds[1])) == 4  # first and seconded, seconded, opposed, alone
 
 
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
@@ -80,10 +94,12 @@ def test_rates_by_hand() -> None:
     samples = [([0.5], [])]
     assert rate_of(0, samples, curve, may_branch=True, rate=1.0) == 1.0
     # [token, draft, mask, mask] each time: 1.5 tokens for 1.3.
-    found = rate_of(1, samples, curve, may_branch=True, rate=1.1)
+    found = rate_of(1, samples, curve, may_branch=True, rate=1.15)
     assert found == pytest.approx(1.5 / 1.3)
+    # At a higher rate the draft is not fed, and so many masks bring nothing.
+    assert rate_of(1, samples, curve, may_branch=True, rate=9.0) == pytest.approx(1.0 / 1.1)
     # One group: half of the forwards lose it and the next one, [token, mask], starts anew.
-    found = rate_of(1, samples, curve, may_branch=False, rate=1.1)
+    found = rate_of(1, samples, curve, may_branch=False, rate=1.12)
     assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
     # What was found in the text needs no masks.
     assert rate_of(0, [([], [0.9])], curve, may_branch=True, rate=1.0) == pytest.approx(1.9 / 1.1)
@@ -186,6 +202,21 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
         drafter.settle([place], 0, [], [], 0, CURVES["flat"])
 
 
+def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:
+    taught = Drafter(AUTO, MOST_MASKS)
+    write(taught, Text(SURE), CURVES["flat"], 300)
+    for before, is_bold in ((None, False), (taught, True)):
+        drafter = Drafter(AUTO, MOST_MASKS, before)
+        assert (drafter.feed(CURVES["flat"]).num_masks > 4) == is_bold
+    known = costs("flat")
+    settings = replace(AUTO, max_new_tokens=80)
+    forwards = []
+    for _ in range(2):
+        events = decode(ScriptedModel(all_counting), IDS, [[3]], lambda: settings, known)
+        forwards.append(len(steps_of(events)))
+    assert forwards[1] < forwards[0]
+
+
 def test_what_was_seen_holds_under_its_own_settings() -> None:
     drafter = Drafter(AUTO, MOST_MASKS)
     assert drafter.fits(replace(AUTO, max_new_tokens=9, seed=4))
@@ -220,6 +251,12 @@ def test_law_3_holds_whatever_is_chosen(
             assert step.num_fed <= MAX_FED
             assert groups == "every" or not step.groups
             assert lookup or not step.looked_up
+
+
+def all_counting(prefix: tuple[int, ...]) -> list[float]:
+    """Counts 3, 4 ... 15, 3 ...; masks count on."""
+    last = max(i for i, token in enumerate(prefix) if token != IDS.mask_id)
+    return peaked(3 + (prefix[last] - 3 + len(prefix) - last) % 13, 30.0)
 
 
 def counting(prefix: tuple[int, ...]) -> list[float]:

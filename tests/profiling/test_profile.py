@@ -66,7 +66,7 @@ def test_steps_are_told_apart_and_the_median_counts():
 
 
 def test_parts_stand_beside_their_limits():
-    recording = Recording(OPERATIONS, 1, 100.0, 150.0, num_tokens=4, num_slots=2)
+    recording = Recording(split(OPERATIONS), 1, 100.0, 150.0, num_tokens=4, num_slots=2)
     load = Load(weight_bytes=30, head_bytes=10, body_weights=5, head_weights=2, position_bytes=0)
     lines = {line.part: line for line in lines_of(recording, load, Limits(1, 5.0, 2.0))}
     assert lines["matmuls"].read_seconds == 4.0

@@ -18,6 +18,7 @@ from mars_runtime.training.adapter.streams import read_clean, read_masks
 from mars_runtime.training.adapter.texts import WIDTHS, Batch, Text, epoch, read_texts
 from mars_runtime.training.adapter.train import AdapterTrainer, Recipe
 from mars_runtime.training.backbone import Backbone
+from mars_runtime.training.base import read_base
 from tests.training.tiny_base import write_answers, write_base
 
 RECIPE = Recipe(
@@ -87,7 +88,7 @@ def test_an_epoch_holds_every_text_once_at_few_widths() -> None:
 
 def test_masks_see_the_clean_text_before_them_and_their_own_group(base: Path) -> None:
     """Each group alone, row after row in one plain causal forward, is the slow twin."""
-    model = Backbone.load(base, torch.float32)
+    model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(4, embeddings=3))
     batch = Batch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
     embedding, update = parameters.embedding(3), parameters.update(torch.float32)
@@ -118,13 +119,13 @@ def _slow_group(model: Backbone, parameters: Parameters, ids: torch.Tensor) -> t
 
 
 def test_the_base_is_untouched(base: Path, answers: Path, tmp_path: Path) -> None:
-    trainer = AdapterTrainer(RECIPE, base, answers, tmp_path)
+    trainer = AdapterTrainer(RECIPE, str(base), answers, tmp_path)
     ids = torch.tensor([list(range(5, 25))])
     before = read_clean(trainer.model, ids).hidden
     for _ in range(3):
         trainer.step()
     assert torch.equal(read_clean(trainer.model, ids).hidden, before)
-    fresh = Backbone.load(base, torch.float32)
+    fresh = Backbone(read_base(str(base)), torch.float32)
     assert torch.equal(trainer.model.embedding, fresh.embedding)
 
 
@@ -132,7 +133,7 @@ def test_the_base_is_untouched(base: Path, answers: Path, tmp_path: Path) -> Non
 def test_the_loss_falls_and_masks_become_right(
     base: Path, answers: Path, tmp_path: Path, form: Form
 ) -> None:
-    trainer = AdapterTrainer(dataclasses.replace(RECIPE, form=form), base, answers, tmp_path)
+    trainer = AdapterTrainer(dataclasses.replace(RECIPE, form=form), str(base), answers, tmp_path)
     first = trainer.step()
     trainer.run()
     last = trainer.progress.history[-1]
@@ -143,14 +144,14 @@ def test_the_loss_falls_and_masks_become_right(
 
 def test_a_resumed_run_is_the_uninterrupted_one(base: Path, answers: Path, tmp_path: Path) -> None:
     recipe = dataclasses.replace(RECIPE, steps=8, until_miss_from=0.5)
-    whole = AdapterTrainer(recipe, base, answers, tmp_path / "whole")
+    whole = AdapterTrainer(recipe, str(base), answers, tmp_path / "whole")
     for _ in range(8):
         whole.step()
-    half = AdapterTrainer(recipe, base, answers, tmp_path / "half")
+    half = AdapterTrainer(recipe, str(base), answers, tmp_path / "half")
     for _ in range(4):
         half.step()
     half.save()
-    rest = AdapterTrainer(recipe, base, answers, tmp_path / "half")
+    rest = AdapterTrainer(recipe, str(base), answers, tmp_path / "half")
     rest.resume()
     for _ in range(4):
         rest.step()
@@ -163,13 +164,13 @@ def test_training_stops_when_nothing_rises(base: Path, answers: Path, tmp_path: 
     recipe = dataclasses.replace(
         RECIPE, learning_rate=0.0, embedding_rate=0.0, measure_steps=2, patience=3
     )
-    trainer = AdapterTrainer(recipe, base, answers, tmp_path)
+    trainer = AdapterTrainer(recipe, str(base), answers, tmp_path)
     trainer.run()
     assert trainer.progress.step == 8
 
 
 def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> None:
-    model = Backbone.load(base, torch.float32)
+    model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(2, embeddings=3))
     said = {"base": "tiny", "mask_token": "<m>", "block_size": 4}
     parameters.save(tmp_path, said)
@@ -198,7 +199,7 @@ def test_masks_count_up_to_the_first_wrong_one() -> None:
 
 
 def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
-    model = Backbone.load(base, torch.float32)
+    model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(4))
     batch = Batch.of([TEXT], len(TEXT.anchors), random.Random(0))
     with torch.no_grad():
@@ -228,7 +229,7 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
 
 def test_a_recipe_is_saved_beside_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:
     trainer = AdapterTrainer(
-        dataclasses.replace(RECIPE, steps=2, measure_steps=2), base, answers, tmp_path
+        dataclasses.replace(RECIPE, steps=2, measure_steps=2), str(base), answers, tmp_path
     )
     trainer.run()
     assert json.loads((tmp_path / "recipe.json").read_text())["form"]["rank"] == 4

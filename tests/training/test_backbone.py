@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.training.adapter.streams import read_clean
-from mars_runtime.training.backbone import Backbone, BaseError
+from mars_runtime.training.backbone import Backbone
+from mars_runtime.training.base import read_base
 from mars_runtime.training.distill.generate import Plan, cohorts_of, generate
+from mars_runtime.training.distill.run import open_user_turn, with_roles
 from tests.training.tiny_base import VOCABULARY, write_base
 
 
@@ -20,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Backbone:
-    return Backbone.load(folder, torch.float32)
+    return Backbone(read_base(str(folder)), torch.float32)
 
 
 def _prompts(count: int) -> list[list[int]]:
@@ -80,16 +85,27 @@ def test_greedy_compares_near_ties_in_float32(model: Backbone) -> None:
     assert torch.equal(big.greedy(x), exact)
 
 
-@pytest.mark.parametrize("change", ['"tie_word_embeddings": true', '"model_type": "llama"'])
-def test_other_models_are_refused_in_a_sentence(folder: Path, tmp_path: Path, change: str) -> None:
-    text = (folder / "config.json").read_text()
-    assert change in text
-    other = change.replace("true", "false").replace("llama", "gpt2")
-    (tmp_path / "config.json").write_text(text.replace(change, other))
-    with pytest.raises(BaseError, match="tied"):
-        Backbone.load(tmp_path, torch.float32)
+@pytest.mark.parametrize(
+    ("key", "value"), [("tie_word_embeddings", False), ("model_type", "qwen2")]
+)
+def test_other_models_are_refused_in_a_sentence(
+    folder: Path, tmp_path: Path, key: str, value: object
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(CheckpointError, match="choose a"):
+        read_base(str(tmp_path))
 
 
 def test_a_folder_without_a_model_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BaseError, match="No Llama checkpoint"):
-        Backbone.load(tmp_path, torch.float32)
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        read_base(str(tmp_path))
+
+
+def test_a_user_turn_is_left_open(folder: Path) -> None:
+    tokenizer = read_base(str(folder)).tokenizer
+    opened = open_user_turn(tokenizer)
+    whole = tokenizer.encode_chat(with_roles(("A small fox",)))
+    assert whole[: len(opened)] == opened
+    assert with_roles(("a", "b", "c"))[1:] == [("assistant", "b"), ("user", "c")]

@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 
 from mars_runtime.training.distill import store
+from tests.tiny_tokenizer import write_tokenizer
 
 VOCABULARY, MASK = 96, 4
 
 
 def write_base(folder: Path) -> Path:
-    """The base as a checkpoint folder."""
+    """The base as a checkpoint folder with a tokenizer (of more tokens than it has rows)."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -31,7 +32,7 @@ def write_base(folder: Path) -> Path:
         initializer_range=0.2,
     )
     LlamaForCausalLM(config).eval().save_pretrained(folder)
-    return folder
+    return write_tokenizer(folder)
 
 
 def write_answers(folder: Path, count: int = 24) -> Path:

@@ -75,6 +75,8 @@ def test_greedy_text_that_differs_is_an_exit_code(
         (["--families", "poetry"], "no family 'poetry'"),
         (["--prompts", "0"], "at least one prompt"),
         (["--max-new-tokens", "0"], "at least 1"),
+        (["--threads", "-5"], "at least 1 of threads"),
+        (["--out", "/proc/nowhere/l.json"], "can be written"),
         (["--checkpoint", "nobody"], "nobody"),
     ],
 )
@@ -82,4 +84,4 @@ def test_wrong_arguments_get_one_sentence(
     given: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert cli.run(arguments("lossless", "--out", str(tmp_path / "l.json"), *given)) == 2
-    assert said in capsys.readouterr().out
+    assert said in capsys.readouterr().err

@@ -7,8 +7,10 @@ depend, to the last bit, on the rows and positions beside it (tests/test_law_bit
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,6 +41,17 @@ def unsupported(config: ModelConfig) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What one forward reads and multiplies; as in ``profiling.forward.Load``."""
+
+    weight_bytes: int
+    head_bytes: int
+    body_weights: int
+    head_weights: int
+    position_bytes: int
+
+
 class NativeModel:
     """A causal language model on the CPU. ``bits``: of the matrices of its layers; None: as they
     are. Raises CheckpointError when a weight is missing or of another shape than it should be."""
@@ -59,11 +72,13 @@ class NativeModel:
         self.device = torch.device("cpu")
         self.dtype = torch.float32  # of hidden states and logits
         self.cache_dtype = torch.float16
+        self.product_dtype = torch.int8
         self.kept: dict[str, Any] = {}
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
         self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.matrices()})
+        self.sizes = _sizes(config, found)
         self._held: list[Any] = []  # what the library has addresses of
         self._arena = Arena(sum(map(packed_bytes, found.matrices())))
         self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id)))
@@ -220,6 +235,19 @@ class NativeModel:
     def _hold(self, tensor: Tensor) -> int:
         self._held.append(tensor)
         return tensor.data_ptr()
+
+
+def _sizes(config: ModelConfig, found: Weights) -> Sizes:
+    """Adapters apart: plain decoding reads none."""
+    body = [matrix for layer in found.layers for matrix in layer.base()]
+    head = packed_bytes(found.head)
+    return Sizes(
+        weight_bytes=head + sum(map(packed_bytes, body)),
+        head_bytes=head,
+        body_weights=sum(math.prod(matrix.shape) for matrix in body),
+        head_weights=math.prod(found.head.shape),
+        position_bytes=4 * config.num_layers * config.num_kv_heads * config.head_dim,
+    )
 
 
 def _num_threads() -> int:

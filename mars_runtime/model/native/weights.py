@@ -33,6 +33,10 @@ class LayerWeights:
     down: GroupedMatrix
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
+    def base(self) -> tuple[GroupedMatrix, ...]:
+        """Those that every token is multiplied with."""
+        return self.qkv, self.output, self.gate_up, self.down
+
     def matrices(self) -> Iterator[GroupedMatrix]:
         """In the order in which a forward reads them."""
         named = {"qkv": self.qkv, "o": self.output, "gate_up": self.gate_up, "down": self.down}

@@ -31,9 +31,10 @@ def run_adapter(args: argparse.Namespace) -> int:
     import torch
     import torch.distributed as dist
 
+    from mars_runtime.model.config import CheckpointError
     from mars_runtime.training.adapter.parameters import Form
     from mars_runtime.training.adapter.train import AdapterTrainer, Recipe
-    from mars_runtime.training.backbone import BaseError, fast_dtype, has_compiler
+    from mars_runtime.training.backbone import fast_dtype, has_compiler
 
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -55,7 +56,7 @@ def run_adapter(args: argparse.Namespace) -> int:
         if args.resume:
             trainer.resume()
         trainer.run()
-    except (BaseError, FileNotFoundError) as error:
+    except (CheckpointError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:

@@ -14,7 +14,7 @@ def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``distill``."""
     parser = subparsers.add_parser("distill", help="write the base's answers to train on")
     add = parser.add_argument
-    add("--base", type=Path, required=True, help="folder of the base (transformers' layout)")
+    add("--base", default="mars-smollm2", help="name in the registry, folder or GGUF file")
     add("--data", type=Path, required=True, help="folder with the training texts")
     add("--out", type=path_of, required=True, help="of the answers; a run goes on where it was")
     add("--prompts", type=int, default=24_000, help="how many prompts to answer")
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     import torch
 
-    from mars_runtime.training.backbone import BaseError
+    from mars_runtime.model.config import CheckpointError
     from mars_runtime.training.distill.run import Distiller
 
     if args.threads:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens).run(
             args.prompts, args.written
         )
-    except (BaseError, FileNotFoundError) as error:
+    except (CheckpointError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mars_runtime.training.backbone import Backbone, Shape
+from mars_runtime.training.backbone import Backbone
 
 GROWTH = 32
 
@@ -117,8 +117,3 @@ def softmax_product(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     the one or three queries a row that decoding has."""
     scores = (q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + bias
     return torch.softmax(scores, -1).to(v.dtype) @ v
-
-
-def bytes_per_slot(shape: Shape, num_layers: int, itemsize: int) -> int:
-    """Bytes of one row's keys and values for one slot."""
-    return 2 * num_layers * shape.kv_heads * shape.head_dim * itemsize

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mars_runtime.text import Tokenizer
 from mars_runtime.training.backbone import Backbone, fast_dtype
+from mars_runtime.training.base import read_base
 from mars_runtime.training.distill import store
-from mars_runtime.training.distill.encoding import ChatEncoder
 from mars_runtime.training.distill.generate import Answer, Plan, generate
 from mars_runtime.training.distill.mixture import mixture
 from mars_runtime.training.distill.overlap import Benchmarks
-from mars_runtime.training.distill.prompts.base import Prompt
+from mars_runtime.training.distill.prompts.base import Prompt, Turns
 
 SEED = 20261122
 WRITTEN = "written.jsonl"
@@ -31,17 +32,18 @@ class Distiller:
 
     def __init__(
         self,
-        base: Path,
+        base: str,
         data: Path,
         out: Path,
         part: tuple[int, int],
         rows: int,
         max_tokens: int,
     ) -> None:
-        self.encoder = ChatEncoder(base)
+        found = read_base(base)
+        self.tokenizer = found.tokenizer
         self.data, self.out, self.part = data, out, part
-        self.model = Backbone.load(base, fast_dtype(), pack_rows=rows)
-        self.plan = Plan(self.encoder.im_end_id, max_tokens=max_tokens, rows=rows)
+        self.model = Backbone(found, fast_dtype(), pack_rows=rows)
+        self.plan = Plan(self.tokenizer.im_end_id, max_tokens=max_tokens, rows=rows)
         self.benchmarks = Benchmarks.read(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
@@ -53,7 +55,7 @@ class Distiller:
         done = {record.key for record in store.read(self.out)}
         todo: list[tuple[Prompt, list[int]]] = []
         for prompt in prompts[number - 1 :: parts]:
-            ids = self.encoder.conversation(prompt.turns)
+            ids = self.tokenizer.encode_chat(with_roles(prompt.turns))
             if len(ids) <= MAX_PROMPT and store.key_of(ids) not in done:
                 todo.append((prompt, ids))
         answers = store.Answers(self.out / f"answers-{number}-of-{parts}.jsonl")
@@ -64,9 +66,9 @@ class Distiller:
 
     def _write_prompts(self, count: int) -> None:
         """Let the base write what a user might ask: the template up to the user's turn, sampled."""
-        start = self.encoder.open_user_turn()
+        start = open_user_turn(self.tokenizer)
         plan = Plan(
-            self.encoder.im_end_id,
+            self.tokenizer.im_end_id,
             max_tokens=WRITTEN_TOKENS,
             rows=self.plan.rows,
             temperature=1.0,
@@ -75,7 +77,9 @@ class Distiller:
         texts = []
         with Meter("prompts", count) as meter:
             for ended in generate(self.model, [start] * count, plan):
-                texts += [self.encoder.decode(a.ids).strip() for a in ended if a.end == "eos"]
+                texts += [
+                    self.tokenizer.decode(a.ids[:-1]).strip() for a in ended if a.end == "eos"
+                ]
                 meter.add(len(ended), sum(len(a.ids) for a in ended))
         kept = [text for text in texts if len(text.split()) >= 3]
         path = self.out / WRITTEN
@@ -88,6 +92,17 @@ class Distiller:
         path = self.out / WRITTEN
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
+
+
+def with_roles(turns: Turns) -> list[tuple[str, str]]:
+    """User and assistant in turn, the user first."""
+    return [(("user", "assistant")[i % 2], text) for i, text in enumerate(turns)]
+
+
+def open_user_turn(tokenizer: Tokenizer) -> list[int]:
+    """Ids of the template up to where a user begins to write."""
+    opened = len(tokenizer.encode("assistant\n"))
+    return [*tokenizer.encode_chat([])[:-opened], *tokenizer.encode("user\n")]
 
 
 def record_of(prompt: Prompt, ids: list[int], answer: Answer) -> store.Record:
