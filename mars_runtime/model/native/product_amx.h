@@ -11,6 +11,7 @@
 
 constexpr int AMX_ROWS = 16, AMX_FROM = 5;  // below so many rows memory is what is waited for
 constexpr int AMX_FROM_4 = 7;               // 4 bits must be unpacked into memory first
+constexpr int AMX_GROUPS = 4;               // for fewer, setting up the unit takes longer than it saves
 constexpr int STRETCH = 6;                  // groups
 
 // Asks the system for the registers, once in a process.
@@ -106,7 +107,8 @@ static inline TileRows amx_function(int count, std::integer_sequence<int, N...>)
 // False, and nothing done, where few rows are multiplied as well without.
 static inline bool tile_rows_amx(int64_t bits, int count, const uint8_t* p, const Rows& x, int first,
                                  F* out) {
-  if (count < (bits == 4 ? AMX_FROM_4 : AMX_FROM) || !has_amx()) return false;
+  if (count < (bits == 4 ? AMX_FROM_4 : AMX_FROM) || x.groups < AMX_GROUPS) return false;
+  if (!has_amx()) return false;
   std::make_integer_sequence<int, AMX_ROWS - AMX_FROM + 1> sizes;
   (bits == 4 ? amx_function<4>(count, sizes) : amx_function<8>(count, sizes))(p, x, first, out);
   return true;
