@@ -148,13 +148,14 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
 ) -> None:
     prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
     page.fill("#prompt textarea", prompt)
+    assert page.is_checked("#lossless input")
     page.click("#lossless input")
     page.click("#share")
     page.wait_for_selector("#remark :text('Link copied')")
     link = page.evaluate("navigator.clipboard.readText()")
     assert link.startswith(address + "?")
     query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
-    chosen = {"prompt": prompt, "tau": "0.5", "lossless": "true", "max_new_tokens": "40"}
+    chosen = {"prompt": prompt, "tau": "0.5", "lossless": "false", "max_new_tokens": "40"}
     assert chosen.items() <= query.items()
     page.fill("#prompt textarea", "long " * 1700)
     page.click("#share")
@@ -163,7 +164,7 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     again.wait_for_selector("#remark :text('metric was left out')")
     assert again.input_value("#prompt textarea") == prompt
     assert again.input_value("#tau input[type=range]") == "0.5"
-    assert again.is_checked("#lossless input")
+    assert not again.is_checked("#lossless input")  # the page opens with it on
     again.click("#share")
     again.wait_for_selector("#remark :text('Link copied')")
     assert again.evaluate("navigator.clipboard.readText()") == link
