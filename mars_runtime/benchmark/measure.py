@@ -22,7 +22,7 @@ NUM_WARM_UP, NUM_TUNING = 2, 4
 """Questions to warm up on, and to choose a peer's number of threads by (half as many of a batch):
 the same as are measured later."""
 
-NUM_FIRST_TOKENS = 5
+NUM_FIRST_TOKENS = 3
 """Times that the first token of a prompt is waited for."""
 
 SETTLING_SECONDS = 0.02
