@@ -40,6 +40,8 @@ static inline void amx_shape(int rows) {
   } config;
   for (int i = 0; i < 4; i++) config.rows[i] = (uint8_t)rows;
   config.rows[4] = config.rows[5] = 8;
+  // GCC 12 takes the load to read eight bytes, and may drop what was written to the others.
+  asm volatile("" ::"r"(&config) : "memory");
   _tile_loadconfig(&config);
   amx_rows = rows;
 }
