@@ -88,6 +88,7 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
             depth = handlers.limits(values["checkpoint"]).block_size
             updates["block_size"] = block_size_update(depth, values["block_size"])
         found = [updates.get(name, gr.skip()) for name in SHARED]
-        return [*found, sentence or gr.skip(), has_chosen]
+        # A visitor may have pressed Run before this is answered, so it never says that none chose.
+        return [*found, sentence or gr.skip(), has_chosen or gr.skip()]
 
     page.load(follow, None, [*controls, tab.remark, tab.settled], **IN_BROWSER)
