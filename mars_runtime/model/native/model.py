@@ -77,7 +77,7 @@ class NativeModel:
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
-        self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.matrices()})
+        self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.base()})
         self.sizes = _sizes(config, found)
         self._held: list[Any] = []  # what the library has addresses of
         self._arena = Arena(sum(map(packed_bytes, found.matrices())))

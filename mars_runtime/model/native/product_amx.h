@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 constexpr int AMX_ROWS = 16, AMX_FROM = 5;  // below so many rows memory is what is waited for
+constexpr int AMX_FROM_4 = 7;               // 4 bits must be unpacked into memory first
+constexpr int AMX_GROUPS = 4;               // for fewer, setting up the unit takes longer than it saves
 constexpr int STRETCH = 6;                  // groups
 
 // Asks the system for the registers, once in a process.
@@ -58,7 +60,6 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   // Each step for some groups before the next step: what was just stored is slow to be read again.
   for (int from = 0; from < groups; from += STRETCH, p += STRETCH * BYTES) {
     int count = groups - from < STRETCH ? groups - from : STRETCH;
-    for (int line = 0; line < count * BYTES; line += 64) prefetch(p + AHEAD + line);
     for (int s = 0; BITS == 4 && s < count; s++) {
       Weights w = weights4(p + s * BYTES);
       for (int i = 0; i < 8; i++) _mm512_store_si512(weights[s] + 64 * i, w.w[i]);
@@ -66,6 +67,7 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
     for (int s = 0; s < count; s++) {
       const uint8_t* numbers = BITS == 4 ? weights[s] : p + s * BYTES;
       const int8_t* rows = values + (from + s) * GROUP;
+      for (int line = 0; line < BYTES; line += 64) prefetch(p + AHEAD + s * BYTES + line);
       if (s % 2 == 0) {
         _tile_zero(0);
         _tile_loadd(2, rows, width);
@@ -105,7 +107,8 @@ static inline TileRows amx_function(int count, std::integer_sequence<int, N...>)
 // False, and nothing done, where few rows are multiplied as well without.
 static inline bool tile_rows_amx(int64_t bits, int count, const uint8_t* p, const Rows& x, int first,
                                  F* out) {
-  if (count < AMX_FROM || !has_amx()) return false;
+  if (count < (bits == 4 ? AMX_FROM_4 : AMX_FROM) || x.groups < AMX_GROUPS) return false;
+  if (!has_amx()) return false;
   std::make_integer_sequence<int, AMX_ROWS - AMX_FROM + 1> sizes;
   (bits == 4 ? amx_function<4>(count, sizes) : amx_function<8>(count, sizes))(p, x, first, out);
   return true;
