@@ -86,6 +86,7 @@ class Handlers:
         self.book = book
         self.live: LiveRuns[LiveRace] = LiveRuns()
         self.feeds = Feeds()
+        self._settled: set[str] = set()  # sessions
 
     def limits(self, checkpoint: object) -> Limits:
         """What may be asked of a checkpoint. Raises RefusalError for one that is not listed."""
@@ -119,6 +120,7 @@ class Handlers:
         ends the lanes with its sentence. Closing the generator cancels the run.
         """
         feed = RunFeed(["mars"], 0.0)
+        self.settle(session)
         race: LiveRace | None = None
         try:
             order = read_order(values, self.limits(values.get("checkpoint")))
@@ -249,9 +251,16 @@ class Handlers:
         depth = served.checkpoint.block_size
         yield Choice(entry.note or f"{entry.name} is ready.", depth, served.pace, footer(served))
 
-    def arrival(self, is_settled: bool) -> Arrival:
-        """How far the checkpoint is that visitors are to have. ``is_settled``: this one has chosen
-        or run another, so that none is put in its place."""
+    def settle(self, session: str) -> None:
+        """This visitor has chosen or run a checkpoint: none is put in its place."""
+        self._settled.add(session)
+
+    def leave(self, session: str) -> None:
+        """This visitor has gone."""
+        self._settled.discard(session)
+
+    def arrival(self, session: str) -> Arrival:
+        """How far the checkpoint is that visitors are to have who have not settled for another."""
         load, wanted = self.engines.arrival(), self.engines.wanted
         if load is None:
             return Arrival("", is_over=True)
@@ -259,7 +268,7 @@ class Handlers:
             return Arrival(f"{load.failure} {self._meanwhile()}", is_over=True)
         if load.served is None:
             return Arrival(load.situation)
-        if is_settled:
+        if session in self._settled:
             return Arrival(f"{wanted} is here: choose it as the model.", is_over=True)
         return Arrival("", wanted, is_over=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE
+from app.layout.wiring import AT_ONCE, session_of
 
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 SECONDS = 1.0
 
 
-def wire_arrival(tab: LiveTab, line: gr.Markdown, handlers: Handlers) -> None:
+def wire_arrival(page: gr.Blocks, tab: LiveTab, line: gr.Markdown, handlers: Handlers) -> None:
     """``line`` says how far it is; once it is there, it is put in place for who has not chosen."""
     clock = gr.Timer(SECONDS, active=handlers.engines.arrival() is not None)
 
-    def look(is_settled: Any) -> tuple[str, Any, Any]:
-        found = handlers.arrival(bool(is_settled))
+    def look(request: gr.Request) -> tuple[str, Any, Any]:
+        found = handlers.arrival(session_of(request))
         checkpoint = gr.skip() if found.checkpoint is None else found.checkpoint
         return found.sentence, gr.Timer(active=not found.is_over), checkpoint
 
-    clock.tick(look, [tab.settled], [line, clock, tab.controls["checkpoint"]], **AT_ONCE)
-    starts = [tab.buttons["run"].click, tab.controls["prompt"].submit]
-    gr.on(starts, lambda: True, None, [tab.settled], **AT_ONCE)
+    def leave(request: gr.Request) -> None:
+        handlers.leave(session_of(request))
+
+    clock.tick(look, None, [line, clock, tab.controls["checkpoint"]], **AT_ONCE)
+    page.unload(leave)

@@ -63,7 +63,6 @@ def wire_asks(tab: LiveTab, handlers: Handlers) -> None:
         api_visibility="private",
         preprocess=False,
     )
-    button.click(lambda: True, None, [tab.settled], **IN_BROWSER)
 
 
 def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
@@ -83,12 +82,12 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     def follow(request: gr.Request) -> list[Any]:
         values, sentence = handlers.follow(request.query_params)
         updates = {name: gr.update(value=value) for name, value in values.items()}
-        has_chosen = "checkpoint" in values
-        if has_chosen and "block_size" in values:
-            depth = handlers.limits(values["checkpoint"]).block_size
-            updates["block_size"] = block_size_update(depth, values["block_size"])
+        if "checkpoint" in values:
+            handlers.settle(session_of(request))
+            if "block_size" in values:
+                depth = handlers.limits(values["checkpoint"]).block_size
+                updates["block_size"] = block_size_update(depth, values["block_size"])
         found = [updates.get(name, gr.skip()) for name in SHARED]
-        # A visitor may have pressed Run before this is answered, so it never says that none chose.
-        return [*found, sentence or gr.skip(), has_chosen or gr.skip()]
+        return [*found, sentence or gr.skip()]
 
-    page.load(follow, None, [*controls, tab.remark, tab.settled], **IN_BROWSER)
+    page.load(follow, None, [*controls, tab.remark], **IN_BROWSER)

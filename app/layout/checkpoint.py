@@ -13,7 +13,7 @@ import gradio as gr
 from app.controls import DEFAULTS
 from app.examples import TASKS
 from app.handlers import Choice, Handlers
-from app.layout.wiring import AT_ONCE
+from app.layout.wiring import AT_ONCE, session_of
 
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
@@ -57,9 +57,12 @@ def wire_checkpoint(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers
         for updates in follow(name, block_size):
             yield [gr.skip(), *updates]
 
+    def settle(request: gr.Request) -> None:
+        handlers.settle(session_of(request))
+
     page.load(opening, inputs, [checkpoint, *outputs], **FOLLOWS)
     checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **FOLLOWS)
-    checkpoint.input(lambda: True, None, [tab.settled], **AT_ONCE)
+    checkpoint.input(settle, **AT_ONCE)
     controls["pace"].change(None, [controls["pace"]], [tab.time], js=TELL_TIME, **FOLLOWS)
 
 

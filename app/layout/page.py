@@ -44,8 +44,6 @@ class LiveTab:
     notice: gr.Markdown | None = None
     examples: gr.Markdown | None = None
     time: gr.Markdown | None = None
-    settled: gr.State | None = None
-    """Whether this visitor chose or ran a checkpoint, so that none is put in its place."""
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
@@ -74,7 +72,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         footer = gr.Markdown(f"Loading {handlers.engines.default}…", elem_id="footer")
         wire(page, tab, handlers)
         wire_checkpoint(page, tab, footer, handlers)
-        wire_arrival(tab, arriving, handlers)
+        wire_arrival(page, tab, arriving, handlers)
         wire_endpoints(handlers)
         wire_asks(tab, handlers)
         wire_links(page, tab, handlers)
@@ -83,7 +81,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
 
 def _live_tab(handlers: Handlers, first: Recording | None) -> LiveTab:
     tab = LiveTab()
-    tab.settled = gr.State(False)
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
             _model(tab, handlers)

@@ -50,9 +50,9 @@ def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
 ) -> None:
     engines = handlers.engines
     assert engines.default == "tiny"
-    until(lambda: "43" in handlers.arrival(False).sentence)
-    assert handlers.arrival(False).sentence == "Fetching the chat model, 94 MB: 43 %"
-    assert not handlers.arrival(False).is_over
+    until(lambda: "43" in handlers.arrival("a").sentence)
+    assert handlers.arrival("a").sentence == "Fetching the chat model, 94 MB: 43 %"
+    assert not handlers.arrival("a").is_over
     source.go.set()
     assert engines.get("chat", timeout=20)
     assert engines.default == "chat"
@@ -64,10 +64,15 @@ def test_who_chose_or_ran_something_keeps_it_and_is_told(
 ) -> None:
     source.go.set()
     assert handlers.engines.get("chat", timeout=20)
-    fresh, settled = handlers.arrival(False), handlers.arrival(True)
+    handlers.settle("b")
+    fresh, settled = handlers.arrival("a"), handlers.arrival("b")
     assert (fresh.checkpoint, fresh.sentence, fresh.is_over) == ("chat", "", True)
     assert (settled.checkpoint, settled.is_over) == (None, True)
     assert settled.sentence == "chat is here: choose it as the model."
+    list(handlers.run("a", controls(checkpoint="tiny", max_new_tokens=4)))
+    assert handlers.arrival("a").checkpoint is None
+    handlers.leave("a")
+    assert handlers.arrival("a").checkpoint == "chat"
 
 
 def test_without_a_network_a_sentence_says_so_and_everything_else_works(
@@ -75,8 +80,8 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
 ) -> None:
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: handlers.arrival(False).is_over)
-    told = handlers.arrival(False)
+    until(lambda: handlers.arrival("a").is_over)
+    told = handlers.arrival("a")
     assert told.checkpoint is None
     assert told.sentence == f"{NO_NETWORK} Until then tiny, which knows only its tasks, answers."
     assert handlers.engines.default == "tiny"
@@ -89,7 +94,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
 def test_choosing_it_again_tries_again(handlers: Handlers, source: FakeSource) -> None:
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: handlers.arrival(False).is_over)
+    until(lambda: handlers.arrival("a").is_over)
     source.failure = ""
     *_, chosen = handlers.choose("chat")
     assert chosen.notice == "A chat model."
@@ -103,8 +108,8 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
             raise CheckpointError("Fetching is switched off.")
 
     made, _ = make_handlers(tmp_path, Offline(), offline=True)
-    until(lambda: made.arrival(False).is_over)
-    assert made.arrival(False).sentence.startswith("Fetching is switched off. Until then tiny")
+    until(lambda: made.arrival("a").is_over)
+    assert made.arrival("a").sentence.startswith("Fetching is switched off. Until then tiny")
     made.engines.close()
 
 
