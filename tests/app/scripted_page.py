@@ -55,8 +55,12 @@ def write_tokenizer(folder: Path) -> Tokenizer:
 class ScriptedBackend:
     """Writes ``text`` byte by byte: one a forward at tau 1 or as AR, B a forward below tau 0.6."""
 
-    def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
+    def __init__(
+        self, text: str = "Hello.", forward_seconds: float = 0.002, pace: int = 20
+    ) -> None:
+        """pace: the slow motion in which a page opens."""
         self.text = text
+        self.pace = pace
         self.forward_seconds = forward_seconds
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
@@ -184,7 +188,7 @@ def make_served(
         block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return Served(entry, checkpoint, engine, pace=20)  # type: ignore[arg-type]
+    return Served(entry, checkpoint, engine, pace=backend.pace)  # type: ignore[arg-type]
 
 
 def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:

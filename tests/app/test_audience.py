@@ -64,8 +64,8 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
     assert eventually(lambda: num_runs(handlers) == 0, audience.GRACE_SECONDS + 10)
     queue = page._queue
     assert eventually(lambda: not queue.event_ids_to_events, 10)
-    assert not queue.pending_messages_per_session
-    assert not queue.pending_event_ids_session
+    assert eventually(lambda: not queue.pending_messages_per_session, 10)
+    assert eventually(lambda: not queue.pending_event_ids_session, 10)
     backend.forward_seconds = 0.0
     assert_serves(Visitor(page.local_url))
 
