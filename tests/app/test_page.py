@@ -109,6 +109,7 @@ def start(page: playwright.Page, prompt: str = "Say it.") -> None:
     wait_steps(page, 3)
 
 
+@pytest.mark.timed
 def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, backend) -> None:
     page = visit()
     set_knob(page, "tau", 1)

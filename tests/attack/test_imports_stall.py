@@ -13,6 +13,8 @@ from app import imports
 from app.imports import read_import
 from mars_runtime.settings import DecodeSettings
 
+pytestmark = pytest.mark.timed
+
 MOST = 4_000_000
 SCRIPT = samples.Script(samples.PROSE, moves={9: DecodeSettings(tau=0.5, block_size=8)})
 
