@@ -1,14 +1,12 @@
-"""The README tells the truth about files, commands and the Space.
-
-``python tests/test_readme.py`` rewrites the file map: lines that are there stay, missing files get
-the first sentence of their docstring or leading comment, files that are gone lose their line.
-"""
+"""README and docs tell the truth: what they name exists, and the Space would start."""
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -16,70 +14,87 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-MAPPED = {".py", ".js", ".css", ".html"}
-WIDTH = 44
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+CARDS = sorted((ROOT / "checkpoints").rglob("README.md"))
+PAGES = [README, *DOCS, *CARDS]
+FOLDERS = r"app|assets|checkpoints|docs|mars_runtime|tests"
 
 
-def repository_files() -> set[str]:
-    """Paths that belong to the repository and must be in the map."""
-    command = ["git", "-C", str(ROOT), "ls-files"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        names = listed.splitlines()
-    except (OSError, subprocess.SubprocessError):
-        names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
-    return {
-        name
-        for name in names
-        if Path(name).suffix in MAPPED
-        and not name.startswith((".", "runs/", "assets/results/"))
-        and (ROOT / name).exists()
-        and _says_something(ROOT / name)
-    }
+def name_of(page: Path) -> str:
+    """Its path in the repository."""
+    return str(page.relative_to(ROOT))
 
 
-def _says_something(path: Path) -> bool:
-    """Empty ``__init__.py`` files have no job and no line."""
-    return path.name != "__init__.py" or path.stat().st_size > 0
+def commands(text: str) -> list[list[str]]:
+    """The words of every command line with Python in the fenced blocks of ``text``."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [part for block in blocks for line in block.splitlines() for part in line.split("&&")]
+    found = [shlex.split(line) for line in lines if "python" in line]
+    return [words[words.index("python") + 1 :] for words in found if "python" in words]
 
 
-def map_section(text: str) -> str:
-    """What stands between the fences under the heading of the map."""
-    found = re.search(r"^## File map\n+```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert found, "README.md has no file map"
-    return found.group(1)
+def test_a_visitor_can_read_it() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
-def read_map(text: str) -> dict[str, str]:
-    """Path -> its line of explanation; folders end in a slash."""
-    entries: dict[str, str] = {}
-    folders: list[str] = []
-    for line in map_section(text).splitlines():
-        indent, rest = re.match(r"( *)(.*)", line).groups()  # type: ignore[union-attr]
-        name, _, meaning = rest.partition(" ")
-        folders = folders[: len(indent) // 2]
-        path = "".join(folders) + name
-        entries[path] = meaning.strip()
-        if name.endswith("/"):
-            folders.append(name)
-    return entries
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_that_are_named_exist(page: Path) -> None:
+    named = re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", page.read_text(encoding="utf-8"))
+    gone = [path for path in named if not (ROOT / path).exists()]
+    assert not gone, f"{page.name} names {gone}"
 
 
-def test_every_file_is_in_the_map_with_a_line():
-    entries = read_map(README.read_text(encoding="utf-8"))
-    missing = sorted(repository_files() - set(entries))
-    assert not missing, f"run `python tests/test_readme.py`; not in the map: {missing}"
-    empty = [path for path, meaning in entries.items() if not meaning and path[-1] != "/"]
-    assert not empty, f"say in the map what these are: {empty}"
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_local_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_mapped_file_exists():
-    entries = read_map(README.read_text(encoding="utf-8"))
-    gone = [path for path in entries if not (ROOT / path).exists()]
-    assert not gone, f"run `python tests/test_readme.py`; gone: {gone}"
+def test_every_package_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True)
+    assert listed.returncode == 0
+    packages = {str(Path(name).parent) for name in listed.stdout.splitlines() if "/" in name}
+    packages = {p for p in packages if re.fullmatch(r"(app|mars_runtime)(/\w+)?", p)}
+    missing = sorted(package for package in packages if f"`{package}/" not in text)
+    assert not missing, f"docs/architecture.md says nothing of {missing}"
 
 
-def test_the_space_would_start():
+def known_options() -> dict[str, str]:
+    """The help text of every command that the pages may name."""
+    from mars_runtime.__main__ import COMMANDS
+
+    asked = {f"-m mars_runtime {name}": ["-m", "mars_runtime", name] for name in COMMANDS}
+    asked |= {"app.py": ["app.py"], "tests/soak.py": ["tests/soak.py"]}
+    asked |= {f"-m app.{name}": ["-m", f"app.{name}"] for name in ("site", "record")}
+    asked |= {f"-m mars_runtime verify {n}": ["-m", "mars_runtime", "verify", n] for n in
+              ("lossless", "logits")}  # fmt: skip
+    helps = {}
+    for name, words in asked.items():
+        command = [sys.executable, *words, "--help"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        helps[name] = done.stdout
+    return helps
+
+
+def test_commands_and_their_options_exist() -> None:
+    helps = known_options()
+    checked = 0
+    for page in PAGES:
+        for words in commands(page.read_text(encoding="utf-8")):
+            if words[:2] == ["-m", "pytest"]:
+                continue
+            line = " ".join(words)
+            matching = [name for name in helps if f"{line} ".startswith(f"{name} ")]
+            assert matching, f"{page.name}: no command {line}"
+            said = helps[max(matching, key=len)]
+            for option in (word for word in words if word.startswith("--")):
+                assert option in said, f"{page.name}: {line} has no {option}"
+                checked += 1
+    assert checked > 10
+
+
+def test_the_space_would_start() -> None:
     text = README.read_text(encoding="utf-8")
     front = dict(
         line.split(": ", 1) for line in text.split("---\n")[1].splitlines() if ": " in line
@@ -100,7 +115,7 @@ def requirement_lines(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
-def test_requirements_are_bounded_and_met_here(name: str):
+def test_requirements_are_bounded_and_met_here(name: str) -> None:
     from packaging.requirements import Requirement
 
     lines = [line for line in (ROOT / name).read_text().splitlines() if line[:2] != "-r"]
@@ -111,55 +126,28 @@ def test_requirements_are_bounded_and_met_here(name: str):
         assert requirement.specifier.contains(found), f"{requirement}, but here is {found}"
 
 
-def test_the_two_commands_are_those_that_work():
+def test_the_two_commands_are_those_that_work() -> None:
     text = README.read_text(encoding="utf-8")
     assert "pip install -r requirements.txt && python app.py" in text
     assert "pip install -r requirements-dev.txt && python -m pytest" in text
     assert "\npython -m pytest" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_local_links_lead_somewhere():
-    text = README.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", text):
-        assert (ROOT / target).exists(), f"README.md links to {target}"
+def test_settings_that_are_named_are_read() -> None:
+    from dataclasses import fields
+
+    from app.settings import PREFIX, AppSettings
+
+    known = {PREFIX + field.name.upper() for field in fields(AppSettings)} | {"MARS_CACHE"}
+    for page in PAGES:
+        named = set(re.findall(r"\bMARS_[A-Z_]+\b", page.read_text(encoding="utf-8")))
+        assert named <= known, f"{page.name} names {sorted(named - known)}"
 
 
-def refreshed_map(text: str) -> str:
-    """The map for the files that are there now, known lines kept."""
-    known = read_map(text)
-    extra = {path for path in known if path[-1] != "/" and (ROOT / path).exists()}
-    paths = sorted(repository_files() | extra, key=lambda path: (path.count("/") > 0, path))
-    lines: list[str] = []
-    seen: set[str] = set()
-    for path in paths:
-        parts = path.split("/")
-        for depth in range(1, len(parts)):
-            folder = "/".join(parts[:depth]) + "/"
-            if folder not in seen:
-                seen.add(folder)
-                lines.append(_line(depth - 1, parts[depth - 1] + "/", known.get(folder, "")))
-        meaning = known.get(path) or first_sentence(ROOT / path)
-        lines.append(_line(len(parts) - 1, parts[-1], meaning))
-    return "\n".join(lines) + "\n"
-
-
-def _line(depth: int, name: str, meaning: str) -> str:
-    return f"{'  ' * depth + name:<{WIDTH}} {meaning}".rstrip()
-
-
-def first_sentence(path: Path) -> str:
-    """What a file says of itself first, in its docstring or leading comment, without full stop."""
+@pytest.mark.parametrize(
+    "path", [p for p in ROOT.rglob("*.py") if p.parts[len(ROOT.parts)] in ("app", "mars_runtime")],
+    ids=name_of,
+)  # fmt: skip
+def test_every_module_says_first_what_it_does(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        docstring = ast.get_docstring(ast.parse(text)) or ""
-    else:
-        comment = re.match(r"\s*(?:/\*(.*?)\*/|<!--(.*?)-->|((?://[^\n]*\n)+))", text, re.DOTALL)
-        docstring = next(filter(None, comment.groups())).replace("//", "") if comment else ""
-    return re.split(r"(?<=[.])\s", " ".join(docstring.split()))[0].rstrip(".").replace("`", "")
-
-
-if __name__ == "__main__":
-    before = README.read_text(encoding="utf-8")
-    head, rest = before.split("## File map", 1)
-    tail = rest.replace(map_section(before), refreshed_map(before), 1)
-    README.write_text(head + "## File map" + tail, encoding="utf-8")
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
