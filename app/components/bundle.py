@@ -1,4 +1,4 @@
-"""Puts the scripts and styles of ``assets/`` into one piece each, for a document's head.
+"""Puts the scripts and styles of ``assets/web/`` into one piece each, for a document's head.
 
 The scripts are ES modules that name what they import. Here each becomes a function of its own scope
 that returns what it exports, in an order in which imports come first, so that one inline script is
@@ -13,37 +13,38 @@ from functools import lru_cache
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
+WEB = ASSETS / "web"
 ENTRIES = (
-    "race_view/view.js",
-    "batch_view/view.js",
-    "compare/view.js",
+    "views/race/view.js",
+    "views/batch/view.js",
+    "views/compare/view.js",
     "explain/explain.js",
-    "present/presenter.js",
-    "grid/view.js",
-    "page/api.js",
-    "page/asks.js",
-    "page/prompt.js",
-    "page/share.js",
+    "tour/presenter.js",
+    "views/grid/view.js",
+    "views/page/api.js",
+    "views/page/asks.js",
+    "views/page/prompt.js",
+    "views/page/share.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
 ``mars.mountRaceView``."""
 STYLES = (
-    "common/tokens.css",
-    "race_view/layout.css",
-    "race_view/text.css",
-    "race_view/panels.css",
-    "player/player.css",
-    "panels/why.css",
-    "panels/whatif.css",
-    "panels/statistics.css",
-    "panels/against_ar.css",
-    "panels/cache.css",
-    "batch_view/batch.css",
+    "core/tokens.css",
+    "views/race/layout.css",
+    "panels/text/text.css",
+    "views/race/panels.css",
+    "views/player/player.css",
+    "panels/why/why.css",
+    "panels/whatif/whatif.css",
+    "panels/statistics/statistics.css",
+    "panels/against_ar/against_ar.css",
+    "panels/cache/cache.css",
+    "views/batch/batch.css",
     "export/menu.css",
-    "compare/compare.css",
+    "views/compare/compare.css",
     "explain/explain.css",
-    "present/present.css",
-    "grid/grid.css",
+    "tour/present.css",
+    "views/grid/grid.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
@@ -77,7 +78,7 @@ def bundle(entries: Sequence[str] = ENTRIES) -> str:
 
 def styles() -> str:
     """All style sheets as one."""
-    return "\n".join((ASSETS / name).read_text("utf-8") for name in STYLES)
+    return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
 def head() -> str:
@@ -91,7 +92,7 @@ def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, .
         return
     if name in above:
         raise BundleError(f"{name} imports itself by way of {above[-1]}.")
-    source = (ASSETS / name).read_text("utf-8")
+    source = (WEB / name).read_text("utf-8")
     if "</script" in source:
         raise BundleError(f"{name} holds the end of a script element.")
     for names, path in IMPORT.findall(source):
@@ -113,7 +114,7 @@ def _constants(name: str, found: re.Match[str]) -> str:
 
 
 def _resolved(name: str, path: str) -> str:
-    return (ASSETS / name).parent.joinpath(path).resolve().relative_to(ASSETS).as_posix()
+    return (WEB / name).parent.joinpath(path).resolve().relative_to(WEB).as_posix()
 
 
 def _name(module: str) -> str:

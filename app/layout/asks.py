@@ -1,7 +1,8 @@
 """Joins what views ask for, and links, to the page's controls. Decides nothing itself.
 
-Both work in the browser (``assets/page``): a view's event presses a hidden button whose script sets
-the controls and hands over what no control holds; then the run is one like any other.
+Both work in the browser (``assets/web/views/page``): a view's event presses a hidden button
+whose script sets the controls and hands over what no control holds; then the run is one like any
+other.
 """
 
 from __future__ import annotations

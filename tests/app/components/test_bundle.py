@@ -13,8 +13,8 @@ from app.components.batch_view import BatchView
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in the place of ``assets/``."""
-    monkeypatch.setattr(bundle, "ASSETS", tmp_path)
+    """An empty folder in the place of ``assets/web/``."""
+    monkeypatch.setattr(bundle, "WEB", tmp_path)
     bundle.bundle.cache_clear()
     yield tmp_path
     bundle.bundle.cache_clear()
@@ -23,9 +23,9 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
     made = bundle.bundle()
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
-    assert made.count("const $common_bytes = ") == 1
-    assert made.index("const $common_bytes = ") < made.index("const $race_view_view = ")
-    for mount in ("mountRaceView: $race_view_view.", "mountBatchView: $batch_view_view."):
+    assert made.count("const $core_bytes = ") == 1
+    assert made.index("const $core_bytes = ") < made.index("const $views_race_view = ")
+    for mount in ("mountRaceView: $views_race_view.", "mountBatchView: $views_batch_view."):
         assert mount in made
 
 

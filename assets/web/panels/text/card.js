@@ -1,0 +1,138 @@
+// The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
+
+import { counted, milliseconds, probability, short } from "../../core/bytes.js";
+import { make } from "../../core/dom.js";
+import { draftIds } from "../../core/trace.js";
+
+const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
+
+// B in force: a number, or what was chosen for a forward, if it is known which.
+export function blockText(settings, chosen) {
+  if (settings.block_size !== "auto") return `B ${settings.block_size}`;
+  return chosen ? `B ${chosen} (auto)` : "B auto";
+}
+
+export function settingsText(settings, chosen) {
+  if (!settings) return "";
+  if (settings.method === "ar") return "one a forward";
+  const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
+  if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
+  if (settings.lossless) parts.push("lossless");
+  if (settings.lossless && settings.groups === "every") parts.push("masks after every draft");
+  if (settings.lossless && settings.lookup) parts.push("look-up");
+  return parts.join(" · ");
+}
+
+// What a move changed, as short as a margin allows.
+export function moveText({ settings, before }) {
+  const parts = [];
+  if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
+  if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
+  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
+  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
+  if (settings.metric !== before.metric) parts.push(settings.metric);
+  if (settings.method !== before.method) parts.push(settings.method === "ar" ? "AR" : "MARS");
+  return parts.join(" ") || "moved back";
+}
+
+export function whyText(lane, step) {
+  const next = step.proposals[step.count];
+  const waiting = draftIds(step).length;
+  const found = step.lookedUp.length ? ", found earlier in the text" : "";
+  const drafts = waiting ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}.` : "";
+  if (step.stop === "eos") return "The text ended here.";
+  if (step.stop === "limit") return "The limit of tokens was reached.";
+  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token a forward.";
+  if (step.stop === "mismatch") return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
+  if (step.settings && step.settings.lossless) return `Every draft that was checked agreed with AR.${drafts}`;
+  if (step.stop === "threshold" && next) {
+    return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.settings.tau)}.`;
+  }
+  if (step.stop === "block") return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
+  return `Stopped: ${step.stop}.`;
+}
+
+// Who drafted a token that AR confirmed, and when; empty for all others.
+export function sourceText(lane, { id, step, position }) {
+  const before = lane.steps[step.index - 1];
+  if (!before || !step.settings || !step.settings.lossless || draftIds(before)[position] !== id) return "";
+  return `by ${before.lookedUp.length ? "look-up in the text" : "masks"}, forward ${step.index}`;
+}
+
+// [token, share] rows with small bars, the chosen one first.
+function probs(lane, proposal) {
+  const [token, confidence, runnersUp] = proposal;
+  const grid = make("div", "rv-probs");
+  const rest = (runnersUp || []).slice(0, 4);
+  for (const [id, p, isBest] of [[token, confidence, true], ...rest.map(([i, q]) => [i, q, false])]) {
+    grid.append(make("code", "", lane.tokenName(id)));
+    const bar = make("span", isBest ? "rv-bar rv-best" : "rv-bar");
+    const fill = make("i");
+    fill.style.width = `${Math.max(0, Math.min(1, p)) * 100}%`;
+    bar.append(fill);
+    grid.append(bar, make("span", "", probability(p)));
+  }
+  return grid;
+}
+
+export class Card {
+  constructor(element, root) {
+    this.element = element;
+    this.root = root;
+  }
+
+  token(lane, index, anchor) {
+    const token = lane.tokens[index];
+    const { step } = token;
+    const title = make("div", "rv-title");
+    title.append(make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
+      make("span", "rv-where rv-num", `token ${index + 1}`));
+    const where = make("div", "rv-where rv-num",
+      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`);
+    const parts = [title, where];
+    if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
+    this.show([...parts, this.facts(step, token.confidence, sourceText(lane, token)), make("div", "rv-why", whyText(lane, step))], anchor);
+  }
+
+  step(lane, index, anchor) {
+    const step = lane.steps[index];
+    const text = lane.tokens.slice(step.first, step.first + step.count).map((t) => lane.tokenName(t.id)).join("");
+    const title = make("div", "rv-title");
+    title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
+    const count = counted(step.count, "token");
+    this.show([title, make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
+      this.facts(step), make("div", "rv-why", whyText(lane, step))], anchor);
+  }
+
+  facts(step, confidence = null, source = "") {
+    const list = make("dl");
+    const metric = (step.settings || {}).metric || "probability";
+    const rows = [["in force", settingsText(step.settings, step.blockSize)], ["took", `${milliseconds(step.seconds)} ms`]];
+    if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
+    if (source) rows.unshift(["drafted", source]);
+    for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
+    return list;
+  }
+
+  // Below the anchor, or above it where the window ends; always inside the view.
+  show(parts, anchor) {
+    const { element, root } = this;
+    element.replaceChildren(...parts);
+    element.hidden = false;
+    const box = root.getBoundingClientRect();
+    const rects = anchor.getClientRects ? anchor.getClientRects() : [anchor];
+    const at = rects[0] || anchor.getBoundingClientRect();
+    const width = element.offsetWidth;
+    const height = element.offsetHeight;
+    const isAbove = at.bottom + 8 + height > window.innerHeight && at.top - 8 - height > 0;
+    const left = Math.max(4, Math.min(at.left - box.left - 12, box.width - width - 4));
+    element.style.left = `${left}px`;
+    element.style.top = `${(isAbove ? at.top - 8 - height : at.bottom + 8) - box.top}px`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}

@@ -1,0 +1,99 @@
+// The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
+
+import { put } from "../../core/dom.js";
+import { LineView, mountView } from "../../core/line_view.js";
+import { Lanes } from "./lanes.js";
+import { Plots } from "./plots.js";
+import { Side } from "./side.js";
+import { Totals, buildLegend } from "./totals.js";
+
+const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
+const EMPTY = "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
+
+export class BatchView extends LineView {
+  constructor(root, missed) {
+    super(root, missed);
+    this.status = root.querySelector(".bv-status");
+    this.holder = root.querySelector(".bv-sides");
+    this.live = root.querySelector(".rv-live");
+    this.totals = new Totals(root);
+    this.plots = new Plots(root);
+    buildLegend(root.querySelector(".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
+    this.watchTheme();
+    this.clear();
+  }
+
+  fail(text = "This batch cannot be drawn: a line of it is broken.") {
+    this.say({ text, kind: "error" });
+  }
+
+  clear() {
+    this.start({ run: "", sides: [], prompts: [] });
+    this.say({ text: EMPTY, kind: "empty" });
+  }
+
+  start(head) {
+    this.run = String(head.run);
+    this.sides = head.sides.map((side) => new Side(side, head.prompts));
+    this.lanes = this.sides.map((side) => new Lanes(side, (text) => this.pointed(text)));
+    this.holder.replaceChildren(...this.lanes.map((lanes) => lanes.element));
+    this.totals.build(this.sides);
+    this.plots.show(null);
+    this.say({ text: "", kind: "waiting" });
+    this.schedule();
+  }
+
+  line(target, data) {
+    const side = this.sides.find((each) => each.name === (data.side || target));
+    if (target === "status") this.say(data);
+    else if (target === "figures") this.plots.show(data);
+    else if (!side) throw new Error(`No side is called ${target}.`);
+    else if (target === "totals") side.totals = data;
+    else if (target === "verdict") side.rows[data.row].verdict = data.right;
+    else side.push(data);
+  }
+
+  say({ text, kind }) {
+    put(this.status, text);
+    this.root.dataset.phase = kind;
+    if (kind !== "empty" && kind !== "running") put(this.live, text);
+  }
+
+  draw() {
+    this.root.dataset.run = this.run;
+    this.root.dataset.sides = String(this.sides.length);
+    if (!this.sides.length) return;
+    const longest = Math.max(...this.sides.map((side) => side.forwards), 1);
+    const scale = Math.ceil(longest / SCALE_STEP) * SCALE_STEP;
+    for (const [index, lanes] of this.lanes.entries()) {
+      const header = this.sides[index].header || {};
+      const limit = header.settings ? header.settings.max_new_tokens : 1;
+      lanes.draw(scale, this.cacheBlock(this.sides[index]), limit);
+    }
+    this.root.classList.toggle("bv-digits", this.holder.clientWidth / this.shownBeside() / scale >= 11);
+    this.totals.update();
+  }
+
+  // Sides that stand beside each other: one where they are stacked.
+  shownBeside() {
+    const [first, second] = this.lanes.map((lanes) => lanes.element.offsetTop);
+    return second !== undefined && first === second ? 2 : 1;
+  }
+
+  // Positions of a full block: what a forward of the block method feeds, its first one apart.
+  cacheBlock(side) {
+    const cells = side.rows.flatMap((row) => row.cells[1] || []);
+    return cells.length ? Math.max(...cells.map((cell) => cell.filling + cell.scratch)) : 1;
+  }
+
+  pointed(text) {
+    if (text) put(this.live, text);
+    this.schedule();
+  }
+
+  recolour() {
+    this.plots.draw();
+  }
+}
+
+export const mountBatchView = (...given) => mountView(BatchView, ...given);

@@ -1,0 +1,174 @@
+// The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
+
+import { make, put } from "../../core/dom.js";
+import { allStepsCsv, textBlob } from "../../export/files.js";
+import { exportMenu } from "../../export/menu.js";
+import { Comparison } from "./comparison.js";
+import { LETTERS } from "./figures.js";
+import { importFiles, trayText } from "./import.js";
+import { closeRun, openRun, openedPin, valueOf } from "./opened.js";
+import { Row } from "./rows.js";
+import { tray } from "./tray.js";
+
+const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;
+
+export class CompareView {
+  // judge(text): the server's answer on a trace that somebody brings
+  constructor(root, judge) {
+    this.root = root;
+    this.judge = judge;
+    this.rows = new Map();
+    this.ticked = new Set();
+    this.bare = []; // rows that do not show their figures yet
+    this.list = root.querySelector(".cv-list");
+    this.said = root.querySelector(".cv-said");
+    this.undo = root.querySelector(".cv-undo");
+    this.comparison = new Comparison(root);
+    root.querySelector(".cv-head").append(exportMenu(() => this.offers(), "Export all"));
+    this.undo.querySelector("button").addEventListener("click", () => this.restore());
+    this.takeFiles();
+    this.watchTheme();
+    tray.listen(() => this.draw());
+    this.draw();
+  }
+
+  draw() {
+    const { pins } = tray;
+    const report = { change: (...a) => this.change(...a), tick: (...a) => this.tick(...a), open: (pin) => this.open(pin), remove: (pin) => this.remove(pin) };
+    for (const pin of pins) {
+      if (this.rows.has(pin)) {
+        this.rows.get(pin).renew();
+        continue;
+      }
+      this.rows.set(pin, new Row(pin, this.root, report));
+      this.bare.push(this.rows.get(pin));
+    }
+    this.describe();
+    for (const pin of [...this.rows.keys()]) {
+      if (pins.includes(pin)) continue;
+      this.rows.delete(pin);
+      this.ticked.delete(pin);
+    }
+    const nodes = pins.map((pin) => this.rows.get(pin).element);
+    nodes.forEach((node, i) => { if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null); });
+    while (this.list.children.length > nodes.length) this.list.lastChild.remove();
+    this.root.dataset.pins = String(pins.length);
+    this.root.querySelector(".cv-empty").hidden = pins.length > 0;
+    if (tray.store.why) this.say(tray.store.why);
+    this.drawTicks();
+  }
+
+  // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
+  describe() {
+    if (this.timer || !this.bare.length) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      this.bare.shift().describe();
+      this.describe();
+    });
+  }
+
+  get compared() {
+    return tray.pins.filter((pin) => this.ticked.has(pin));
+  }
+
+  drawTicks(isNamed = false) {
+    const { compared } = this;
+    const opened = openedPin();
+    for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
+    const hint = this.root.querySelector(".cv-hint");
+    put(hint, compared.length === 1 ? "Tick one more run to compare." : compared.length || !tray.pins.length ? "" : "Tick two or more runs to compare them.");
+    this.comparison.show(compared, isNamed);
+  }
+
+  tick(pin, isOn) {
+    if (isOn && this.ticked.size >= LETTERS.length) this.say(TOO_MANY);
+    else if (isOn) this.ticked.add(pin);
+    else this.ticked.delete(pin);
+    this.drawTicks();
+  }
+
+  async change(pin, changes) {
+    this.say(await tray.change(pin, changes));
+    if (changes.name !== undefined) this.drawTicks(this.ticked.has(pin));
+  }
+
+  open(pin) {
+    if (openedPin() === pin.id) closeRun();
+    else openRun(valueOf(pin));
+    this.drawTicks();
+  }
+
+  async remove(pin) {
+    const place = tray.pins.indexOf(pin);
+    if (openedPin() === pin.id) closeRun();
+    this.removed = pin;
+    put(this.undo.querySelector("span"), `“${pin.name}” was deleted.`);
+    this.undo.hidden = false;
+    await tray.remove(pin);
+    const next = tray.pins[Math.min(place, tray.pins.length - 1)];
+    (next ? this.rows.get(next).name : this.undo.querySelector("button")).focus();
+  }
+
+  async restore() {
+    this.undo.hidden = true;
+    this.say(await tray.restore(this.removed));
+    this.rows.get(this.removed).name.focus();
+  }
+
+  say(sentence) {
+    put(this.said, sentence || "");
+  }
+
+  offers() {
+    const { pins } = tray;
+    if (!pins.length) return [];
+    const runs = () => pins.map((pin) => ({ name: pin.name, lane: pin.lane }));
+    return [{ label: "All runs", files: [
+      { text: "JSONL", hint: "traces with names, notes and ratings", make: () => ({ name: "tray.jsonl", blob: textBlob(trayText(pins), "application/x-ndjson") }) },
+      { text: "CSV", hint: "table of the forwards", make: () => ({ name: "tray.csv", blob: textBlob(allStepsCsv(runs()), "text/csv") }) },
+    ] }];
+  }
+
+  takeFiles() {
+    const { root } = this;
+    const input = root.querySelector(".cv-files");
+    root.querySelector(".cv-import").addEventListener("click", () => input.click());
+    input.addEventListener("change", async () => {
+      await this.import([...input.files]);
+      input.value = "";
+    });
+    const isFiles = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+    root.addEventListener("dragover", (event) => {
+      if (!isFiles(event)) return;
+      event.preventDefault();
+      root.classList.add("cv-dropping");
+    });
+    root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) root.classList.remove("cv-dropping"); });
+    root.addEventListener("drop", (event) => {
+      if (!isFiles(event)) return;
+      event.preventDefault();
+      root.classList.remove("cv-dropping");
+      this.import([...event.dataTransfer.files]);
+    });
+  }
+
+  async import(files) {
+    if (!files.length) return;
+    this.say(`Reading ${files.length === 1 ? files[0].name : `${files.length} files`}…`);
+    const { added, sentences } = await importFiles(files, this.judge, tray, Number(this.root.dataset.mostChars));
+    this.root.querySelector(".cv-refused").replaceChildren(...sentences.map((sentence) => make("li", "", sentence)));
+    this.say(added ? `${added} ${added === 1 ? "run was" : "runs were"} imported.` : "Nothing was imported.");
+  }
+
+  watchTheme() {
+    const observer = new MutationObserver(() => (this.root.isConnected ? this.comparison.recolour() : observer.disconnect()));
+    for (const node of [document.body, document.documentElement]) observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+  }
+}
+
+// Called by the component's js_on_load; `server.judge` is CompareView.judge in Python.
+export function mountCompareView(element, server) {
+  const root = element.querySelector(".mars-compare");
+  root.compareView = new CompareView(root, (text) => server.judge(text));
+}
