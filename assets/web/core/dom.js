@@ -13,5 +13,7 @@ export const put = (node, text) => {
 
 // How far a node stands below the top of what its scroller holds, in pixels.
 export function placeIn(scroller, node) {
-  return node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop;
+  return (
+    node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop
+  );
 }

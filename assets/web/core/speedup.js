@@ -7,7 +7,8 @@
 import { counted, figure } from "./bytes.js";
 import { folds } from "./trace.js";
 
-export const DEFINITION = "Tokens per second of decoding over those of the other; reading the prompt is left out of both. The range is where 19 of 20 repeats would fall.";
+export const DEFINITION =
+  "Tokens per second of decoding over those of the other; reading the prompt is left out of both. The range is where 19 of 20 repeats would fall.";
 
 const LEAST = 20; // tokens of either lane below which nothing is said
 const PARTS = 8; // of a run, whose mean times are compared
@@ -19,7 +20,9 @@ const SLACK = 1.02; // beyond what the forwards saved can bring
 function uncertainty(seconds) {
   const num = Math.min(PARTS, seconds.length);
   if (num < 2) return NaN;
-  const means = Array.from({ length: num }, (_, i) => mean(seconds.slice(Math.floor((i * seconds.length) / num), Math.floor(((i + 1) * seconds.length) / num))));
+  const means = Array.from({ length: num }, (_, i) =>
+    mean(seconds.slice(Math.floor((i * seconds.length) / num), Math.floor(((i + 1) * seconds.length) / num))),
+  );
   const centre = mean(means);
   const variance = means.reduce((sum, each) => sum + (each - centre) ** 2, 0) / (num - 1);
   return (QUANTILES[num - 2] * Math.sqrt(variance / num)) / centre;
@@ -35,7 +38,13 @@ export function speedup(one, other, limit = Infinity) {
   if (!Number.isFinite(ratio)) return { kind: "none", ratio: NaN, low: NaN, high: NaN, limit };
   const margin = Math.hypot(uncertainty(one.seconds), uncertainty(other.seconds));
   const [low, high] = [ratio * Math.exp(-margin), ratio * Math.exp(margin)];
-  return { kind: kindOf({ ratio, low, high, limit, tokens: Math.min(one.tokens, other.tokens) }), ratio, low, high, limit };
+  return {
+    kind: kindOf({ ratio, low, high, limit, tokens: Math.min(one.tokens, other.tokens) }),
+    ratio,
+    low,
+    high,
+    limit,
+  };
 }
 
 function kindOf({ ratio, low, high, limit, tokens }) {
@@ -49,7 +58,11 @@ function kindOf({ ratio, low, high, limit, tokens }) {
 // it takes no less time: what exceeds the forwards saved is a disturbance.
 export function laneSpeedup(lane, other) {
   const measured = (each) => ({ tokens: folds.tokens(each), seconds: each.steps.map((step) => step.seconds) });
-  return speedup(measured(lane), measured(other), other.isMars ? Infinity : folds.perForward(lane) / folds.perForward(other));
+  return speedup(
+    measured(lane),
+    measured(other),
+    other.isMars ? Infinity : folds.perForward(lane) / folds.perForward(other),
+  );
 }
 
 // The number or the word in its place.
@@ -63,6 +76,7 @@ export function speedupText({ kind, ratio }) {
 export function speedupRemark({ kind, ratio, low, high, limit }) {
   if (kind === "none") return "";
   if (kind === "short") return `under ${counted(LEAST, "token")}`;
-  if (kind === "noisy" && low > limit * SLACK) return `${figure(ratio)}×, but only ${figure(limit)} times fewer forwards`;
+  if (kind === "noisy" && low > limit * SLACK)
+    return `${figure(ratio)}×, but only ${figure(limit)} times fewer forwards`;
   return `${figure(low)} to ${figure(high)} in repeats`;
 }

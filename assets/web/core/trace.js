@@ -52,7 +52,9 @@ export class Lane {
     this.header = header;
     this.settings = header.settings || null;
     this.learn(header.vocabulary);
-    this.given = this.givenIds().map((id) => this.take(id)).join("");
+    this.given = this.givenIds()
+      .map((id) => this.take(id))
+      .join("");
   }
 
   // The tokens of the output that were given: a branch goes on from them.
@@ -108,7 +110,9 @@ export class Lane {
   // What AR would have chosen at the last places before this forward.
   readChecks(checks) {
     const first = this.tokens.length - checks.length;
-    checks.forEach(([id, p], i) => { this.tokens[first + i].check = { id, p }; });
+    checks.forEach(([id, p], i) => {
+      this.tokens[first + i].check = { id, p };
+    });
   }
 
   readToken(step, id, position, count) {
@@ -116,8 +120,16 @@ export class Lane {
     const proposal = step.proposals[position];
     const text = isEnd ? "" : this.take(id);
     const joins = this.joined(text);
-    this.tokens.push({ id, text: joins < 0 ? text : "", step, position, isEnd, joins, joined: joins < 0 ? "" : text,
-      confidence: proposal ? proposal[1] : null });
+    this.tokens.push({
+      id,
+      text: joins < 0 ? text : "",
+      step,
+      position,
+      isEnd,
+      joins,
+      joined: joins < 0 ? "" : text,
+      confidence: proposal ? proposal[1] : null,
+    });
   }
 
   // A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
@@ -184,12 +196,28 @@ export class Lane {
     const tokens = this.tokens.slice(0, last ? last.first + last.count : 0);
     if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known a forward later
     const shortened = this.unjoin(tokens);
-    const moves = this.moves.filter((move) => move.step < num).map((move) => (
-      move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
+    const moves = this.moves
+      .filter((move) => move.step < num)
+      .map((move) => (move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
     const { name, title, header, given, vocabulary, lines, prefill } = this;
-    return Object.assign(Object.create(Lane.prototype), { name, title, header, given, vocabulary, lines, prefill, steps, tokens, moves, shortened,
-      settings: last ? last.settings : header && header.settings, seconds: last ? last.clock : 0,
-      tail: this.tailOf(tokens), end: null, verdict: null });
+    return Object.assign(Object.create(Lane.prototype), {
+      name,
+      title,
+      header,
+      given,
+      vocabulary,
+      lines,
+      prefill,
+      steps,
+      tokens,
+      moves,
+      shortened,
+      settings: last ? last.settings : header && header.settings,
+      seconds: last ? last.clock : 0,
+      tail: this.tailOf(tokens),
+      end: null,
+      verdict: null,
+    });
   }
 
   // Takes from the last token that has text what later tokens joined to it; its place, or -1.
@@ -205,8 +233,19 @@ export class Lane {
 
   // The bytes of a character that the last of these tokens left incomplete.
   tailOf(tokens) {
-    const ids = [...this.givenIds(), ...tokens.slice(-4).filter((token) => !token.isEnd).map((token) => token.id)];
-    return incompleteTail(ids.slice(-4).map((id) => this.bytes(id)).reduce(joinBytes, new Uint8Array(0)));
+    const ids = [
+      ...this.givenIds(),
+      ...tokens
+        .slice(-4)
+        .filter((token) => !token.isEnd)
+        .map((token) => token.id),
+    ];
+    return incompleteTail(
+      ids
+        .slice(-4)
+        .map((id) => this.bytes(id))
+        .reduce(joinBytes, new Uint8Array(0)),
+    );
   }
 
   get isMars() {
@@ -241,7 +280,11 @@ export function divergence(a, b, from) {
 // it; isSame: whether both ended alike.
 export function compared(lanes, place) {
   const lengths = lanes.map((lane) => lane.tokens.length);
-  return { place, isShown: place >= 0 && Math.min(...lengths) > place, isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1] };
+  return {
+    place,
+    isShown: place >= 0 && Math.min(...lengths) > place,
+    isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1],
+  };
 }
 
 // The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.

@@ -10,9 +10,25 @@ import { TauView } from "./tau_view.js";
 
 export const PICTURES = {
   mask: (element) => new MaskView(element),
-  caches: (element) => ofRecording(element, "block-cache", (r) => new SlotPlayer(element, r.lanes.map((l) => slotRun(l.title, l.lines)), cacheWords)),
-  lossless: (element) => ofRecording(element, "lossless", (r) => new SlotPlayer(element, [slotRun("Lossless MARS", r.lanes[0].lines)], losslessWords)),
-  tau: (element) => ofRecording(element, "tau-moved", (r) => new TauView(element, slotRun(r.lanes[0].title, r.lanes[0].lines))),
+  caches: (element) =>
+    ofRecording(
+      element,
+      "block-cache",
+      (r) =>
+        new SlotPlayer(
+          element,
+          r.lanes.map((l) => slotRun(l.title, l.lines)),
+          cacheWords,
+        ),
+    ),
+  lossless: (element) =>
+    ofRecording(
+      element,
+      "lossless",
+      (r) => new SlotPlayer(element, [slotRun("Lossless MARS", r.lanes[0].lines)], losslessWords),
+    ),
+  tau: (element) =>
+    ofRecording(element, "tau-moved", (r) => new TauView(element, slotRun(r.lanes[0].title, r.lanes[0].lines))),
 };
 
 // A picture of a recorded run, under what was asked and when it was recorded.

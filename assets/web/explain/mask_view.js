@@ -7,7 +7,11 @@ const SVG = "http://www.w3.org/2000/svg";
 const CELL = 20;
 const GAP = 10;
 const EDGE = 34;
-const KNOBS = [["length", "Length L", 4, 24, 12], ["prompt", "of it prompt", 0, 12, 4], ["blockSize", "Block B", 1, 8, 4]];
+const KNOBS = [
+  ["length", "Length L", 4, 24, 12],
+  ["prompt", "of it prompt", 0, 12, 4],
+  ["blockSize", "Block B", 1, 8, 4],
+];
 
 const shape = (tag, className, attributes) => {
   const node = document.createElementNS(SVG, tag);
@@ -23,7 +27,10 @@ export class MaskView {
     this.picture = make("div", "ex-mask");
     this.picture.tabIndex = 0;
     this.picture.setAttribute("role", "group");
-    this.picture.setAttribute("aria-label", "Attention mask. Up and down arrows choose a query, left and right change between the clean and the noisy stream.");
+    this.picture.setAttribute(
+      "aria-label",
+      "Attention mask. Up and down arrows choose a query, left and right change between the clean and the noisy stream.",
+    );
     this.strips = make("div", "ex-streams");
     this.said = make("p", "ex-said");
     this.said.setAttribute("aria-live", "polite");
@@ -70,8 +77,12 @@ export class MaskView {
 
   legend() {
     const list = make("p", "ex-legend");
-    for (const [kind, text] of [["clean", "clean query, clean key: plain causal, the AR half"], ["past", "mask, clean key: text before its block"],
-      ["own", "mask, mask: its own block, up to itself"], ["none", "not seen"]]) {
+    for (const [kind, text] of [
+      ["clean", "clean query, clean key: plain causal, the AR half"],
+      ["past", "mask, clean key: text before its block"],
+      ["own", "mask, mask: its own block, up to itself"],
+      ["none", "not seen"],
+    ]) {
       const entry = make("span", "ex-entry");
       entry.append(make("i", `ex-key ex-${kind}`), text);
       list.append(entry);
@@ -96,10 +107,12 @@ export class MaskView {
     const size = this.offset(this.slots.length) + 2;
     this.svg = shape("svg", "", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" });
     const paths = { none: "", clean: "", past: "", own: "" };
-    this.grid.forEach((row, q) => row.forEach((isSeen, k) => {
-      const kind = !isSeen ? "none" : !this.slots[q].isNoisy ? "clean" : this.slots[k].isNoisy ? "own" : "past";
-      paths[kind] += this.square(q, k);
-    }));
+    this.grid.forEach((row, q) =>
+      row.forEach((isSeen, k) => {
+        const kind = !isSeen ? "none" : !this.slots[q].isNoisy ? "clean" : this.slots[k].isNoisy ? "own" : "past";
+        paths[kind] += this.square(q, k);
+      }),
+    );
     for (const [kind, d] of Object.entries(paths)) this.svg.append(shape("path", `ex-${kind}`, { d }));
     this.slots.forEach((slot, i) => this.label(slot, i));
     this.lit = shape("path", "ex-lit", { d: "" });
@@ -117,7 +130,10 @@ export class MaskView {
     const middle = this.offset(i) + CELL / 2;
     const text = slot.isNoisy ? `m${slot.position}` : String(slot.position);
     const size = text.length > 2 ? "ex-long" : "";
-    for (const place of [{ x: EDGE - 6, y: middle + 3.5, "text-anchor": "end" }, { x: middle, y: EDGE - 8, "text-anchor": "middle" }]) {
+    for (const place of [
+      { x: EDGE - 6, y: middle + 3.5, "text-anchor": "end" },
+      { x: middle, y: EDGE - 8, "text-anchor": "middle" },
+    ]) {
       const node = shape("text", `${slot.isNoisy ? "ex-mlabel" : ""} ${size}`, place);
       node.textContent = text;
       this.svg.append(node);
@@ -128,12 +144,19 @@ export class MaskView {
   drawStrips() {
     const { length, prompt } = this.values;
     this.cells = [];
-    const rows = [["clean", 0, length], ["noisy", prompt, length]].map(([name, from, to]) => {
+    const rows = [
+      ["clean", 0, length],
+      ["noisy", prompt, length],
+    ].map(([name, from, to]) => {
       const row = make("div", "ex-stream");
       row.style.setProperty("--n", String(length));
       row.append(make("span", "ex-name", name));
       for (let t = from; t < to; t += 1) {
-        const cell = make("span", `ex-slot ${name === "noisy" ? "ex-masked" : t < prompt ? "ex-prompt" : ""}`, name === "noisy" ? "M" : `x${t}`);
+        const cell = make(
+          "span",
+          `ex-slot ${name === "noisy" ? "ex-masked" : t < prompt ? "ex-prompt" : ""}`,
+          name === "noisy" ? "M" : `x${t}`,
+        );
         cell.style.gridColumn = String(t + 2);
         const slot = this.slots[this.cells.length];
         if (slot.block >= 0 && slot.block % 2) cell.classList.add("ex-odd");
@@ -158,7 +181,14 @@ export class MaskView {
     const { length, prompt } = this.values;
     const slot = this.slots[this.at];
     const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
-    const moves = { ArrowUp: this.at - 1, ArrowDown: this.at + 1, ArrowLeft: other, ArrowRight: other, Home: 0, End: this.slots.length - 1 };
+    const moves = {
+      ArrowUp: this.at - 1,
+      ArrowDown: this.at + 1,
+      ArrowLeft: other,
+      ArrowRight: other,
+      Home: 0,
+      End: this.slots.length - 1,
+    };
     if (!(event.key in moves)) return;
     event.preventDefault();
     this.choose(Math.max(0, Math.min(this.slots.length - 1, moves[event.key])));
@@ -184,7 +214,8 @@ const span = (name, from, to) => (from > to ? "" : from === to ? `${name}${from}
 function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   const learns = position + 1 < length ? `x${position + 1}` : "what follows the last token";
   if (!isNoisy) {
-    const role = position + 1 < prompt ? "It is inside the prompt, where no loss is taken." : `It learns ${learns}, as AR does.`;
+    const role =
+      position + 1 < prompt ? "It is inside the prompt, where no loss is taken." : `It learns ${learns}, as AR does.`;
     return `Clean x${position} sees ${span("x", 0, position)}. ${role}`;
   }
   const begin = prompt + block * blockSize;

@@ -50,7 +50,10 @@ export class SlotLane {
     for (const column of this.columns) this.drawColumn(column, state);
     const { now } = state;
     const isDone = state.isOver && state.isRead;
-    put(this.count, `forward ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${counted(state.tokens, "token")} out · ${counted(state.fed, "slot")} computed${isDone ? " · done" : ""}`);
+    put(
+      this.count,
+      `forward ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${counted(state.tokens, "token")} out · ${counted(state.fed, "slot")} computed${isDone ? " · done" : ""}`,
+    );
     this.drawBar(now);
     this.follow(state);
     return state;
@@ -64,7 +67,10 @@ export class SlotLane {
     put(above, kind === "mask" ? "M" : kind === "ahead" ? "" : this.name(place, id));
     above.title = NAMES[kind];
     const guess = isRead && now && now.predicted[place - now.start];
-    const fill = guess && ["accepted", "agreed", "replaced"].includes(guess.fate) ? ` ex-n${Math.min(now.accepted.length, 5)}` : "";
+    const fill =
+      guess && ["accepted", "agreed", "replaced"].includes(guess.fate)
+        ? ` ex-n${Math.min(now.accepted.length, 5)}`
+        : "";
     below.className = `ex-cell ex-out ${guess ? `ex-${guess.fate}${fill}` : "ex-empty"}`;
     put(below, guess ? this.run.lane.tokenName(guess.id) : "");
     below.dataset.mark = guess ? MARKS[guess.fate] : "";
@@ -78,7 +84,9 @@ export class SlotLane {
 
   drawBar(now) {
     const spans = now ? [now.first + 1, now.numPending, now.numFed - now.numPending] : [0, 0, 0];
-    this.parts.forEach((part, i) => { part.style.width = `${(100 * spans[i]) / this.width}%`; });
+    this.parts.forEach((part, i) => {
+      part.style.width = `${(100 * spans[i]) / this.width}%`;
+    });
   }
 
   // Keeps what the forward feeds in sight; once read, and where there is no room for both, what it predicted.
@@ -140,7 +148,9 @@ export class SlotPlayer {
   // The one before which AR agreed with most drafts.
   tellingMismatch() {
     const { mismatches } = this;
-    return mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0;
+    return (
+      mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0
+    );
   }
 
   // The first forward that the block cache spends on a full block alone.
@@ -155,7 +165,12 @@ export class SlotPlayer {
   key(event) {
     const isButton = event.target.tagName === "BUTTON";
     if (event.target === this.range || event.ctrlKey || event.metaKey || event.altKey) return;
-    const acts = { ArrowRight: () => this.step(1), ArrowLeft: () => this.step(-1), Home: () => this.seek(0), End: () => this.seek(this.last) };
+    const acts = {
+      ArrowRight: () => this.step(1),
+      ArrowLeft: () => this.step(-1),
+      Home: () => this.seek(0),
+      End: () => this.seek(this.last),
+    };
     if (!isButton) acts[" "] = () => this.toggle();
     if (!acts[event.key]) return;
     event.preventDefault();

@@ -5,8 +5,18 @@ import { make } from "../core/dom.js";
 
 export function legend(runs) {
   const isLossless = runs[0].forwards[0].isLossless;
-  const entries = [["final", "keys and values final"], ["pending", "accepted, fed again as a real token"], ["mask", "mask, overwritten next time"]];
-  if (isLossless) entries.push(["draft", "draft, not emitted yet"], ["agreed ex-n3", "AR agrees ✓"], ["replaced ex-n3", "AR's own token instead ↺"], ["dropped", "dropped ✗"]);
+  const entries = [
+    ["final", "keys and values final"],
+    ["pending", "accepted, fed again as a real token"],
+    ["mask", "mask, overwritten next time"],
+  ];
+  if (isLossless)
+    entries.push(
+      ["draft", "draft, not emitted yet"],
+      ["agreed ex-n3", "AR agrees ✓"],
+      ["replaced ex-n3", "AR's own token instead ↺"],
+      ["dropped", "dropped ✗"],
+    );
   else entries.push(["accepted ex-n3", "accepted ✓"], ["refused", "refused, below τ ✗"]);
   const list = make("p", "ex-legend");
   for (const [kind, text] of entries) {
@@ -24,12 +34,18 @@ export function cacheWords(states, runs) {
   if (!cursor.now) return "Nothing is fed yet: the prompt is in the cache, all but its last token.";
   const { now } = cursor;
   if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} forwards.`);
-  else if (!cursor.isRead) parts.push(`Cursor: forward ${now.index + 1} feeds ${now.numPending} real ${now.numPending === 1 ? "token" : "tokens"} and ${counted(now.numFed - now.numPending, "mask")}.`);
+  else if (!cursor.isRead)
+    parts.push(
+      `Cursor: forward ${now.index + 1} feeds ${now.numPending} real ${now.numPending === 1 ? "token" : "tokens"} and ${counted(now.numFed - now.numPending, "mask")}.`,
+    );
   else parts.push(`Cursor: ${took(now)}.`);
   if (block && block.now) {
     const b = block.now;
     if (block.isOver) parts.push(`Block cache: done in ${runs[1].forwards.length} forwards.`);
-    else if (b.isCommit) parts.push(`Block cache: this forward only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`);
+    else if (b.isCommit)
+      parts.push(
+        `Block cache: this forward only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`,
+      );
     else if (!block.isRead) parts.push(`Block cache: all ${b.numFed} slots of its block once more.`);
     else parts.push(`Block cache: ${took(b)}.`);
   }
@@ -58,7 +74,11 @@ export function losslessWords([state]) {
   if (now.stop === "mismatch") {
     return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and would write something else next: its token takes the place ↺, all behind it is dropped. ${leaving(now)}.`;
   }
-  const checked = drafts ? `AR agrees with ${drafts === 1 ? "the draft" : `all ${drafts} drafts`}` : "Nothing had to be checked";
-  const more = now.drafted ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next forward` : "";
+  const checked = drafts
+    ? `AR agrees with ${drafts === 1 ? "the draft" : `all ${drafts} drafts`}`
+    : "Nothing had to be checked";
+  const more = now.drafted
+    ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next forward`
+    : "";
   return `${checked}: ${leaving(now)}${more}.`;
 }

@@ -25,7 +25,12 @@ function readForward(lane, event, row, drafts) {
   const prompt = lane.header.prompt_ids.length;
   const first = row.cursor - prompt;
   const tokens = lane.tokens;
-  const known = (place) => (place < 0 ? lane.header.prompt_ids[prompt + place] : place < row.start ? tokens[place].id : drafts[place - row.start]);
+  const known = (place) =>
+    place < 0
+      ? lane.header.prompt_ids[prompt + place]
+      : place < row.start
+        ? tokens[place].id
+        : drafts[place - row.start];
   // Of several groups of masks the last is drawn, for it alone stands behind all that was fed.
   const numDrawn = row.groups?.length ? row.num_pending + row.groups.at(-1) : row.num_fed;
   const fed = Array.from({ length: numDrawn }, (_, slot) => {
@@ -34,10 +39,27 @@ function readForward(lane, event, row, drafts) {
     return { place, kind: place < row.start ? "pending" : "draft", id: known(place) };
   });
   const fates = fatesOf(row, drafts);
-  const predicted = row.proposals.map(([id, confidence], i) => ({ place: row.start + i, id, confidence, fate: fates[i] }));
-  return { first, start: row.start, numPending: row.num_pending, numFed: row.num_fed, fed, predicted, accepted: row.accepted,
-    drafted: draftIds(lane.steps.at(-1)).length, stop: row.stop, isCommit: Boolean(event.commit), seconds: event.seconds,
-    tau: lane.settings.tau, isLossless: lane.settings.lossless };
+  const predicted = row.proposals.map(([id, confidence], i) => ({
+    place: row.start + i,
+    id,
+    confidence,
+    fate: fates[i],
+  }));
+  return {
+    first,
+    start: row.start,
+    numPending: row.num_pending,
+    numFed: row.num_fed,
+    fed,
+    predicted,
+    accepted: row.accepted,
+    drafted: draftIds(lane.steps.at(-1)).length,
+    stop: row.stop,
+    isCommit: Boolean(event.commit),
+    seconds: event.seconds,
+    tau: lane.settings.tau,
+    isLossless: lane.settings.lossless,
+  };
 }
 
 // agreed: a draft that AR confirms; replaced: AR's token where a draft was wrong; accepted: emitted now;
@@ -57,6 +79,12 @@ export function slotsAt(run, count, isFed) {
   const tokens = last ? last.start + last.accepted.length : 0;
   const fed = run.forwards.slice(0, count).reduce((sum, f) => sum + f.numFed, 0);
   const now = isFed ? run.forwards[count] : last;
-  return { now: now || last, isRead: !isFed || !run.forwards[count], tokens, fed: fed + (isFed && run.forwards[count] ? run.forwards[count].numFed : 0),
-    forwards: Math.min(count, run.forwards.length), isOver: count >= run.forwards.length };
+  return {
+    now: now || last,
+    isRead: !isFed || !run.forwards[count],
+    tokens,
+    fed: fed + (isFed && run.forwards[count] ? run.forwards[count].numFed : 0),
+    forwards: Math.min(count, run.forwards.length),
+    isOver: count >= run.forwards.length,
+  };
 }

@@ -15,7 +15,10 @@ export class TauPicture {
   show(index, tau) {
     if (index !== this.index) this.build(index);
     const { predicted } = this.run.forwards[index];
-    const count = acceptPrefix(predicted.map((p) => p.confidence), tau);
+    const count = acceptPrefix(
+      predicted.map((p) => p.confidence),
+      tau,
+    );
     this.rows.forEach(({ row, fate }, i) => {
       row.className = `ex-prop ${i < count ? `ex-taken ex-n${Math.min(count, 5)}` : i === count ? "ex-stopper" : "ex-behind"}`;
       put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ behind it");
@@ -33,7 +36,12 @@ export class TauPicture {
       const bar = track.appendChild(make("i", ""));
       bar.style.width = `${100 * Math.max(confidence, 0)}%`;
       const fate = make("span", "ex-fate");
-      row.append(make("code", "", this.run.lane.tokenName(id)), track, make("span", "ex-p", probability(confidence)), fate);
+      row.append(
+        make("code", "", this.run.lane.tokenName(id)),
+        track,
+        make("span", "ex-p", probability(confidence)),
+        fate,
+      );
       return { row, fate };
     });
     const axis = make("div", "ex-axis");
@@ -64,7 +72,10 @@ export class TauView {
     this.slider.addEventListener("input", () => this.draw());
     row.append(make("span", "", "Threshold τ"), this.slider, this.output);
     const pick = make("div", "ex-controls");
-    for (const [text, label, by] of [["‹", "Forward before", -1], ["›", "Next forward", 1]]) {
+    for (const [text, label, by] of [
+      ["‹", "Forward before", -1],
+      ["›", "Next forward", 1],
+    ]) {
       const button = make("button", "", text);
       button.type = "button";
       button.setAttribute("aria-label", label);
@@ -101,7 +112,15 @@ const TRIED = [0.5, 0.8, 0.95, 1]; // what a visitor tries first, and the tour
 
 // The forward on which tau has most to say: the most different counts.
 export function tellingForward(run) {
-  const counts = ({ predicted }) => new Set(TRIED.map((tau) => acceptPrefix(predicted.map((p) => p.confidence), tau))).size;
+  const counts = ({ predicted }) =>
+    new Set(
+      TRIED.map((tau) =>
+        acceptPrefix(
+          predicted.map((p) => p.confidence),
+          tau,
+        ),
+      ),
+    ).size;
   const scores = run.forwards.map(counts);
   return scores.indexOf(Math.max(...scores));
 }

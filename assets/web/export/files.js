@@ -8,9 +8,16 @@ const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that beg
 // mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
 export function fileName(lane, extension) {
   const { header, settings } = lane;
-  const how = settings.method === "ar" ? ["ar"] : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
+  const how =
+    settings.method === "ar"
+      ? ["ar"]
+      : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
   const date = (header.date || "").slice(0, 19).replaceAll(":", "-");
-  const parts = [header.checkpoint, ...how, date].map((part) => String(part).replace(/[^\w.-]+/g, "_").replace(/^[_.]+/, ""));
+  const parts = [header.checkpoint, ...how, date].map((part) =>
+    String(part)
+      .replace(/[^\w.-]+/g, "_")
+      .replace(/^[_.]+/, ""),
+  );
   return `${parts.filter(Boolean).join("-").slice(0, MOST_NAME)}.${extension}`;
 }
 
@@ -19,18 +26,26 @@ export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 // One row a forward. Several runs share a table that says in its first column which run a row is of.
 export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);
 
-export const allStepsCsv = (runs) => table([["run", ...COLUMNS],
-  ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
+export const allStepsCsv = (runs) =>
+  table([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
 
 function stepRows(lane) {
   return lane.steps.map((step) => {
     const { settings } = step;
     const isAr = settings.method === "ar";
     const tokens = lane.tokens.slice(step.first, step.first + step.count);
-    return [step.index + 1, Number(step.clock.toFixed(6)), Number((step.seconds * 1000).toFixed(4)), step.count,
-      JSON.stringify(step.proposals.map(([id]) => lane.tokenName(id))), JSON.stringify(step.proposals.map(([, confidence]) => confidence)),
-      isAr ? "" : settings.tau, isAr ? "" : step.blockSize || settings.block_size, step.stop,
-      tokens.map((token) => token.text + (token.rest || "")).join("")];
+    return [
+      step.index + 1,
+      Number(step.clock.toFixed(6)),
+      Number((step.seconds * 1000).toFixed(4)),
+      step.count,
+      JSON.stringify(step.proposals.map(([id]) => lane.tokenName(id))),
+      JSON.stringify(step.proposals.map(([, confidence]) => confidence)),
+      isAr ? "" : settings.tau,
+      isAr ? "" : step.blockSize || settings.block_size,
+      step.stop,
+      tokens.map((token) => token.text + (token.rest || "")).join(""),
+    ];
   });
 }
 

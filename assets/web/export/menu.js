@@ -79,33 +79,73 @@ function closeByItself(menu) {
 
 // The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
 // is one.
-export const laneOffer = (lane, label, root, found = null) => ({ label, files: [
-  { text: "JSONL", hint: "trace, a line a forward", make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }) },
-  { text: "CSV", hint: "table of the forwards", make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }) },
-  { text: "PNG", hint: "picture of the text", make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }) },
-] });
+export const laneOffer = (lane, label, root, found = null) => ({
+  label,
+  files: [
+    {
+      text: "JSONL",
+      hint: "trace, a line a forward",
+      make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }),
+    },
+    {
+      text: "CSV",
+      hint: "table of the forwards",
+      make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }),
+    },
+    {
+      text: "PNG",
+      hint: "picture of the text",
+      make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }),
+    },
+  ],
+});
 
 // The charts of one lane, and of all of them against time.
-export const chartsOffer = (lane, lanes, root) => ({ label: "Charts", files: [
-  { text: "PNG", hint: "picture of the charts", make: async () => {
-    const plotly = await plotlyOf(root);
-    const c = coloursOf(root);
-    const figures = [["Tokens accepted by each forward", forwardsFigure(lane, c, false)], ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
-      ["Tokens against measured time, from the prompt read", timeFigure(lanes, c)]];
-    return { name: fileName(lane, "charts.png"), blob: await chartsPng(figures.map(([title, spec]) => ({ title, spec })), root, plotly) };
-  } },
-] });
+export const chartsOffer = (lane, lanes, root) => ({
+  label: "Charts",
+  files: [
+    {
+      text: "PNG",
+      hint: "picture of the charts",
+      make: async () => {
+        const plotly = await plotlyOf(root);
+        const c = coloursOf(root);
+        const figures = [
+          ["Tokens accepted by each forward", forwardsFigure(lane, c, false)],
+          ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
+          ["Tokens against measured time, from the prompt read", timeFigure(lanes, c)],
+        ];
+        return {
+          name: fileName(lane, "charts.png"),
+          blob: await chartsPng(
+            figures.map(([title, spec]) => ({ title, spec })),
+            root,
+            plotly,
+          ),
+        };
+      },
+    },
+  ],
+});
 
 // The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
-export const runMenu = (view) => exportMenu(() => {
-  const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
-  if (!lanes.length) return [];
-  const main = mainLane(view.run);
-  const page = { text: "HTML", hint: "page that replays the run without a network", make: () => replayFile(view, main) };
-  const found = view.run.lanes.length === 2 ? compared(view.run.lanes, view.run.differs) : null;
-  return [...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)), chartsOffer(main, lanes, view.root),
-    ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : [])];
-});
+export const runMenu = (view) =>
+  exportMenu(() => {
+    const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
+    if (!lanes.length) return [];
+    const main = mainLane(view.run);
+    const page = {
+      text: "HTML",
+      hint: "page that replays the run without a network",
+      make: () => replayFile(view, main),
+    };
+    const found = view.run.lanes.length === 2 ? compared(view.run.lanes, view.run.differs) : null;
+    return [
+      ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
+      chartsOffer(main, lanes, view.root),
+      ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
+    ];
+  });
 
 async function replayFile(view, main) {
   try {

@@ -28,7 +28,9 @@ export function textPng(lane, title, root, found = null) {
   const { element } = paneOf(lane, title, found);
   const asked = new Asked(make("div", "rv-asked"));
   asked.drawRun([lane], null);
-  const foot = [environment(lane.header), (lane.header.date || "").slice(0, 16).replace("T", " ")].filter(Boolean).join(" · ");
+  const foot = [environment(lane.header), (lane.header.date || "").slice(0, 16).replace("T", " ")]
+    .filter(Boolean)
+    .join(" · ");
   return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
 }
 
@@ -36,7 +38,13 @@ export function textPng(lane, title, root, found = null) {
 export async function elementPng(elements, root, width) {
   const host = make("section", root.className);
   host.style.cssText = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
-  host.append(make("style", "", ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }"));
+  host.append(
+    make(
+      "style",
+      "",
+      ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }",
+    ),
+  );
   const panes = make("div", "rv-panes rv-counts");
   panes.append(...elements);
   host.append(panes);
@@ -116,6 +124,7 @@ async function loaded(url) {
   return picture;
 }
 
-const blobOf = (canvas) => new Promise((resolve, reject) => {
-  canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");
-});
+const blobOf = (canvas) =>
+  new Promise((resolve, reject) => {
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");
+  });

@@ -24,10 +24,12 @@ export async function replayHtml({ root, run }) {
 // The value that shows this run again: its head, marked as recorded, its lines, and what was said of it.
 export function runValue(run) {
   const { header } = run.lanes[0];
-  const recorded = run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;
+  const recorded =
+    run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;
   const lines = [JSON.stringify({ ...run.head, from: 0, recorded })];
   for (const lane of run.lanes) for (const line of lane.lines) lines.push(`${lane.name}\t${line}`);
-  for (const lane of run.lanes) if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
+  for (const lane of run.lanes)
+    if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
   if (run.note.text) lines.push(`status\t${JSON.stringify(run.note)}`);
   return `${lines.join("\n")}\n`;
 }

@@ -18,7 +18,11 @@ export class Figures {
     this.element.replaceChildren();
     this.big = {};
     this.small = {};
-    const big = [["perForward", "tokens per forward"], ["perSecond", "tokens per second"], ["forward", "one forward"]];
+    const big = [
+      ["perForward", "tokens per forward"],
+      ["perSecond", "tokens per second"],
+      ["forward", "one forward"],
+    ];
     if (hasRace) big.unshift(["speedup", "speedup of decoding"]);
     for (const [key, name] of big) {
       const list = make("dl", "rv-figure");
@@ -35,7 +39,10 @@ export class Figures {
       this.big[key] = { list, title, number, sub };
     }
     const list = make("dl", "rv-small rv-num");
-    for (const [key, name] of [["first", "to first token"], ["saved", "forwards saved"]]) {
+    for (const [key, name] of [
+      ["first", "to first token"],
+      ["saved", "forwards saved"],
+    ]) {
       this.small[key] = make("dd", "", "–");
       list.append(make("dt", "", name), this.small[key]);
     }
@@ -49,11 +56,22 @@ export class Figures {
     const hasBoth = Number.isFinite(speed) && Number.isFinite(base);
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
     if (other) this.drawSpeedup(laneSpeedup(main, other), other);
-    this.set("perForward", figure(folds.perForward(main)), forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "");
+    this.set(
+      "perForward",
+      figure(folds.perForward(main)),
+      forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "",
+    );
     this.set("perSecond", figure(speed), hasBoth ? `${other.title} ${figure(base)}` : "");
-    this.set("forward", milliseconds(folds.secondsPerForward(main)), hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "");
+    this.set(
+      "forward",
+      milliseconds(folds.secondsPerForward(main)),
+      hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "",
+    );
     const first = `${milliseconds(folds.toFirst(main))} ms`;
-    put(this.small.first, !forwards ? "–" : hasBoth ? `${first} · ${other.title} ${milliseconds(folds.toFirst(other))} ms` : first);
+    put(
+      this.small.first,
+      !forwards ? "–" : hasBoth ? `${first} · ${other.title} ${milliseconds(folds.toFirst(other))} ms` : first,
+    );
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
   }
@@ -81,8 +99,13 @@ export function environment(header) {
   return parts.filter(Boolean).join(" · ");
 }
 
-const ENDS = { eos: "reached the end of its text", limit: "reached the limit of tokens", deadline: "ran out of time",
-  cancelled: "was stopped", error: "failed" };
+const ENDS = {
+  eos: "reached the end of its text",
+  limit: "reached the limit of tokens",
+  deadline: "ran out of time",
+  cancelled: "was stopped",
+  error: "failed",
+};
 
 // [state, sentence] of the whole run; states are what data-state of the root says.
 export function statusOf(run) {
@@ -95,10 +118,16 @@ export function statusOf(run) {
   if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
   if (!lanes.some((lane) => lane.steps.length)) {
     const isWaiting = note.kind === "loading" || note.kind === "waiting";
-    return [note.kind === "loading" ? "loading" : "waiting", (isWaiting && note.text) || "Waiting for the first forward."];
+    return [
+      note.kind === "loading" ? "loading" : "waiting",
+      (isWaiting && note.text) || "Waiting for the first forward.",
+    ];
   }
   if (run.pace > 0) {
-    return ["slow", `Slow motion, ${timesSlower(run.pace)} times slower: the engine rests between forwards while the clocks stand still.`];
+    return [
+      "slow",
+      `Slow motion, ${timesSlower(run.pace)} times slower: the engine rests between forwards while the clocks stand still.`,
+    ];
   }
   return ["running", "Real time: this is how fast it runs here."];
 }
@@ -110,11 +139,19 @@ function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
   const message = lanes.map((lane) => lane.end.message).find(Boolean);
-  if (isStopped) return ["stopped", `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`];
+  if (isStopped)
+    return [
+      "stopped",
+      `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`,
+    ];
   if (message) return ["finished", message];
   const reasons = new Set(lanes.map((lane) => lane.end.reason));
-  if (reasons.size === 1 && lanes.length > 1) return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];
-  return ["finished", `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[lane.end.reason] || lane.end.reason}`).join(", ")}.`];
+  if (reasons.size === 1 && lanes.length > 1)
+    return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];
+  return [
+    "finished",
+    `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[lane.end.reason] || lane.end.reason}`).join(", ")}.`,
+  ];
 }
 
 export function buildLegend(element, onCounts, isOn) {
@@ -133,7 +170,12 @@ export function buildLegend(element, onCounts, isOn) {
     node.append(make("span", className, sample), ` ${text}`);
     return node;
   };
-  element.replaceChildren(keys, make("span", "", "tokens in one forward, one underline"),
-    item("rv-ghost", "refused", "proposal"), item("rv-draft", "draft", "not verified yet"),
-    item("rv-mark", "here", "the texts part"), button);
+  element.replaceChildren(
+    keys,
+    make("span", "", "tokens in one forward, one underline"),
+    item("rv-ghost", "refused", "proposal"),
+    item("rv-draft", "draft", "not verified yet"),
+    item("rv-mark", "here", "the texts part"),
+    button,
+  );
 }

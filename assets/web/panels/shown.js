@@ -19,5 +19,9 @@ export function shownLanes(view) {
 // Changes whenever `shownLanes` does.
 export function shownKey(view) {
   if (!view.run || !view.run.lanes.length) return "";
-  return [view.run.id, subject(view).name, ...view.run.lanes.map((lane) => `${view.shown(lane).steps.length}${view.shown(lane).end ? "." : ""}`)].join(" ");
+  return [
+    view.run.id,
+    subject(view).name,
+    ...view.run.lanes.map((lane) => `${view.shown(lane).steps.length}${view.shown(lane).end ? "." : ""}`),
+  ].join(" ");
 }

@@ -74,7 +74,8 @@ class Presenter {
     this.stop = stop;
     this.beat = Math.max(0, Math.min(beat, this.scene.beats.length - 1));
     this.live.hidden = !this.scene.canLive;
-    if (this.scene.beats.length) this.scene.beat(this.beat, isPlayed && !matchMedia("(prefers-reduced-motion: reduce)").matches);
+    if (this.scene.beats.length)
+      this.scene.beat(this.beat, isPlayed && !matchMedia("(prefers-reduced-motion: reduce)").matches);
     this.drawPlace();
   }
 
@@ -108,9 +109,16 @@ class Presenter {
   key(event) {
     const isControl = event.target.matches("button, input");
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const acts = { PageDown: () => this.next(), PageUp: () => this.back(), r: () => this.restart(), l: () => this.goLive(), Escape: () => this.dialog.close() };
+    const acts = {
+      PageDown: () => this.next(),
+      PageUp: () => this.back(),
+      r: () => this.restart(),
+      l: () => this.goLive(),
+      Escape: () => this.dialog.close(),
+    };
     if (!isControl) acts[" "] = () => this.next();
-    if (!event.target.matches("input")) Object.assign(acts, { ArrowRight: () => this.next(), ArrowLeft: () => this.back() });
+    if (!event.target.matches("input"))
+      Object.assign(acts, { ArrowRight: () => this.next(), ArrowLeft: () => this.back() });
     const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     event.stopPropagation(); // the keys of the page behind are not meant
     if (!act) return;

@@ -40,7 +40,8 @@ class Column {
     this.element.dataset.method = this.lane.isMars ? "mars" : "ar";
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";
-    const tau = this.lane.isMars && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
+    const tau =
+      this.lane.isMars && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
     put(this.count, `${counted(tokens, "token")} in ${counted(forwards, "forward")}${tau}${done}`);
   }
 }
@@ -62,7 +63,9 @@ export class RaceScene {
   useRecording(note = "") {
     const { recorded, spec } = this;
     this.live = null;
-    const lanes = recorded.lanes.map(({ name, title, lines }) => Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }));
+    const lanes = recorded.lanes.map(({ name, title, lines }) =>
+      Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }),
+    );
     this.lanes = spec.isAlone ? lanes.slice(0, 1) : lanes;
     this.length = Math.max(...this.lanes.map((lane) => lane.steps.at(-1).clock));
     this.slow = Math.max(1, Math.round(PLAYED_IN / this.length));
@@ -148,9 +151,14 @@ export class RaceScene {
     const count = picture.show(forward.index, forward.tau);
     const refused = forward.predicted[count];
     this.why = make("article", "pr-why");
-    const reason = refused ? ` “${run.lane.tokenName(refused.id)}” is at ${probability(refused.confidence)}, below τ ${short(forward.tau)}.` : "";
-    this.why.append(make("h3", "", `Forward ${forward.index + 1}: ${count} of ${forward.predicted.length} taken`), picture.element,
-      make("p", "pr-reason", `${reason} What follows is asked again, from the real text.`.trim()));
+    const reason = refused
+      ? ` “${run.lane.tokenName(refused.id)}” is at ${probability(refused.confidence)}, below τ ${short(forward.tau)}.`
+      : "";
+    this.why.append(
+      make("h3", "", `Forward ${forward.index + 1}: ${count} of ${forward.predicted.length} taken`),
+      picture.element,
+      make("p", "pr-reason", `${reason} What follows is asked again, from the real text.`.trim()),
+    );
     this.panes.append(this.why);
   }
 
@@ -175,7 +183,8 @@ export class RaceScene {
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
-    const speed = other && main.end && other.end ? ` Speedup of decoding: ${speedupText(laneSpeedup(main, other))}.` : "";
+    const speed =
+      other && main.end && other.end ? ` Speedup of decoding: ${speedupText(laneSpeedup(main, other))}.` : "";
     put(this.mark, `Live, on this server.${speed}`);
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }

@@ -26,12 +26,19 @@ function ofRecording(name) {
   if (!recorded) return ["–", "The recording of this stop did not come with the page."];
   const [main, other] = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
   const speedup = laneSpeedup(main, other);
-  return [speedupText(speedup), `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding, ${speedupRemark(speedup)}; ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
-    `One run, recorded ${recorded.note}.`];
+  return [
+    speedupText(speedup),
+    `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding, ${speedupRemark(speedup)}; ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
+    `One run, recorded ${recorded.note}.`,
+  ];
 }
 
 function measured(spec) {
-  return [`${fact(spec.fact)}×`, `and ${fact(spec.line)}× on natural text, which it cannot foresee`, `${fact(`${spec.of}-command`)}, on ${fact(`${spec.of}-where`)}`];
+  return [
+    `${fact(spec.fact)}×`,
+    `and ${fact(spec.line)}× on natural text, which it cannot foresee`,
+    `${fact(`${spec.of}-command`)}, on ${fact(`${spec.of}-where`)}`,
+  ];
 }
 
 class PictureScene {

@@ -17,7 +17,12 @@ export const TOUR = [
   {
     headline: "It stops where it is not sure",
     says: "Every proposal carries a confidence. They are taken from left to right until the first one below τ.",
-    scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: "refusal" }, { until: "refusal", why: true }] },
+    scene: {
+      kind: "race",
+      recording: "tau-moved",
+      isAlone: true,
+      beats: [{ until: "refusal" }, { until: "refusal", why: true }],
+    },
   },
   {
     headline: "One knob: the threshold τ",
@@ -62,6 +67,13 @@ export const TOUR = [
   {
     headline: "Your turn",
     says: "Leave with Escape, type a prompt and press Run. Move τ and B while it writes.",
-    scene: { kind: "words", lines: ["One checkpoint, no new parameters, no second model.", "Several tokens from a forward wherever the text can be foreseen.", "Lossless where the text must be AR's own."] },
+    scene: {
+      kind: "words",
+      lines: [
+        "One checkpoint, no new parameters, no second model.",
+        "Several tokens from a forward wherever the text can be foreseen.",
+        "Lossless where the text must be AR's own.",
+      ],
+    },
   },
 ];

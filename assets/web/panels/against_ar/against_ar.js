@@ -70,27 +70,57 @@ export class AgainstArPanel {
       const drafts = draftsJudged(lane);
       const refused = drafts.filter((draft) => !draft.agrees);
       put(this.headText, "Lossless: every token is AR's own choice, by construction.");
-      put(this.detail, drafts.length ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "draft")} that it judged.` : "");
-      return this.drawList("Where AR corrected a draft", refused.map(({ place, draft, token }) => correction(lane, place, draft, token)));
+      put(
+        this.detail,
+        drafts.length
+          ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "draft")} that it judged.`
+          : "",
+      );
+      return this.drawList(
+        "Where AR corrected a draft",
+        refused.map(({ place, draft, token }) => correction(lane, place, draft, token)),
+      );
     }
     if (!hasMeter) {
-      put(this.headText, "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.");
+      put(
+        this.headText,
+        "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.",
+      );
       return this.drawList("", []);
     }
     this.drawShare(found);
     const wrong = found.judged.filter((each) => !each.agrees);
-    return this.drawList(wrong.length ? "Where AR would have chosen otherwise" : "", wrong.map(({ place, token, ar }) => ({ place, step: token.step.index,
-      mine: lane.tokenName(token.id), theirs: lane.tokenName(ar.id), p: ar.p })));
+    return this.drawList(
+      wrong.length ? "Where AR would have chosen otherwise" : "",
+      wrong.map(({ place, token, ar }) => ({
+        place,
+        step: token.step.index,
+        mine: lane.tokenName(token.id),
+        theirs: lane.tokenName(ar.id),
+        p: ar.p,
+      })),
+    );
   }
 
   drawShare({ own, judged, agreed, open, source }) {
     const known = own + judged.length;
     put(this.share, `${figure((100 * (own + agreed)) / known)} %`);
-    put(this.headText, ` of ${counted(known, "judged token")} are what AR would have chosen, given the same text before.`);
+    put(
+      this.headText,
+      ` of ${counted(known, "judged token")} are what AR would have chosen, given the same text before.`,
+    );
     const numbers = { own, agreed, differs: judged.length - agreed, open };
     for (const name of PARTS) this.parts[name].style.flexGrow = String(numbers[name]);
-    const parts = [`${whole(own)} AR's own (first of a forward)`, `${whole(agreed)} of ${whole(judged.length)} others agree`];
-    if (open) parts.push(source === "lane" ? `${whole(open)} cannot be judged behind the place where the texts part` : `${whole(open)} not judged yet`);
+    const parts = [
+      `${whole(own)} AR's own (first of a forward)`,
+      `${whole(agreed)} of ${whole(judged.length)} others agree`,
+    ];
+    if (open)
+      parts.push(
+        source === "lane"
+          ? `${whole(open)} cannot be judged behind the place where the texts part`
+          : `${whole(open)} not judged yet`,
+      );
     put(this.detail, parts.join(" · "));
     this.bar.setAttribute("aria-label", this.detail.textContent);
   }
@@ -109,8 +139,13 @@ export class AgainstArPanel {
     const item = make("li");
     const button = make("button", "rv-num");
     button.type = "button";
-    button.append(make("span", "rv-ag-where", `token ${whole(place + 1)}`), make("code", "rv-ag-mine", mine),
-      make("span", "rv-ag-word", "AR"), make("code", "rv-ag-theirs", theirs), make("span", "rv-ag-p", Number.isFinite(p) ? probability(p) : ""));
+    button.append(
+      make("span", "rv-ag-where", `token ${whole(place + 1)}`),
+      make("code", "rv-ag-mine", mine),
+      make("span", "rv-ag-word", "AR"),
+      make("code", "rv-ag-theirs", theirs),
+      make("span", "rv-ag-p", Number.isFinite(p) ? probability(p) : ""),
+    );
     button.addEventListener("click", () => this.view.choose(subject(this.view), step));
     item.append(button);
     return item;
@@ -120,7 +155,8 @@ export class AgainstArPanel {
   drawPlace(lane, other) {
     const place = lane && other ? divergence(lane, other, 0) : -1;
     const key = `${lane ? lane.tokens.length : 0}:${other ? other.tokens.length : 0}:${place}`;
-    if (place >= 0 && this.placed === `${place}:${Math.min(lane.tokens.length, other.tokens.length) - place > AROUND}`) return;
+    if (place >= 0 && this.placed === `${place}:${Math.min(lane.tokens.length, other.tokens.length) - place > AROUND}`)
+      return;
     this.placed = place >= 0 ? `${place}:${Math.min(lane.tokens.length, other.tokens.length) - place > AROUND}` : key;
     put(this.placeTitle, lane && other ? placeText(lane, other, place) : "");
     this.place.replaceChildren(...(place < 0 ? [] : [lane, other].map((each) => around(each, place))));
@@ -129,7 +165,10 @@ export class AgainstArPanel {
   later(lane, other) {
     this.waiting = [lane, other];
     if (this.timer) return;
-    const rest = this.alignedAt === undefined || (lane && lane.end) ? 0 : Math.max(0, PAUSE - (performance.now() - this.alignedAt));
+    const rest =
+      this.alignedAt === undefined || (lane && lane.end)
+        ? 0
+        : Math.max(0, PAUSE - (performance.now() - this.alignedAt));
     this.timer = setTimeout(() => {
       this.timer = null;
       this.alignedAt = performance.now();
@@ -143,22 +182,37 @@ function nothing(lane) {
   return lane.isMars ? "" : "This run is plain AR itself; run MARS, with or without AR beside it, to compare.";
 }
 
-const correction = (lane, place, draft, token) => ({ place, step: token.step.index, mine: lane.tokenName(draft[0]), theirs: lane.tokenName(token.id), p: token.confidence });
+const correction = (lane, place, draft, token) => ({
+  place,
+  step: token.step.index,
+  mine: lane.tokenName(draft[0]),
+  theirs: lane.tokenName(token.id),
+  p: token.confidence,
+});
 
 function placeText(lane, other, place) {
   if (place >= 0) return `The texts part at token ${whole(place + 1)}`;
   const shared = Math.min(lane.tokens.length, other.tokens.length);
   if (!shared) return "";
-  return lane.end && other.end && lane.tokens.length === other.tokens.length ? "Same text, token for token" : `The same in the first ${counted(shared, "token")}`;
+  return lane.end && other.end && lane.tokens.length === other.tokens.length
+    ? "Same text, token for token"
+    : `The same in the first ${counted(shared, "token")}`;
 }
 
 function around(lane, place) {
   const line = make("p");
-  const text = (from, to) => lane.tokens.slice(Math.max(0, from), to).map((token) => lane.tokenName(token.id)).join("");
+  const text = (from, to) =>
+    lane.tokens
+      .slice(Math.max(0, from), to)
+      .map((token) => lane.tokenName(token.id))
+      .join("");
   const rest = text(place + 1, place + 1 + AROUND);
   const words = make("span");
-  words.append(make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
-    make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)), make("code", "", rest));
+  words.append(
+    make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
+    make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)),
+    make("code", "", rest),
+  );
   line.append(make("b", lane.isMars ? "" : "rv-ag-ar", lane.isMars ? "MARS" : "AR"), words);
   return line;
 }

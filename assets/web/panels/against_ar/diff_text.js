@@ -24,7 +24,12 @@ export class DiffText {
 
   draw(lane, other) {
     const hasBoth = Boolean(lane && other && lane.tokens.length && other.tokens.length);
-    const segments = hasBoth ? aligned(lane.tokens.map((token) => token.id), other.tokens.map((token) => token.id)) : [];
+    const segments = hasBoth
+      ? aligned(
+          lane.tokens.map((token) => token.id),
+          other.tokens.map((token) => token.id),
+        )
+      : [];
     this.element.hidden = segments.every((segment) => segment.kind === "both");
     if (this.element.hidden) return;
     markAhead(segments, lane, other);
@@ -78,6 +83,7 @@ function markAhead(segments, lane, other) {
 }
 
 function summary(segments, [first, second]) {
-  const count = (kind) => segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
+  const count = (kind) =>
+    segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
   return `Aligned: ${counted(count("both"), "token")} in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;
 }

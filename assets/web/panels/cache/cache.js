@@ -8,8 +8,15 @@ import { FedChart } from "./fed_chart.js";
 import { SlotStrip } from "./slot_strip.js";
 
 const BEFORE = 14; // final slots drawn one by one ahead of the cursor
-const NUMBERS = [["final", "final"], ["again", "fed again as real tokens"], ["drafts", "drafts, for AR to judge"], ["masks", "masks, overwritten next time"],
-  ["after", "final after this forward"], ["bytes", "keys and values in use"], ["room", "room"]];
+const NUMBERS = [
+  ["final", "final"],
+  ["again", "fed again as real tokens"],
+  ["drafts", "drafts, for AR to judge"],
+  ["masks", "masks, overwritten next time"],
+  ["after", "final after this forward"],
+  ["bytes", "keys and values in use"],
+  ["room", "room"],
+];
 const WIDE = new Set(["bytes", "room"]);
 
 export class CachePanel {
@@ -57,8 +64,12 @@ export class CachePanel {
       if (slot.state === "final") hidden.output -= 1;
     }
     const free = room(lane) - state.used;
-    this.strip.draw({ hidden, cursor: state.cursor, free: Number.isFinite(free) && free > 0 ? free : 0,
-      slots: slots.map((slot) => ({ ...slot, text: slotText(lane, slot), say: slotSay(lane, slot) })) });
+    this.strip.draw({
+      hidden,
+      cursor: state.cursor,
+      free: Number.isFinite(free) && free > 0 ? free : 0,
+      slots: slots.map((slot) => ({ ...slot, text: slotText(lane, slot), say: slotSay(lane, slot) })),
+    });
   }
 
   drawNumbers(lane, state) {
@@ -72,9 +83,15 @@ export class CachePanel {
     set("drafts", state.drafts ? whole(state.drafts) : "");
     set("masks", whole(state.masks));
     set("after", whole(state.after));
-    set("bytes", bytes ? `${memory(state.cursor * bytes)} final, ${memory((state.used - state.cursor) * bytes)} written by this forward` : "this trace does not tell what a slot takes");
+    set(
+      "bytes",
+      bytes
+        ? `${memory(state.cursor * bytes)} final, ${memory((state.used - state.cursor) * bytes)} written by this forward`
+        : "this trace does not tell what a slot takes",
+    );
     const parts = [];
-    if (bytes && Number.isFinite(room(lane))) parts.push(`${memory(room(lane) * bytes)} for ${counted(room(lane), "slot")} at most, ${memory(bytes)} each`);
+    if (bytes && Number.isFinite(room(lane)))
+      parts.push(`${memory(room(lane) * bytes)} for ${counted(room(lane), "slot")} at most, ${memory(bytes)} each`);
     if (lane.cacheBytes) parts.push(`${memory(lane.cacheBytes)} reserved`);
     set("room", parts.join(" · "));
   }
@@ -88,13 +105,20 @@ function room(lane) {
 
 function headText(lane, index, state) {
   const what = `Forward ${whole(index + 1)} of ${lane.title} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
-  if (state.isCommit) return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
+  if (state.isCommit)
+    return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
   if (isBlockwise(lane)) return `${what} The block is being filled: nothing becomes final before its commit.`;
   const num = state.after - state.cursor;
   return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next forward starts there and overwrites what lies behind.`;
 }
 
-const STATES = { prompt: "prompt, final", final: "output, final", pending: "fed again as a real token", draft: "draft, fed again for AR to judge", mask: "mask, overwritten by the next forward" };
+const STATES = {
+  prompt: "prompt, final",
+  final: "output, final",
+  pending: "fed again as a real token",
+  draft: "draft, fed again for AR to judge",
+  mask: "mask, overwritten by the next forward",
+};
 
 function slotText(lane, { state, id }) {
   if (state === "mask") return "mask";
@@ -105,6 +129,9 @@ function slotSay(lane, slot) {
   const name = slot.id !== null && lane.vocabulary.has(slot.id) ? ` “${lane.tokenName(slot.id)}”` : "";
   const after = slot.state === "mask" && slot.group ? ` after draft ${slot.group}` : "";
   const parts = [`Slot ${whole(slot.slot)}${name}: ${STATES[slot.state].replace("mask", `mask${after}`)}`];
-  if (slot.proposal) parts.push(`predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "taken" : "not taken"}`);
+  if (slot.proposal)
+    parts.push(
+      `predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "taken" : "not taken"}`,
+    );
   return `${parts.join("; ")}.`;
 }

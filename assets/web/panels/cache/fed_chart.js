@@ -56,7 +56,10 @@ export class FedChart {
     while (this.nodes.length < shown.length) this.add();
     shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
     this.element.style.setProperty("--columns", String(shown.length));
-    put(this.title, `Slots fed by each forward, ${whole(most)} at most${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`);
+    put(
+      this.title,
+      `Slots fed by each forward, ${whole(most)} at most${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`,
+    );
     put(this.ends[0], `forward ${whole(this.from + 1)}`);
     put(this.ends[1], whole(this.from + shown.length));
     this.setValue(shown[index - this.from], last);
@@ -64,9 +67,17 @@ export class FedChart {
   }
 
   setValue(at, last) {
-    for (const [name, value] of [["min", 1], ["max", last], ["now", this.index + 1]]) this.columns.setAttribute(`aria-value${name}`, String(value));
+    for (const [name, value] of [
+      ["min", 1],
+      ["max", last],
+      ["now", this.index + 1],
+    ])
+      this.columns.setAttribute(`aria-value${name}`, String(value));
     const drafts = at.drafts ? `, ${counted(at.drafts, "draft")}` : "";
-    this.columns.setAttribute("aria-valuetext", `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${counted(at.masks, "mask")}${at.isCommit ? ", commits the block" : ""}`);
+    this.columns.setAttribute(
+      "aria-valuetext",
+      `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${counted(at.masks, "mask")}${at.isCommit ? ", commits the block" : ""}`,
+    );
   }
 
   add() {
@@ -77,7 +88,9 @@ export class FedChart {
   }
 
   drawColumn(node, each, most) {
-    [...PARTS].reverse().forEach((name, i) => { node.children[i].style.height = `${(100 * each[name]) / most}%`; });
+    [...PARTS].reverse().forEach((name, i) => {
+      node.children[i].style.height = `${(100 * each[name]) / most}%`;
+    });
     node.classList.toggle("rv-fc-at", each.index === this.index);
     node.classList.toggle("rv-fc-commit", each.isCommit);
     const title = `forward ${each.index + 1}: ${each.pending} fed again${each.drafts ? `, ${counted(each.drafts, "draft")}` : ""}, ${counted(each.masks, "mask")}${each.isCommit ? ", commit" : ""}`;
@@ -90,13 +103,21 @@ export class FedChart {
     const stride = Math.max(1, Math.ceil(steps.length / POINTS));
     const most = Math.max(1, steps.at(-1).cursor + steps.at(-1).fed);
     const x = (i) => (100 * (i + 0.5)) / steps.length;
-    const points = steps.filter((_, i) => i % stride === 0 || i === steps.length - 1).map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
+    const points = steps
+      .filter((_, i) => i % stride === 0 || i === steps.length - 1)
+      .map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
     const level = (point) => point.split(",")[1];
-    this.path.setAttribute("d", `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(points.at(-1))} L100,100 Z`);
+    this.path.setAttribute(
+      "d",
+      `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(points.at(-1))} L100,100 Z`,
+    );
     for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
     put(this.lineEnds[1], `${whole(steps.length)}: ${whole(steps.at(-1).cursor)}`);
-    this.line.setAttribute("aria-label", `The cursor went from ${steps[0].cursor} to ${steps.at(-1).cursor} in ${counted(steps.length, "forward")}.`);
+    this.line.setAttribute(
+      "aria-label",
+      `The cursor went from ${steps[0].cursor} to ${steps.at(-1).cursor} in ${counted(steps.length, "forward")}.`,
+    );
   }
 
   listen() {
@@ -105,7 +126,16 @@ export class FedChart {
       if (node) this.choose(this.lane, this.from + this.nodes.indexOf(node));
     });
     this.columns.addEventListener("keydown", (event) => {
-      const moves = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
+      const moves = {
+        ArrowLeft: -1,
+        ArrowDown: -1,
+        ArrowRight: 1,
+        ArrowUp: 1,
+        PageDown: -10,
+        PageUp: 10,
+        Home: -Infinity,
+        End: Infinity,
+      };
       const move = moves[event.key];
       if (!move || !this.lane) return;
       event.preventDefault();

@@ -5,8 +5,12 @@ import { whole } from "../../core/bytes.js";
 import { make, put } from "../../core/dom.js";
 
 const HINT = "Point at a slot, or focus the strip and use the arrow keys.";
-const LEGEND = [["final", "final: keys and values that stay"], ["pending", "fed again as a real token"], ["draft", "draft for AR to judge"],
-  ["mask", "mask: scratch, overwritten"]];
+const LEGEND = [
+  ["final", "final: keys and values that stay"],
+  ["pending", "fed again as a real token"],
+  ["draft", "draft for AR to judge"],
+  ["mask", "mask: scratch, overwritten"],
+];
 
 export class SlotStrip {
   constructor() {
@@ -16,7 +20,11 @@ export class SlotStrip {
     this.row.setAttribute("role", "group");
     this.row.setAttribute("aria-label", "Slots of the cache. Left and right arrows read them.");
     this.cursor = make("span", "rv-ca-cursor rv-num");
-    this.pieces = { prompt: make("span", "rv-ca-piece rv-num"), output: make("span", "rv-ca-piece rv-num"), free: make("span", "rv-ca-piece rv-ca-free rv-num") };
+    this.pieces = {
+      prompt: make("span", "rv-ca-piece rv-num"),
+      output: make("span", "rv-ca-piece rv-num"),
+      free: make("span", "rv-ca-piece rv-ca-free rv-num"),
+    };
     this.readout = make("p", "rv-ca-say rv-num", HINT);
     this.readout.setAttribute("aria-live", "polite");
     const legend = make("p", "rv-ca-legend");
@@ -48,7 +56,14 @@ export class SlotStrip {
       put(this.nodes[i], slot.text);
     });
     const split = slots.findIndex((slot) => slot.state !== "final" && slot.state !== "prompt");
-    const order = [this.pieces.prompt, this.pieces.output, ...this.nodes.slice(0, split), this.cursor, ...this.nodes.slice(split), this.pieces.free];
+    const order = [
+      this.pieces.prompt,
+      this.pieces.output,
+      ...this.nodes.slice(0, split),
+      this.cursor,
+      ...this.nodes.slice(split),
+      this.pieces.free,
+    ];
     const isSame = order.length === this.row.children.length && order.every((node, i) => this.row.children[i] === node);
     if (!isSame) this.row.replaceChildren(...order);
     this.point(Math.min(this.at, slots.length - 1));
@@ -68,7 +83,13 @@ export class SlotStrip {
     this.row.addEventListener("blur", () => this.point(-1));
     this.row.addEventListener("keydown", (event) => {
       const last = this.nodes.length - 1;
-      const targets = { ArrowRight: this.at < 0 ? last : this.at + 1, ArrowLeft: this.at < 0 ? last : this.at - 1, Home: 0, End: last, Escape: -1 };
+      const targets = {
+        ArrowRight: this.at < 0 ? last : this.at + 1,
+        ArrowLeft: this.at < 0 ? last : this.at - 1,
+        Home: 0,
+        End: last,
+        Escape: -1,
+      };
       if (!(event.key in targets)) return;
       event.preventDefault();
       event.stopPropagation();

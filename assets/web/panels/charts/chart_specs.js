@@ -5,14 +5,38 @@ import { moveText } from "../text/card.js";
 
 export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 
-export const axis = (c, title, more) => ({ title: { text: title, standoff: 8, font: { size: 12, color: c.muted } }, color: c.muted,
-  gridcolor: c.grid, linecolor: c.line, zeroline: false, ticks: "outside", ticklen: 3, tickcolor: c.line,
-  tickfont: { size: 11 }, tickmode: "auto", nticks: 7, automargin: false, ticklabeloverflow: "allow", ...more });
+export const axis = (c, title, more) => ({
+  title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
+  color: c.muted,
+  gridcolor: c.grid,
+  linecolor: c.line,
+  zeroline: false,
+  ticks: "outside",
+  ticklen: 3,
+  tickcolor: c.line,
+  tickfont: { size: 11 },
+  tickmode: "auto",
+  nticks: 7,
+  automargin: false,
+  ticklabeloverflow: "allow",
+  ...more,
+});
 
-export const layout = (c, xaxis, yaxis, more) => ({ margin: { l: 52, r: 38, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)",
-  plot_bgcolor: "rgba(0,0,0,0)", font: { family: c.font, size: 12, color: c.muted }, showlegend: false, hovermode: "closest",
-  dragmode: c.isCoarse ? false : "zoom", uirevision: "keep", modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
-  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } }, xaxis, yaxis, ...more });
+export const layout = (c, xaxis, yaxis, more) => ({
+  margin: { l: 52, r: 38, t: 8, b: 40 },
+  paper_bgcolor: "rgba(0,0,0,0)",
+  plot_bgcolor: "rgba(0,0,0,0)",
+  font: { family: c.font, size: 12, color: c.muted },
+  showlegend: false,
+  hovermode: "closest",
+  dragmode: c.isCoarse ? false : "zoom",
+  uirevision: "keep",
+  modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
+  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } },
+  xaxis,
+  yaxis,
+  ...more,
+});
 
 const inWindow = (lane, isLive) => Math.max(0, isLive ? lane.steps.length - WINDOW : 0);
 
@@ -24,20 +48,41 @@ function forwardsRange(lane, from) {
 // Vertical lines where τ, B or the mode moved, with what moved written at the top.
 function moveMarks(lane, c, from, isNamed) {
   const moves = lane.moves.filter((move) => move.step >= from);
-  const shapes = moves.map((move) => ({ type: "line", xref: "x", yref: "paper", x0: move.step + 0.5, x1: move.step + 0.5,
-    y0: 0, y1: 1, line: { color: c.warm, width: 1, dash: "dot" } }));
+  const shapes = moves.map((move) => ({
+    type: "line",
+    xref: "x",
+    yref: "paper",
+    x0: move.step + 0.5,
+    x1: move.step + 0.5,
+    y0: 0,
+    y1: 1,
+    line: { color: c.warm, width: 1, dash: "dot" },
+  }));
   // A name needs room before the next one; of a dense row the last is named.
   const room = (lane.steps.length - from) * 0.1;
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || moves[i + 1].step - move.step > room);
-  const annotations = moves.filter(hasRoom).map((move) => ({ x: move.step + 0.5, y: 1, xref: "x", yref: "paper", text: moveText(move),
-    showarrow: false, xanchor: "left", yanchor: "top", xshift: 3, font: { size: 11, color: c.warm } }));
+  const annotations = moves
+    .filter(hasRoom)
+    .map((move) => ({
+      x: move.step + 0.5,
+      y: 1,
+      xref: "x",
+      yref: "paper",
+      text: moveText(move),
+      showarrow: false,
+      xanchor: "left",
+      yanchor: "top",
+      xshift: 3,
+      font: { size: 11, color: c.warm },
+    }));
   return { shapes, annotations };
 }
 
 // What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
 // calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
 // between the grid and the traces survive react when their number falls (plotly.js 4.1).
-const shapeOf = (path, more) => (path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : []);
+const shapeOf = (path, more) =>
+  path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 // Rectangles of one colour.
 class Boxes {
@@ -70,7 +115,12 @@ export function forwardsFigure(lane, c, isLive) {
     bars[Math.min(step.count, 5) - 1].add(step, half, 0, step.count);
     if (step.count > 1) caps.add(step, half, step.count - tallest / 90, step.count);
   }
-  const y = axis(c, "tokens accepted", { range: [0, tallest + 0.6], tickmode: "linear", tick0: 0, dtick: tallest > 8 ? 4 : 2 });
+  const y = axis(c, "tokens accepted", {
+    range: [0, tallest + 0.6],
+    tickmode: "linear",
+    tick0: 0,
+    dtick: tallest > 8 ? 4 : 2,
+  });
   const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
   const marks = moveMarks(lane, c, from, true);
   marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
@@ -108,14 +158,32 @@ export function confidenceFigure(lane, c, isLive) {
   const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
   const marks = moveMarks(lane, c, from, false);
   if (threshold.now !== null) {
-    marks.annotations.push({ ...endLabel(`τ ${short(threshold.now)}`, 1, threshold.now, c.warm), xref: "paper", xshift: 3 });
+    marks.annotations.push({
+      ...endLabel(`τ ${short(threshold.now)}`, 1, threshold.now, c.warm),
+      xref: "paper",
+      xshift: 3,
+    });
   }
-  marks.shapes.unshift(...accepted.shapes, ...refused.shapes, ...shapeOf(threshold.path, { line: { width: 1.5, color: c.warm, dash: "dash" } }));
+  marks.shapes.unshift(
+    ...accepted.shapes,
+    ...refused.shapes,
+    ...shapeOf(threshold.path, { line: { width: 1.5, color: c.warm, dash: "dash" } }),
+  );
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
-const endLabel = (text, x, y, color, yanchor = "middle") => ({ x, y, xref: "x", yref: "y", text, showarrow: false,
-  xanchor: "left", yanchor, xshift: 4, font: { size: 12, color } });
+const endLabel = (text, x, y, color, yanchor = "middle") => ({
+  x,
+  y,
+  xref: "x",
+  yref: "y",
+  text,
+  showarrow: false,
+  xanchor: "left",
+  yanchor,
+  xshift: 4,
+  font: { size: 12, color },
+});
 
 // Tokens against each lane's own measured clock, which starts when the prompt has been read.
 export function timeFigure(lanes, c) {
@@ -126,15 +194,24 @@ export function timeFigure(lanes, c) {
     longest = Math.max(longest, kept.length ? kept.at(-1).clock : 0);
     most = Math.max(most, lane.tokens.length);
     const isTwin = lanes.indexOf(lane) > 0 && lanes[0].isMars === lane.isMars;
-    return { type: "scatter", mode: "lines", x: [0, ...kept.map((s) => s.clock)], y: [0, ...kept.map((s) => s.first + s.count)],
+    return {
+      type: "scatter",
+      mode: "lines",
+      x: [0, ...kept.map((s) => s.clock)],
+      y: [0, ...kept.map((s) => s.first + s.count)],
       line: { shape: "hv", width: 2, color: lane.isMars ? c.mars : c.ar, dash: isTwin ? "dot" : "solid" },
-      hovertemplate: `${lineName(lane, lanes)}: %{y} tokens after %{x:.3f} s<extra></extra>` };
+      hovertemplate: `${lineName(lane, lanes)}: %{y} tokens after %{x:.3f} s<extra></extra>`,
+    };
   });
-  const annotations = data.map(({ x: xs, y: ys, line }, i) => endLabel(lineName(lanes[i], lanes), xs.at(-1), ys.at(-1), line.color,
-    lanes[i].isMars ? "bottom" : "top"));
+  const annotations = data.map(({ x: xs, y: ys, line }, i) =>
+    endLabel(lineName(lanes[i], lanes), xs.at(-1), ys.at(-1), line.color, lanes[i].isMars ? "bottom" : "top"),
+  );
   const x = axis(c, "seconds of decoding", { range: [0, longest * 1.02], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  return { data, layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: isRace(lanes) ? 62 : 100, t: 8, b: 40 } }) };
+  return {
+    data,
+    layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: isRace(lanes) ? 62 : 100, t: 8, b: 40 } }),
+  };
 }
 
 const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !== lanes[0].isMars);

@@ -7,8 +7,11 @@ import { mainLane } from "../../core/trace.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
 import { loadPlotly } from "../../core/plotly.js";
 
-const CHARTS = [["forwards", "Tokens accepted by each forward"], ["time", "Tokens against measured time, from the prompt read"],
-  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"]];
+const CHARTS = [
+  ["forwards", "Tokens accepted by each forward"],
+  ["time", "Tokens against measured time, from the prompt read"],
+  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"],
+];
 const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws
 
@@ -39,7 +42,13 @@ export class Charts {
   ready(plotly) {
     this.plotly = plotly;
     if (plotly) return this.refresh();
-    this.element.replaceChildren(make("p", "rv-noplot", "The charts need plotly.js, which did not load; text and figures are complete without them."));
+    this.element.replaceChildren(
+      make(
+        "p",
+        "rv-noplot",
+        "The charts need plotly.js, which did not load; text and figures are complete without them.",
+      ),
+    );
     return undefined;
   }
 
@@ -84,7 +93,12 @@ export class Charts {
     if (!run.lanes.some((lane) => lane.steps.length)) return;
     const isLive = run.lanes.some((lane) => !lane.end);
     const c = coloursOf(this.root);
-    const spec = key === "time" ? timeFigure(run.lanes, c) : key === "forwards" ? forwardsFigure(main, c, isLive) : confidenceFigure(main, c, isLive);
+    const spec =
+      key === "time"
+        ? timeFigure(run.lanes, c)
+        : key === "forwards"
+          ? forwardsFigure(main, c, isLive)
+          : confidenceFigure(main, c, isLive);
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
     spec.layout.height = entry.node.clientHeight;
@@ -132,7 +146,12 @@ export class Charts {
   config(key) {
     const entry = this.nodes[key];
     const showAll = { name: "all", title: "Show all", icon: this.plotly.Icons.home, click: () => this.unzoom(key) };
-    entry.config ||= { displaylogo: false, responsive: false, doubleClick: false, modeBarButtons: [["toImage", showAll]] };
+    entry.config ||= {
+      displaylogo: false,
+      responsive: false,
+      doubleClick: false,
+      modeBarButtons: [["toImage", showAll]],
+    };
     return entry.config;
   }
 
@@ -160,9 +179,18 @@ export class Charts {
     const box = node.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
     const index = Math.round(xaxis.p2l(x)) - 1;
-    const isInside = x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < mainLane(this.run).steps.length;
+    const isInside =
+      x >= 0 &&
+      x <= xaxis._length &&
+      y >= 0 &&
+      y <= yaxis._length &&
+      index >= 0 &&
+      index < mainLane(this.run).steps.length;
     const top = box.top + yaxis._offset;
-    return { index: isInside ? index : -1, anchor: { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length } };
+    return {
+      index: isInside ? index : -1,
+      anchor: { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length },
+    };
   }
 
   listen(node) {
@@ -173,14 +201,22 @@ export class Charts {
     });
     node.addEventListener("pointerleave", () => this.report.leave());
     // Plotly covers the page while a button is down: a press that ends where it began is a click.
-    node.addEventListener("pointerdown", (press) => {
-      const { index } = this.under(node, press);
-      if (index < 0 || press.button !== 0) return;
-      window.addEventListener("pointerup", (event) => {
-        const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
-        if (isStill) this.report.choose(mainLane(this.run), index);
-      }, { once: true });
-    }, true);
+    node.addEventListener(
+      "pointerdown",
+      (press) => {
+        const { index } = this.under(node, press);
+        if (index < 0 || press.button !== 0) return;
+        window.addEventListener(
+          "pointerup",
+          (event) => {
+            const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
+            if (isStill) this.report.choose(mainLane(this.run), index);
+          },
+          { once: true },
+        );
+      },
+      true,
+    );
   }
 
   // A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.

@@ -13,8 +13,17 @@ export function cacheAt(lane, index) {
   const step = lane.steps[index];
   const prompt = Math.min(promptTokens(lane), step.cursor);
   const drafts = Math.max(0, step.cursor + step.pending - promptTokens(lane) - step.first);
-  return { prompt, output: step.cursor - prompt, pending: step.pending - drafts, drafts, masks: step.fed - step.pending,
-    cursor: step.cursor, used: step.cursor + step.fed, after: cursorAfter(lane, index, drafts), isCommit: step.isCommit };
+  return {
+    prompt,
+    output: step.cursor - prompt,
+    pending: step.pending - drafts,
+    drafts,
+    masks: step.fed - step.pending,
+    cursor: step.cursor,
+    used: step.cursor + step.fed,
+    after: cursorAfter(lane, index, drafts),
+    isCommit: step.isCommit,
+  };
 }
 
 function cursorAfter(lane, index, drafts) {
@@ -36,10 +45,25 @@ export function slotsAt(lane, index, before) {
   const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would make
   const slots = [];
   for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
-    const state = slot < prompt ? "prompt" : slot < cursor ? "final" : slot <= first ? "pending"
-      : slot < cursor + step.pending ? "draft" : "mask";
+    const state =
+      slot < prompt
+        ? "prompt"
+        : slot < cursor
+          ? "final"
+          : slot <= first
+            ? "pending"
+            : slot < cursor + step.pending
+              ? "draft"
+              : "mask";
     const { group, proposal } = predictionAt(step, slot - first, drafts);
-    slots.push({ slot, state, group, id: idOf(lane, index, slot, state, first), proposal, isTaken: slot >= first && slot - first < step.count });
+    slots.push({
+      slot,
+      state,
+      group,
+      id: idOf(lane, index, slot, state, first),
+      proposal,
+      isTaken: slot >= first && slot - first < step.count,
+    });
   }
   return slots;
 }
@@ -61,7 +85,7 @@ function idOf(lane, index, slot, state, first) {
   const place = slot - promptTokens(lane);
   if (state === "draft") {
     const before = lane.steps[index - 1];
-    return before ? draftIds(before)[slot - first - 1] ?? null : null;
+    return before ? (draftIds(before)[slot - first - 1] ?? null) : null;
   }
   if (place >= 0) return lane.tokens[place] ? lane.tokens[place].id : null;
   const ids = (lane.header && lane.header.prompt_ids) || [];
@@ -71,6 +95,7 @@ function idOf(lane, index, slot, state, first) {
 // What each forward from `from` to `to` fed: {index, cursor, pending, drafts, masks, isCommit}.
 export function fedBy(lane, from, to) {
   const all = [];
-  for (let i = Math.max(0, from); i < Math.min(to, lane.steps.length); i += 1) all.push({ index: i, ...cacheAt(lane, i) });
+  for (let i = Math.max(0, from); i < Math.min(to, lane.steps.length); i += 1)
+    all.push({ index: i, ...cacheAt(lane, i) });
   return all;
 }

@@ -41,15 +41,25 @@ function exact(first, second, { a, b, endA, endB }, add) {
   const table = new Uint16Array((rows + 1) * width);
   for (let i = rows - 1; i >= 0; i -= 1) {
     for (let j = columns - 1; j >= 0; j -= 1) {
-      table[i * width + j] = first[a + i] === second[b + j] ? table[(i + 1) * width + j + 1] + 1
-        : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+      table[i * width + j] =
+        first[a + i] === second[b + j]
+          ? table[(i + 1) * width + j + 1] + 1
+          : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
     }
   }
   let [i, j] = [0, 0];
   while (i < rows && j < columns) {
-    if (first[a + i] === second[b + j]) { add("both", a + i, b + j, 1); i += 1; j += 1; }
-    else if (table[(i + 1) * width + j] >= table[i * width + j + 1]) { add("first", a + i, b + j, 1); i += 1; }
-    else { add("second", a + i, b + j, 1); j += 1; }
+    if (first[a + i] === second[b + j]) {
+      add("both", a + i, b + j, 1);
+      i += 1;
+      j += 1;
+    } else if (table[(i + 1) * width + j] >= table[i * width + j + 1]) {
+      add("first", a + i, b + j, 1);
+      i += 1;
+    } else {
+      add("second", a + i, b + j, 1);
+      j += 1;
+    }
   }
   return oneSided(add, { a: a + i, b: b + j, endA, endB });
 }

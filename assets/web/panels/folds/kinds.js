@@ -15,13 +15,14 @@ const INSIDE = /^(?:[ \t]|@|$)/;
 export function codeRanges(text) {
   const marks = [...text.matchAll(/```/g)].map((found) => found.index);
   const ranges = [];
-  for (let i = 0; i < marks.length; i += 2) ranges.push([marks[i], i + 1 < marks.length ? marks[i + 1] + 3 : text.length]);
+  for (let i = 0; i < marks.length; i += 2)
+    ranges.push([marks[i], i + 1 < marks.length ? marks[i + 1] + 3 : text.length]);
   const isFenced = (at) => ranges.some(([from, to]) => at >= from && at < to);
   const blocks = [];
   let [at, block] = [0, null];
   for (const line of text.split("\n")) {
     const isHead = HEAD.test(line) && !isFenced(at);
-    if (isHead && !block) blocks.push(block = [at, at + line.length]);
+    if (isHead && !block) blocks.push((block = [at, at + line.length]));
     else if (block && (isHead || INSIDE.test(line))) block[1] = line.trim() ? at + line.length : block[1];
     else block = null;
     at += line.length + 1;

@@ -30,7 +30,10 @@ export function judgeAgain(lane, index, tau, ends) {
 }
 
 function acceptedUntilEnd(proposals, tau, ends, from = 0) {
-  const count = acceptPrefix(proposals.map((proposal) => proposal[1]), tau);
+  const count = acceptPrefix(
+    proposals.map((proposal) => proposal[1]),
+    tau,
+  );
   const end = proposals.findIndex(([id], i) => i >= from && ends.has(id));
   return end >= 0 ? Math.min(count, end + 1) : count;
 }
@@ -43,7 +46,20 @@ export function cellOf(lane, index, tau, ends) {
   const drafts = isLossless(step);
   const then = drafts ? draftIds(step).length : step.count;
   const now = judgeAgain(lane, index, tau, ends);
-  const cell = { index, isLossless: drafts, then, now, same: 0, other: 0, unknown: 0, checked: 0, wrong: 0, agreedThen: 0, agreedNow: 0, gain: now - then };
+  const cell = {
+    index,
+    isLossless: drafts,
+    then,
+    now,
+    same: 0,
+    other: 0,
+    unknown: 0,
+    checked: 0,
+    wrong: 0,
+    agreedThen: 0,
+    agreedNow: 0,
+    gain: now - then,
+  };
   if (drafts && step.lookedUp.length) weighLookedUp(cell, lane, step);
   else if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
   else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
@@ -104,23 +120,45 @@ export function whatIf(lane, tau, ends, known = []) {
   };
   const exactly = span(exact);
   if (first >= 0 && exact > first + 1) exactly.now = exactly.then + cells[first].gain;
-  return { cells, first, exact: exactly, whole: span(num), taken: takenMore(cells), left: takenLess(cells), drafts: draftsOf(cells) };
+  return {
+    cells,
+    first,
+    exact: exactly,
+    whole: span(num),
+    taken: takenMore(cells),
+    left: takenLess(cells),
+    drafts: draftsOf(cells),
+  };
 }
 
 function takenMore(cells) {
   const [same, other, unknown] = ["same", "other", "unknown"].map((key) => sum(cells, (cell) => cell[key]));
-  return { forwards: cells.filter((cell) => cell.now > cell.then).length, num: same + other + unknown, same, other, unknown };
+  return {
+    forwards: cells.filter((cell) => cell.now > cell.then).length,
+    num: same + other + unknown,
+    same,
+    other,
+    unknown,
+  };
 }
 
 function takenLess(cells) {
   const fewer = cells.filter((cell) => cell.now < cell.then);
-  return { forwards: fewer.length, num: sum(fewer, (cell) => cell.then - cell.now),
-    checked: sum(fewer, (cell) => cell.checked), wrong: sum(fewer, (cell) => cell.wrong) };
+  return {
+    forwards: fewer.length,
+    num: sum(fewer, (cell) => cell.then - cell.now),
+    checked: sum(fewer, (cell) => cell.checked),
+    wrong: sum(fewer, (cell) => cell.wrong),
+  };
 }
 
 // Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.
 function draftsOf(cells) {
   if (!cells.some((cell) => cell.isLossless)) return null;
-  return { then: sum(cells, (cell) => (cell.isLossless ? cell.then : 0)), now: sum(cells, (cell) => (cell.isLossless ? cell.now : 0)),
-    agreedThen: sum(cells, (cell) => cell.agreedThen), agreedNow: sum(cells, (cell) => cell.agreedNow) };
+  return {
+    then: sum(cells, (cell) => (cell.isLossless ? cell.then : 0)),
+    now: sum(cells, (cell) => (cell.isLossless ? cell.now : 0)),
+    agreedThen: sum(cells, (cell) => cell.agreedThen),
+    agreedNow: sum(cells, (cell) => cell.agreedNow),
+  };
 }

@@ -71,6 +71,15 @@ export function proposalRows(lane, index, ends = new Set()) {
     const hasVerdict = i >= step.count && what !== "past";
     const verdict = hasVerdict ? judged(token, id, isSame && what !== "dropped") : null;
     if (i >= step.count && token && token.id !== id) isSame = false;
-    return { place, id, confidence, runnersUp: runnersUp || [], draft: what === "replaced" ? draft : undefined, fate: what, token, verdict };
+    return {
+      place,
+      id,
+      confidence,
+      runnersUp: runnersUp || [],
+      draft: what === "replaced" ? draft : undefined,
+      fate: what,
+      token,
+      verdict,
+    };
   });
 }

@@ -57,9 +57,16 @@ export class Picture {
   }
 
   add() {
-    const bar = { node: make("div", "rv-pic-bar"), top: make("span", "rv-pic-top rv-num"), room: make("span", "rv-pic-room"),
-      fill: make("i"), mark: make("b"), label: make("span", "rv-pic-label rv-num"),
-      sub: make("span", "rv-pic-sub rv-num"), row: make("tr") };
+    const bar = {
+      node: make("div", "rv-pic-bar"),
+      top: make("span", "rv-pic-top rv-num"),
+      room: make("span", "rv-pic-room"),
+      fill: make("i"),
+      mark: make("b"),
+      label: make("span", "rv-pic-label rv-num"),
+      sub: make("span", "rv-pic-sub rv-num"),
+      row: make("tr"),
+    };
     bar.room.append(bar.fill, bar.mark, bar.top);
     bar.node.append(bar.room, bar.label, bar.sub);
     bar.cells = [make("th"), make("td")];
@@ -103,7 +110,15 @@ export class Picture {
 
   key(event) {
     const last = this.items.length - 1;
-    const targets = { ArrowRight: this.at + 1, ArrowDown: this.at + 1, ArrowLeft: this.at - 1, ArrowUp: this.at - 1, Home: 0, End: last, Escape: -1 };
+    const targets = {
+      ArrowRight: this.at + 1,
+      ArrowDown: this.at + 1,
+      ArrowLeft: this.at - 1,
+      ArrowUp: this.at - 1,
+      Home: 0,
+      End: last,
+      Escape: -1,
+    };
     if (!(event.key in targets) || last < 0) return;
     event.preventDefault();
     event.stopPropagation();

@@ -41,16 +41,20 @@ export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
   const found = step.lookedUp.length ? ", found earlier in the text" : "";
-  const drafts = waiting ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}.` : "";
+  const drafts = waiting
+    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}.`
+    : "";
   if (step.stop === "eos") return "The text ended here.";
   if (step.stop === "limit") return "The limit of tokens was reached.";
   if (step.settings && step.settings.method === "ar") return "Plain AR takes one token a forward.";
-  if (step.stop === "mismatch") return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
+  if (step.stop === "mismatch")
+    return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
   if (step.settings && step.settings.lossless) return `Every draft that was checked agreed with AR.${drafts}`;
   if (step.stop === "threshold" && next) {
     return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.settings.tau)}.`;
   }
-  if (step.stop === "block") return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
+  if (step.stop === "block")
+    return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
   return `Stopped: ${step.stop}.`;
 }
 
@@ -87,29 +91,54 @@ export class Card {
     const token = lane.tokens[index];
     const { step } = token;
     const title = make("div", "rv-title");
-    title.append(make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
-      make("span", "rv-where rv-num", `token ${index + 1}`));
-    const where = make("div", "rv-where rv-num",
-      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`);
+    title.append(
+      make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
+      make("span", "rv-where rv-num", `token ${index + 1}`),
+    );
+    const where = make(
+      "div",
+      "rv-where rv-num",
+      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`,
+    );
     const parts = [title, where];
     if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
-    this.show([...parts, this.facts(step, token.confidence, sourceText(lane, token)), make("div", "rv-why", whyText(lane, step))], anchor);
+    this.show(
+      [
+        ...parts,
+        this.facts(step, token.confidence, sourceText(lane, token)),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
   }
 
   step(lane, index, anchor) {
     const step = lane.steps[index];
-    const text = lane.tokens.slice(step.first, step.first + step.count).map((t) => lane.tokenName(t.id)).join("");
+    const text = lane.tokens
+      .slice(step.first, step.first + step.count)
+      .map((t) => lane.tokenName(t.id))
+      .join("");
     const title = make("div", "rv-title");
     title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
     const count = counted(step.count, "token");
-    this.show([title, make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
-      this.facts(step), make("div", "rv-why", whyText(lane, step))], anchor);
+    this.show(
+      [
+        title,
+        make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
+        this.facts(step),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
   }
 
   facts(step, confidence = null, source = "") {
     const list = make("dl");
     const metric = (step.settings || {}).metric || "probability";
-    const rows = [["in force", settingsText(step.settings, step.blockSize)], ["took", `${milliseconds(step.seconds)} ms`]];
+    const rows = [
+      ["in force", settingsText(step.settings, step.blockSize)],
+      ["took", `${milliseconds(step.seconds)} ms`],
+    ];
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
     if (source) rows.unshift(["drafted", source]);
     for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));

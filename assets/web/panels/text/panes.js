@@ -11,14 +11,22 @@ export class Pane {
     this.element = make("article", "rv-pane");
     this.element.dataset.lane = lane.name;
     this.head = make("header", "rv-head");
-    this.parts = { settings: make("span", "rv-num"), verdict: make("span", "rv-verdict"), differs: make("span", "rv-differs rv-num"),
-      count: make("span", "rv-count rv-num"), forwards: make("span", "rv-forwards rv-num") };
+    this.parts = {
+      settings: make("span", "rv-num"),
+      verdict: make("span", "rv-verdict"),
+      differs: make("span", "rv-differs rv-num"),
+      count: make("span", "rv-count rv-num"),
+      forwards: make("span", "rv-forwards rv-num"),
+    };
     this.parts.verdict.hidden = true;
     this.head.append(make("h3", "", lane.title), ...Object.values(this.parts));
     const text = make("div", "rv-text");
     text.tabIndex = 0;
     text.setAttribute("role", "group");
-    text.setAttribute("aria-label", `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`);
+    text.setAttribute(
+      "aria-label",
+      `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`,
+    );
     this.element.append(this.head, text);
     this.view = new TokenView(text, lane, isFollowing, report);
   }

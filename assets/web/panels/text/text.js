@@ -143,7 +143,10 @@ export class TokenView {
   lookForCode(from) {
     if (this.isCode) return;
     if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n${this.lane.given}`;
-    this.seen += this.lane.tokens.slice(from).map((t) => t.text).join("");
+    this.seen += this.lane.tokens
+      .slice(from)
+      .map((t) => t.text)
+      .join("");
     this.isCode = CODE.test(this.seen);
     this.seen = this.seen.slice(-80);
     if (this.isCode) this.element.classList.add("rv-code");
@@ -155,15 +158,20 @@ export class TokenView {
 
   listen() {
     const { element } = this;
-    element.addEventListener("scroll", () => {
-      const { isOwnScroll } = this;
-      this.isOwnScroll = false;
-      if (isOwnScroll) return; // it is at the end; asking where would ask for another layout
-      this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
-    }, { passive: true });
+    element.addEventListener(
+      "scroll",
+      () => {
+        const { isOwnScroll } = this;
+        this.isOwnScroll = false;
+        if (isOwnScroll) return; // it is at the end; asking where would ask for another layout
+        this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
+      },
+      { passive: true },
+    );
     element.addEventListener("click", (event) => {
       const index = event.target.rvToken;
-      if (index !== undefined && window.getSelection().isCollapsed) this.report.choose(this.lane, this.lane.tokens[index].step.index);
+      if (index !== undefined && window.getSelection().isCollapsed)
+        this.report.choose(this.lane, this.lane.tokens[index].step.index);
     });
     element.addEventListener("pointerover", (event) => this.point(event.target, "pointer"));
     element.addEventListener("pointerleave", () => this.leave("pointer"));
@@ -215,8 +223,14 @@ export class TokenView {
     const step = at >= 0 ? tokens[at].step.index : -1;
     if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
     const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
-    const targets = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, ArrowDown: firstOf(step + 1),
-      ArrowUp: firstOf(step - 1), Home: 0, End: last };
+    const targets = {
+      ArrowRight: at + 1,
+      ArrowLeft: at < 0 ? last : at - 1,
+      ArrowDown: firstOf(step + 1),
+      ArrowUp: firstOf(step - 1),
+      Home: 0,
+      End: last,
+    };
     if (!(event.key in targets)) return undefined;
     event.preventDefault();
     this.go(Math.max(0, Math.min(last, targets[event.key])));

@@ -131,8 +131,11 @@ export class WhatIfPanel {
     rows.forEach((row, i) => fillRow(this.tableBody.rows[i] || this.tableBody.insertRow(), "td", row));
     const texts = [divergenceText(found, tau), losslessText(found), takenText(found), leftText(found)];
     texts.forEach((text, i) => put(this.says[i], text));
-    put(this.legendText, `a forward: above ${found.drafts ? "its drafts" : "the tokens it took"}, below those with τ ${short(tau)} where they differ; `
-      + "thick frame: the first difference; dashed: estimate");
+    put(
+      this.legendText,
+      `a forward: above ${found.drafts ? "its drafts" : "the tokens it took"}, below those with τ ${short(tau)} where they differ; ` +
+        "thick frame: the first difference; dashed: estimate",
+    );
   }
 
   // The forward under the pointer or the arrow keys, else the one that the panels speak of.
@@ -155,16 +158,19 @@ export class WhatIfPanel {
 // A threshold to begin with: the next bolder one (or more careful, after a bold run) that would have changed anything.
 function telling(lane, ends) {
   const taus = lane.settings.tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
-  const differs = (tau) => lane.steps.some((_, index) => {
-    const cell = cellOf(lane, index, tau, ends);
-    return cell.now !== cell.then;
-  });
+  const differs = (tau) =>
+    lane.steps.some((_, index) => {
+      const cell = cellOf(lane, index, tau, ends);
+      return cell.now !== cell.then;
+    });
   return (lane.end && taus.find(differs)) ?? taus[0];
 }
 
 function nothing(lane) {
   if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
-  return lane.isMars ? "" : "Plain AR takes one token a forward whatever τ is: run MARS to judge its forwards under another τ.";
+  return lane.isMars
+    ? ""
+    : "Plain AR takes one token a forward whatever τ is: run MARS to judge its forwards under another τ.";
 }
 
 function fillRow(row, tag, texts) {

@@ -16,7 +16,10 @@ export class WhatIfStrip {
     this.element = make("div", "rv-wi-strip");
     this.element.tabIndex = 0;
     this.element.setAttribute("role", "group");
-    this.element.setAttribute("aria-label", "Forwards, a cell each. Left and right arrows read them, Enter chooses one.");
+    this.element.setAttribute(
+      "aria-label",
+      "Forwards, a cell each. Left and right arrows read them, Enter chooses one.",
+    );
     this.inner = make("div", "rv-wi-cells");
     this.element.append(this.inner);
     this.nodes = new Map(); // index -> element, those near the rows in sight
@@ -84,8 +87,13 @@ export class WhatIfStrip {
     }
     const cell = this.cells[index];
     const { then, now } = cell;
-    const marks = [then !== now && "rv-wi-differs", this.first >= 0 && index > this.first && "rv-wi-guess", index === this.first && "rv-wi-first",
-      index === this.chosen && "rv-wi-chosen", index === this.at && "rv-wi-at"].filter(Boolean);
+    const marks = [
+      then !== now && "rv-wi-differs",
+      this.first >= 0 && index > this.first && "rv-wi-guess",
+      index === this.first && "rv-wi-first",
+      index === this.chosen && "rv-wi-chosen",
+      index === this.at && "rv-wi-at",
+    ].filter(Boolean);
     const place = `translate(${(index % this.columns) * WIDE}px, ${this.row(index)}px)`;
     const state = `${then} ${now} ${place} ${marks.join(" ")}`;
     if (node.rvState === state) return;
@@ -99,10 +107,14 @@ export class WhatIfStrip {
   listen() {
     const { element } = this;
     const indexOf = (event) => event.target.rvForward ?? -1;
-    element.addEventListener("scroll", () => {
-      this.top = element.scrollTop;
-      this.show();
-    }, { passive: true });
+    element.addEventListener(
+      "scroll",
+      () => {
+        this.top = element.scrollTop;
+        this.show();
+      },
+      { passive: true },
+    );
     element.addEventListener("pointerover", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
@@ -124,7 +136,15 @@ export class WhatIfStrip {
     const last = this.cells.length - 1;
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const from = this.at >= 0 ? this.at : this.chosen;
-    const targets = { ArrowRight: from + 1, ArrowDown: from + this.columns, ArrowLeft: from - 1, ArrowUp: from - this.columns, Home: 0, End: last, Enter: from };
+    const targets = {
+      ArrowRight: from + 1,
+      ArrowDown: from + this.columns,
+      ArrowLeft: from - 1,
+      ArrowUp: from - this.columns,
+      Home: 0,
+      End: last,
+      Enter: from,
+    };
     if (!(event.key in targets)) return;
     event.preventDefault();
     event.stopPropagation();

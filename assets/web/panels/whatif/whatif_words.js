@@ -7,13 +7,23 @@ const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forward
 // [what, as run, with the other τ] rows of the table.
 export function tableRows(found) {
   const { first, exact, whole: all, drafts } = found;
-  if (first < 0) return [[`TPF, ${counted(all.forwards, "forward")}, exact`, perForward(all, all.then), perForward(all, all.now)]];
+  if (first < 0)
+    return [[`TPF, ${counted(all.forwards, "forward")}, exact`, perForward(all, all.then), perForward(all, all.now)]];
   const span = exact.forwards === 1 ? "forward 1" : `forwards 1 to ${whole(exact.forwards)}`;
-  const rows = [[`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
-    [`TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}: estimate`, perForward(all, all.then), `≈ ${perForward(all, all.now)}`]];
+  const rows = [
+    [`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
+    [
+      `TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}: estimate`,
+      perForward(all, all.then),
+      `≈ ${perForward(all, all.now)}`,
+    ],
+  ];
   if (drafts) {
-    rows.push(["drafts that AR agreed with: estimate", `${whole(drafts.agreedThen)} of ${whole(drafts.then)}`,
-      `≈ ${whole(drafts.agreedNow)} of ${whole(drafts.now)}`]);
+    rows.push([
+      "drafts that AR agreed with: estimate",
+      `${whole(drafts.agreedThen)} of ${whole(drafts.then)}`,
+      `≈ ${whole(drafts.agreedNow)} of ${whole(drafts.now)}`,
+    ]);
   }
   return rows;
 }
@@ -28,7 +38,9 @@ export function divergenceText(found, tau) {
   const cell = cells[first];
   const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["took", "have taken"];
   const difference = `Forward ${whole(first + 1)} is the first that differs: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
-  const rest = cell.isLossless ? "the forwards behind it would have begun at other places" : "what follows was predicted from another text";
+  const rest = cell.isLossless
+    ? "the forwards behind it would have begun at other places"
+    : "what follows was predicted from another text";
   return `${difference} Up to there this is exact; ${rest}, so every later forward is judged by itself: an estimate.`;
 }
 
@@ -42,7 +54,9 @@ export function takenText({ taken, drafts }) {
   if (!taken.num) return "";
   const what = drafts ? "proposals that were not drafted would have been" : "refused tokens would have been taken";
   const other = taken.other ? ` and something else in the place of ${whole(taken.other)}` : "";
-  const unknown = taken.unknown ? `; ${whole(taken.unknown)} cannot be judged, for the text before them became another` : "";
+  const unknown = taken.unknown
+    ? `; ${whole(taken.unknown)} cannot be judged, for the text before them became another`
+    : "";
   return `More at ${counted(taken.forwards, "forward")}: ${whole(taken.num)} ${what}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
 }
 
@@ -50,7 +64,9 @@ export function leftText({ left, drafts }) {
   if (!left.num) return "";
   const what = drafts ? "drafts would not have been made" : "tokens that were taken would have been refused";
   const unknown = drafts ? "" : "; what AR would have chosen there is not known";
-  const wrong = left.checked ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared` : unknown;
+  const wrong = left.checked
+    ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
+    : unknown;
   return `Fewer at ${counted(left.forwards, "forward")}: ${whole(left.num)} ${what}${wrong}.`;
 }
 
@@ -60,10 +76,16 @@ export function cellText(lane, cell, rows, tau) {
   const begin = `Forward ${whole(cell.index + 1)} ${did} ${cell.then}`;
   if (cell.now === cell.then) return `${begin}; τ ${short(tau)} ${would} as many.`;
   if (cell.now < cell.then) {
-    const lost = rows.slice(cell.now, cell.then).map((row) => `“${lane.tokenName(row.id)}”`).join(" ");
+    const lost = rows
+      .slice(cell.now, cell.then)
+      .map((row) => `“${lane.tokenName(row.id)}”`)
+      .join(" ");
     return `${begin}; τ ${short(tau)} ${would} ${cell.now}, without ${lost}.`;
   }
-  const more = rows.slice(cell.then, cell.now).map((row) => `“${lane.tokenName(row.id)}” ${outcome(lane, row)}`).join(", ");
+  const more = rows
+    .slice(cell.then, cell.now)
+    .map((row) => `“${lane.tokenName(row.id)}” ${outcome(lane, row)}`)
+    .join(", ");
   return `${begin}; τ ${short(tau)} ${would} ${cell.now}, also ${more}.`;
 }
 

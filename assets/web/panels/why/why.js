@@ -8,7 +8,8 @@ import { endIds, proposalRows } from "../folds/why.js";
 import { WhyTable } from "./why_table.js";
 import { afterText } from "./why_words.js";
 
-const BRANCH = "A token that is a button goes on from there: the prompt and the text up to its place are kept, that token is put there, and the run goes on.";
+const BRANCH =
+  "A token that is a button goes on from there: the prompt and the text up to its place are kept, that token is put there, and the run goes on.";
 
 export class WhyPanel {
   static id = "why";
@@ -22,7 +23,10 @@ export class WhyPanel {
     this.lane = make("b", "rv-wh-lane");
     this.where = make("span", "rv-wh-where rv-num");
     this.settings = make("span", "rv-wh-settings rv-num");
-    this.buttons = [[-1, "‹ previous"], [1, "next ›"]].map(([by, text]) => this.button(by, text));
+    this.buttons = [
+      [-1, "‹ previous"],
+      [1, "next ›"],
+    ].map(([by, text]) => this.button(by, text));
     const head = make("div", "rv-wh-head");
     head.append(this.lane, this.where, this.settings, ...this.buttons);
     this.sentence = make("p", "rv-wh-say");
@@ -43,7 +47,9 @@ export class WhyPanel {
   // While somebody points at a row or stands in the table it keeps its forward, for a live run would change it under the hand.
   hold() {
     const { element } = this.table;
-    const keep = () => { this.held = this.shown; };
+    const keep = () => {
+      this.held = this.shown;
+    };
     const release = () => {
       if (element.matches(":hover") || element.contains(document.activeElement)) return;
       this.held = null;
@@ -68,7 +74,9 @@ export class WhyPanel {
     const isEmpty = !step;
     this.table.element.hidden = isEmpty;
     this.hint.hidden = isEmpty || !this.view.canAsk("branch");
-    this.buttons.forEach((button, i) => { button.disabled = isEmpty || !lane.steps[index + (i ? 1 : -1)]; });
+    this.buttons.forEach((button, i) => {
+      button.disabled = isEmpty || !lane.steps[index + (i ? 1 : -1)];
+    });
     put(this.lane, lane.title);
     put(this.where, isEmpty ? "" : whereText(lane, step));
     put(this.settings, isEmpty ? "" : settingsText(step.settings, step.blockSize));
@@ -85,7 +93,8 @@ export class WhyPanel {
   // One can go on from a place if the text before it is the one that its proposals continued.
   canBranch(row) {
     const { lane } = this.shown;
-    const isSeen = this.view.canAsk("branch") && row.fate !== "past" && row.fate !== "dropped" && row.verdict !== "unknown";
+    const isSeen =
+      this.view.canAsk("branch") && row.fate !== "past" && row.fate !== "dropped" && row.verdict !== "unknown";
     return isSeen && row.place <= lane.tokens.length;
   }
 

@@ -5,8 +5,15 @@ import { probability, short } from "../../core/bytes.js";
 import { make, put } from "../../core/dom.js";
 import { fateText, laterText } from "./why_words.js";
 
-const HEADS = [["place", "token"], ["token", "proposal"], ["bar", ""], ["value", ""], ["fate", "what became of it"],
-  ["later", "afterwards"], ["chips", "runners-up, probability"]];
+const HEADS = [
+  ["place", "token"],
+  ["token", "proposal"],
+  ["bar", ""],
+  ["value", ""],
+  ["fate", "what became of it"],
+  ["later", "afterwards"],
+  ["chips", "runners-up, probability"],
+];
 
 export class WhyTable {
   // branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
@@ -66,7 +73,9 @@ export class WhyTable {
       this.rows[i].canBranch = canBranch;
       const isLeft = row.verdict !== null;
       cells.token.replaceChildren(this.chip(lane, row, row.id, "", canBranch && isLeft));
-      cells.chips.replaceChildren(...row.runnersUp.map(([id, p]) => this.chip(lane, row, id, probability(p), canBranch)));
+      cells.chips.replaceChildren(
+        ...row.runnersUp.map(([id, p]) => this.chip(lane, row, id, probability(p), canBranch)),
+      );
     });
   }
 

@@ -4,8 +4,17 @@ import { counted, probability } from "../../core/bytes.js";
 
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
-const FATES = { own: "taken, AR's own", taken: "taken", confirmed: "draft, AR agreed", drafted: "drafted", refused: "first refused",
-  unseen: "not looked at", outbid: "the text gave more", dropped: "dropped", past: "behind the end" };
+const FATES = {
+  own: "taken, AR's own",
+  taken: "taken",
+  confirmed: "draft, AR agreed",
+  drafted: "drafted",
+  refused: "first refused",
+  unseen: "not looked at",
+  outbid: "the text gave more",
+  dropped: "dropped",
+  past: "behind the end",
+};
 
 export function fateText(lane, row) {
   if (row.fate === "replaced") return `AR's own, for the draft ${quoted(lane, row.draft)}`;
@@ -32,16 +41,27 @@ function checkText(lane, { id, check }) {
 // What came in the place of the proposals that were not taken, in one sentence; empty where that cannot be said.
 export function afterText(lane, rows) {
   const dropped = rows.filter((row) => row.fate === "dropped").length;
-  if (dropped) return dropped === 1 ? "The proposal behind it continued the draft and was dropped." : `The ${dropped} proposals behind it continued the draft and were dropped.`;
+  if (dropped)
+    return dropped === 1
+      ? "The proposal behind it continued the draft and was dropped."
+      : `The ${dropped} proposals behind it continued the draft and were dropped.`;
   const left = rows.filter((row) => row.fate === "refused" || row.fate === "unseen");
-  if (!left.length) return draftsText(lane, rows.filter((row) => row.fate === "drafted"));
+  if (!left.length)
+    return draftsText(
+      lane,
+      rows.filter((row) => row.fate === "drafted"),
+    );
   const { token, verdict } = left[0];
-  if (verdict === "unwritten") return lane.end ? "The run ended before anything stood in its place." : "What comes in its place is not written yet.";
+  if (verdict === "unwritten")
+    return lane.end
+      ? "The run ended before anything stood in its place."
+      : "What comes in its place is not written yet.";
   if (verdict === "other") return `Forward ${token.step.index + 1} put ${quoted(lane, token.id)} in its place.`;
   if (verdict !== "same") return "";
   const first = left.findIndex((row) => row.verdict !== "same");
   const num = first < 0 ? left.length : first;
-  if (num === 1) return `Forward ${token.step.index + 1} then wrote the same token: the refused proposal would have been right.`;
+  if (num === 1)
+    return `Forward ${token.step.index + 1} then wrote the same token: the refused proposal would have been right.`;
   return `The run then wrote the same ${num} tokens: the refused proposals would have been right.`;
 }
 

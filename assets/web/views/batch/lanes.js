@@ -23,7 +23,10 @@ export class Lanes {
     this.list = make("div", "bv-list");
     this.list.tabIndex = 0;
     this.list.setAttribute("role", "group");
-    this.list.setAttribute("aria-label", `Rows of ${side.title}. Left and right arrows move between forwards, up and down between rows.`);
+    this.list.setAttribute(
+      "aria-label",
+      `Rows of ${side.title}. Left and right arrows move between forwards, up and down between rows.`,
+    );
     this.lanes = side.rows.map((row) => this.lane(row));
     this.element.append(head, this.readout, this.list);
     this.listen();
@@ -33,11 +36,22 @@ export class Lanes {
     const node = make("section", "bv-lane");
     node.dataset.row = String(row.number);
     const label = make("div", "bv-label");
-    const parts = { strip: make("div", "bv-strip"), slots: make("span", "bv-slots"), state: make("span", "bv-state rv-num"),
-      text: make("div", "bv-text"), tokens: make("span", "bv-tokens rv-num"), verdict: make("span", "bv-verdict") };
+    const parts = {
+      strip: make("div", "bv-strip"),
+      slots: make("span", "bv-slots"),
+      state: make("span", "bv-state rv-num"),
+      text: make("div", "bv-text"),
+      tokens: make("span", "bv-tokens rv-num"),
+      verdict: make("span", "bv-verdict"),
+    };
     parts.parts = ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`));
     parts.slots.append(...parts.parts);
-    label.append(make("b", "bv-number rv-num", String(row.number + 1)), make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")), parts.verdict, parts.tokens);
+    label.append(
+      make("b", "bv-number rv-num", String(row.number + 1)),
+      make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
+      parts.verdict,
+      parts.tokens,
+    );
     const cache = make("div", "bv-cache");
     cache.append(make("i", "bv-prompt"), parts.slots, parts.state);
     node.append(label, parts.strip, cache, parts.text);
@@ -63,7 +77,10 @@ export class Lanes {
     lane.drawn = row.cells.length;
     lane.node.dataset.end = row.end;
     const idle = row.idle ? ` · ${whole(row.idle)} idle` : "";
-    put(lane.tokens, row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "forward")}${idle}` : "");
+    put(
+      lane.tokens,
+      row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "forward")}${idle}` : "",
+    );
     if (row.verdict !== null) {
       lane.verdict.dataset.right = String(row.verdict);
       put(lane.verdict, row.verdict ? "✓ right" : "✗ wrong");
@@ -77,7 +94,8 @@ export class Lanes {
     node.dataset.n = String(Math.min(cell.count, 5));
     if (cell.wait) node.dataset.wait = cell.wait;
     if (cell.isCommit) node.classList.add("bv-commit");
-    if (!lane.strip.children.length && cell.forward) node.style.marginLeft = `calc(100% * ${cell.forward} / var(--forwards))`;
+    if (!lane.strip.children.length && cell.forward)
+      node.style.marginLeft = `calc(100% * ${cell.forward} / var(--forwards))`;
     lane.strip.append(node);
     if (cell.text) {
       const chunk = make("span", cell.count > 1 ? `rv-c rv-n${Math.min(cell.count, 5)}` : "rv-c", cell.text);
@@ -98,7 +116,9 @@ export class Lanes {
     const used = widths.join("/");
     if (lane.slots.dataset.used === used) return;
     lane.slots.dataset.used = used;
-    lane.parts.forEach((part, i) => { part.style.width = `${(100 * widths[i]) / limit}%`; });
+    lane.parts.forEach((part, i) => {
+      part.style.width = `${(100 * widths[i]) / limit}%`;
+    });
   }
 
   listen() {
@@ -115,7 +135,14 @@ export class Lanes {
   }
 
   key(event) {
-    const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -Infinity], End: [0, Infinity] };
+    const moves = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      Home: [0, -Infinity],
+      End: [0, Infinity],
+    };
     const move = moves[event.key];
     if (!move) return;
     event.preventDefault();
@@ -134,7 +161,10 @@ export class Lanes {
     this.unmark();
     this.at = { row, forward };
     const lane = this.lanes[row.number];
-    this.marked = [lane.strip.children[forward - row.cells[0].forward], lane.text.querySelector(`[data-forward="${forward}"]`)];
+    this.marked = [
+      lane.strip.children[forward - row.cells[0].forward],
+      lane.text.querySelector(`[data-forward="${forward}"]`),
+    ];
     for (const node of this.marked) if (node) node.classList.add("bv-at");
     put(this.readout, cellText(this.side, row, cell));
     if (isKey) {

@@ -3,9 +3,16 @@
 import { loadPlotly } from "../../core/plotly.js";
 import { make } from "../../core/dom.js";
 
-const CHARTS = [["time", "Tokens of all rows against time of decoding"],
-  ["forwards", "What each forward gave: tokens upwards, rows that idled downwards"]];
-const KEYS = [["ramp-4", "tokens"], ["mars", "commit"], ["warm", "waiting for the block"], ["bar-1", "finished"]];
+const CHARTS = [
+  ["time", "Tokens of all rows against time of decoding"],
+  ["forwards", "What each forward gave: tokens upwards, rows that idled downwards"],
+];
+const KEYS = [
+  ["ramp-4", "tokens"],
+  ["mars", "commit"],
+  ["warm", "waiting for the block"],
+  ["bar-1", "finished"],
+];
 
 export class Plots {
   constructor(root) {
@@ -38,7 +45,14 @@ export class Plots {
     loadPlotly(this.root.dataset.plotly).then((plotly) => {
       this.plotly = plotly;
       if (plotly) this.draw();
-      else this.element.replaceChildren(make("p", "rv-noplot", "The charts need plotly.js, which did not load; lanes and figures are complete without them."));
+      else
+        this.element.replaceChildren(
+          make(
+            "p",
+            "rv-noplot",
+            "The charts need plotly.js, which did not load; lanes and figures are complete without them.",
+          ),
+        );
     });
   }
 
@@ -49,10 +63,18 @@ export class Plots {
     for (const [key] of CHARTS) {
       const { data, layout } = coloured(this.figures[key], style);
       const node = this.nodes[key];
-      const hover = { bgcolor: style.getPropertyValue("--rv-card").trim(), bordercolor: style.getPropertyValue("--rv-line").trim(),
-        font: { color: style.getPropertyValue("--rv-ink").trim() } };
-      Object.assign(layout, { width: node.clientWidth, height: node.clientHeight, dragmode: isCoarse ? false : "zoom", hoverlabel: hover,
-        modebar: { bgcolor: "rgba(0,0,0,0)", color: style.getPropertyValue("--rv-muted").trim() } });
+      const hover = {
+        bgcolor: style.getPropertyValue("--rv-card").trim(),
+        bordercolor: style.getPropertyValue("--rv-line").trim(),
+        font: { color: style.getPropertyValue("--rv-ink").trim() },
+      };
+      Object.assign(layout, {
+        width: node.clientWidth,
+        height: node.clientHeight,
+        dragmode: isCoarse ? false : "zoom",
+        hoverlabel: hover,
+        modebar: { bgcolor: "rgba(0,0,0,0)", color: style.getPropertyValue("--rv-muted").trim() },
+      });
       const config = { displaylogo: false, responsive: false, modeBarButtons: [["toImage", "resetScale2d"]] };
       this.plotly.react(node, data, layout, config);
     }
@@ -61,8 +83,10 @@ export class Plots {
 
 // Every text that is "@name" becomes the value of the style sheet's variable of that name.
 function coloured(value, style) {
-  if (typeof value === "string") return value.startsWith("@") ? style.getPropertyValue(`--rv-${value.slice(1)}`).trim() || value : value;
+  if (typeof value === "string")
+    return value.startsWith("@") ? style.getPropertyValue(`--rv-${value.slice(1)}`).trim() || value : value;
   if (Array.isArray(value)) return value.map((each) => coloured(each, style));
-  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, style)]));
+  if (value && typeof value === "object")
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, style)]));
   return value;
 }

@@ -56,7 +56,17 @@ export class Side {
     for (const [number, wait, committed, filling, fed] of event.idle || []) {
       const row = this.rows[number];
       row.idle += 1;
-      row.cells.push({ forward, count: 0, wait, isCommit: Boolean(event.commit), committed, filling, scratch: fed - filling, text: "", end: "" });
+      row.cells.push({
+        forward,
+        count: 0,
+        wait,
+        isCommit: Boolean(event.commit),
+        committed,
+        filling,
+        scratch: fed - filling,
+        text: "",
+        end: "",
+      });
     }
   }
 
@@ -67,12 +77,24 @@ export class Side {
     if (isOver) text += row.decoder.decode();
     row.tokens += data.accepted.length;
     row.end = isOver ? data.stop : "";
-    row.cells.push({ forward, count: data.accepted.length, wait: "", isCommit, committed: data.cursor, filling: data.num_pending,
-      scratch: data.num_fed - data.num_pending, text: shown(text), end: row.end });
+    row.cells.push({
+      forward,
+      count: data.accepted.length,
+      wait: "",
+      isCommit,
+      committed: data.cursor,
+      filling: data.num_pending,
+      scratch: data.num_fed - data.num_pending,
+      text: shown(text),
+      end: row.end,
+    });
   }
 }
 
-const WAITS = { block: "its block is full and waits for the other rows", finished: "it has ended and waits for the other rows" };
+const WAITS = {
+  block: "its block is full and waits for the other rows",
+  finished: "it has ended and waits for the other rows",
+};
 
 // One forward of a row in words.
 export function cellText(side, row, cell) {

@@ -5,11 +5,22 @@ import { counted, figure, memory, whole } from "../../core/bytes.js";
 import { make, put } from "../../core/dom.js";
 import { DEFINITION, speedup, speedupRemark, speedupText } from "../../core/speedup.js";
 
-const BIG = [["speed", "speedup of decoding, first over second", ""], ["perSecond", "tokens per second", "tok/s"],
-  ["tpf", "effective TPF", ""], ["idle", "row-forwards idle", "%"]];
-const SMALL = [["forwards", "forwards"], ["cache", "peak cache"]];
-const HINTS = { speed: DEFINITION, tpf: "Tokens over row-forwards: idle rows and commits count as forwards.", idle: "Share of rows times forwards that took nothing.",
-  cache: "Keys and values reserved for the largest group of rows." };
+const BIG = [
+  ["speed", "speedup of decoding, first over second", ""],
+  ["perSecond", "tokens per second", "tok/s"],
+  ["tpf", "effective TPF", ""],
+  ["idle", "row-forwards idle", "%"],
+];
+const SMALL = [
+  ["forwards", "forwards"],
+  ["cache", "peak cache"],
+];
+const HINTS = {
+  speed: DEFINITION,
+  tpf: "Tokens over row-forwards: idle rows and commits count as forwards.",
+  idle: "Share of rows times forwards that took nothing.",
+  cache: "Keys and values reserved for the largest group of rows.",
+};
 
 export class Totals {
   constructor(root) {
@@ -50,14 +61,36 @@ export class Totals {
     if (this.nodes.speed) {
       const found = first && second && sides[1].end ? speedup(...sides.map(measured)) : null;
       this.nodes.speed.list.dataset.kind = found ? found.kind : "none";
-      this.set("speed", found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–", found ? speedupRemark(found) : "when both have run");
+      this.set(
+        "speed",
+        found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–",
+        found ? speedupRemark(found) : "when both have run",
+      );
     }
-    this.set("perSecond", first ? figure(first.tokens_per_second) : "–", beside((t) => figure(t.tokens_per_second)));
-    this.set("tpf", first ? figure(first.effective_tpf) : "–", beside((t) => figure(t.effective_tpf)));
-    this.set("idle", first ? percent(first.idle_share) : "–", beside((t) => `${percent(t.idle_share)} %`));
+    this.set(
+      "perSecond",
+      first ? figure(first.tokens_per_second) : "–",
+      beside((t) => figure(t.tokens_per_second)),
+    );
+    this.set(
+      "tpf",
+      first ? figure(first.effective_tpf) : "–",
+      beside((t) => figure(t.effective_tpf)),
+    );
+    this.set(
+      "idle",
+      first ? percent(first.idle_share) : "–",
+      beside((t) => `${percent(t.idle_share)} %`),
+    );
     const both = (text) => [first, second].filter(Boolean).map(text).join(" · ") || "–";
-    put(this.nodes.forwards.number, both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")));
-    put(this.nodes.cache.number, both((t) => memory(t.peak_cache_bytes)));
+    put(
+      this.nodes.forwards.number,
+      both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")),
+    );
+    put(
+      this.nodes.cache.number,
+      both((t) => memory(t.peak_cache_bytes)),
+    );
     put(this.env, environment(sides.find((side) => side.header)));
   }
 
@@ -79,7 +112,9 @@ function environment(side) {
   if (!side) return "";
   const { checkpoint, hardware, dtype, threads, versions } = side.header;
   const named = Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`);
-  return [checkpoint, hardware, dtype, threads ? `${threads} ${threads === 1 ? "thread" : "threads"}` : "", ...named].filter(Boolean).join(" · ");
+  return [checkpoint, hardware, dtype, threads ? `${threads} ${threads === 1 ? "thread" : "threads"}` : "", ...named]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 // What the colours and marks of the lanes mean.
@@ -111,6 +146,14 @@ export function buildLegend(element, onTexts) {
     texts.setAttribute("aria-pressed", String(isOn));
     onTexts(isOn);
   });
-  element.replaceChildren(item(swatches, "tokens a forward"), item(commit, "commit"), item(idle("block"), "waits for the block"),
-    item(idle("finished"), "finished"), item(bar("committed"), "cache committed"), item(bar("filling"), "filling"), item(bar("scratch"), "scratch"), texts);
+  element.replaceChildren(
+    item(swatches, "tokens a forward"),
+    item(commit, "commit"),
+    item(idle("block"), "waits for the block"),
+    item(idle("finished"), "finished"),
+    item(bar("committed"), "cache committed"),
+    item(bar("filling"), "filling"),
+    item(bar("scratch"), "scratch"),
+    texts,
+  );
 }

@@ -8,7 +8,8 @@ import { Side } from "./side.js";
 import { Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
-const EMPTY = "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
+const EMPTY =
+  "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
 
 export class BatchView extends LineView {
   constructor(root, missed) {

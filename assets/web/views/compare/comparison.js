@@ -20,7 +20,10 @@ export class Comparison {
     this.table = root.querySelector(".cv-figuretable");
     this.chooser = root.querySelector(".cv-reference select");
     this.card = new Card(root.querySelector(".rv-card"), root);
-    this.texts = new Texts(root.querySelector(".cv-texts"), { token: (...a) => this.card.token(...a), leave: () => this.card.hide() });
+    this.texts = new Texts(root.querySelector(".cv-texts"), {
+      token: (...a) => this.card.token(...a),
+      leave: () => this.card.hide(),
+    });
     this.plots = new Plots(root, root.querySelector(".rv-charts"));
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
     root.querySelector(".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
@@ -50,8 +53,26 @@ export class Comparison {
   offers() {
     const name = (what) => `compared-${this.pins.length}-runs-${what}.png`;
     return [
-      { label: "Texts", files: [{ text: "PNG", hint: "picture of the aligned texts", make: async () => ({ name: name("texts"), blob: await this.textsPng() }) }] },
-      { label: "Charts", files: [{ text: "PNG", hint: "picture of the charts", make: async () => ({ name: name("charts"), blob: await this.chartsPng() }) }] },
+      {
+        label: "Texts",
+        files: [
+          {
+            text: "PNG",
+            hint: "picture of the aligned texts",
+            make: async () => ({ name: name("texts"), blob: await this.textsPng() }),
+          },
+        ],
+      },
+      {
+        label: "Charts",
+        files: [
+          {
+            text: "PNG",
+            hint: "picture of the charts",
+            make: async () => ({ name: name("charts"), blob: await this.chartsPng() }),
+          },
+        ],
+      },
     ];
   }
 
@@ -60,7 +81,9 @@ export class Comparison {
     const row = make("div", "cv-picture");
     this.texts.panes.forEach((shown, i) => {
       const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
-      shown.view.tokens.forEach((node, n) => { if (node.classList.contains("cv-differs")) view.tokens[n].classList.add("cv-differs"); });
+      shown.view.tokens.forEach((node, n) => {
+        if (node.classList.contains("cv-differs")) view.tokens[n].classList.add("cv-differs");
+      });
       row.append(element);
     });
     return elementPng([row], this.root, PANE * this.pins.length);

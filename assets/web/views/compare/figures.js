@@ -18,8 +18,15 @@ export const FIGURES = [
   { name: "forwards saved", unit: "", of: (lane) => folds.tokens(lane) - folds.forwards(lane), show: whole, better: 0 },
 ];
 
-const ENDS = { eos: "end of the text", limit: "limit of tokens", deadline: "out of time", cancelled: "stopped", error: "failed" };
-const verdictText = (lane) => (lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong");
+const ENDS = {
+  eos: "end of the text",
+  limit: "limit of tokens",
+  deadline: "out of time",
+  cancelled: "stopped",
+  error: "failed",
+};
+const verdictText = (lane) =>
+  lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
 export const dayOf = (lane) => (lane.header.date || "").slice(0, 10);
 
 export const FACTS = [
@@ -27,7 +34,16 @@ export const FACTS = [
   ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
   ["settings", (lane) => settingsText(lane.settings, lane.steps.at(-1)?.blockSize)],
   ["checkpoint", (lane) => lane.header.checkpoint || "not known"],
-  ["arithmetic", (lane) => [lane.header.dtype, lane.header.threads ? `${lane.header.threads} ${lane.header.threads === 1 ? "thread" : "threads"}` : ""].filter(Boolean).join(", ")],
+  [
+    "arithmetic",
+    (lane) =>
+      [
+        lane.header.dtype,
+        lane.header.threads ? `${lane.header.threads} ${lane.header.threads === 1 ? "thread" : "threads"}` : "",
+      ]
+        .filter(Boolean)
+        .join(", "),
+  ],
   ["hardware", (lane) => lane.header.hardware || "not known"],
   ["measured", (lane) => (lane.header.date || "not known").slice(0, 16).replace("T", " ")],
 ];
@@ -48,10 +64,20 @@ export function remarks(lanes) {
   const said = [];
   const each = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
   const differ = (of) => new Set(lanes.map(of)).size > 1;
-  if (!isOneMachine(lanes)) said.push(`Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => lane.header.hardware || "not known")}).`);
-  else if (differ(dayOf)) said.push(`Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`);
-  if (differ((lane) => lane.header.dtype)) said.push(`Different arithmetic: ${each((lane) => lane.header.dtype || "not known")}.`);
-  if (differ((lane) => lane.header.prompt)) said.push("Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.");
+  if (!isOneMachine(lanes))
+    said.push(
+      `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => lane.header.hardware || "not known")}).`,
+    );
+  else if (differ(dayOf))
+    said.push(
+      `Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`,
+    );
+  if (differ((lane) => lane.header.dtype))
+    said.push(`Different arithmetic: ${each((lane) => lane.header.dtype || "not known")}.`);
+  if (differ((lane) => lane.header.prompt))
+    said.push(
+      "Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.",
+    );
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
   if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);
   return said;

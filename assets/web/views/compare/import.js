@@ -19,10 +19,15 @@ export function runsOf(text) {
 }
 
 // What a whole tray is as a file: before each trace a line with what its owner said of it.
-export const trayText = (pins) => pins.map(({ record }) => {
-  const { name, note, rating, verdict } = record;
-  return [JSON.stringify({ type: "pin", name, note, rating, verdict }), ...record.lines].map((line) => `${line}\n`).join("");
-}).join("");
+export const trayText = (pins) =>
+  pins
+    .map(({ record }) => {
+      const { name, note, rating, verdict } = record;
+      return [JSON.stringify({ type: "pin", name, note, rating, verdict }), ...record.lines]
+        .map((line) => `${line}\n`)
+        .join("");
+    })
+    .join("");
 
 // judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
 export async function importFiles(files, judge, tray, mostChars) {
@@ -38,22 +43,27 @@ export async function importFiles(files, judge, tray, mostChars) {
         if (sentence) sentences.push(`${file.name}: ${sentence}`);
       }
     } catch (error) {
-      sentences.push(`${file.name}: ${error.sentence || "this file could not be read; it may be gone, or the server did not answer."}`);
+      sentences.push(
+        `${file.name}: ${error.sentence || "this file could not be read; it may be gone, or the server did not answer."}`,
+      );
     }
   }
   return { added, sentences };
 }
 
 async function judged(file, judge, mostChars) {
-  if (file.size > MOST_BYTES) refuse(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
+  if (file.size > MOST_BYTES)
+    refuse(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
   const texts = runsOf(await file.text());
   if (!texts.length) refuse("this file is empty.");
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
-    if (text.length > mostChars) refuse(`${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`);
+    if (text.length > mostChars)
+      refuse(`${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`);
     const answer = await judge(text);
-    if (!answer || !Array.isArray(answer.lines)) refuse(which + ((answer && answer.error) || "the server did not take it."));
+    if (!answer || !Array.isArray(answer.lines))
+      refuse(which + ((answer && answer.error) || "the server did not take it."));
     runs.push(answer);
   }
   return runs;

@@ -10,9 +10,20 @@ let shown = null; // the pin whose run is open
 export function valueOf({ id, lane, lines, name, record }) {
   const day = (lane.header.date || "").slice(0, 10);
   const recorded = [day, name].filter(Boolean).join(" · ");
-  const head = { run: `pin-${id}`, lanes: [{ lane: lane.name, title: lane.isMars ? "MARS" : "plain AR" }], pace: 0, recorded };
-  const verdict = typeof record.verdict === "boolean" ? [`verdict\t${JSON.stringify({ lane: lane.name, right: record.verdict })}`] : [];
-  return { pin: id, value: [JSON.stringify(head), ...lines.map((line) => `${lane.name}\t${line}`), ...verdict, ""].join("\n") };
+  const head = {
+    run: `pin-${id}`,
+    lanes: [{ lane: lane.name, title: lane.isMars ? "MARS" : "plain AR" }],
+    pace: 0,
+    recorded,
+  };
+  const verdict =
+    typeof record.verdict === "boolean"
+      ? [`verdict\t${JSON.stringify({ lane: lane.name, right: record.verdict })}`]
+      : [];
+  return {
+    pin: id,
+    value: [JSON.stringify(head), ...lines.map((line) => `${lane.name}\t${line}`), ...verdict, ""].join("\n"),
+  };
 }
 
 const view = () => document.querySelector(VIEW)?.lineView;
@@ -22,7 +33,10 @@ export const openedPin = () => shown;
 export async function openRun({ value, pin = null }) {
   if (!view()) [...document.querySelectorAll('[role="tab"]')].find((tab) => tab.textContent.trim() === TAB)?.click();
   const until = performance.now() + PATIENCE;
-  while (!view() && performance.now() < until) await new Promise((resolve) => { setTimeout(resolve, 50); });
+  while (!view() && performance.now() < until)
+    await new Promise((resolve) => {
+      setTimeout(resolve, 50);
+    });
   const found = view();
   if (!found) return;
   shown = pin;

@@ -4,7 +4,10 @@
 import { axis, layout } from "../../panels/charts/chart_specs.js";
 import { LETTERS } from "./figures.js";
 
-export const PLOTS = [["time", "Tokens against measured time, each run on its own clock"], ["forwards", "Tokens against forwards"]];
+export const PLOTS = [
+  ["time", "Tokens against measured time, each run on its own clock"],
+  ["forwards", "Tokens against forwards"],
+];
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const POINTS = 400; // a line is drawn through so many forwards at most
@@ -20,14 +23,27 @@ export function overlayFigure(key, lanes, c) {
   const data = lanes.map((lane, i) => {
     const stride = Math.max(1, Math.ceil(lane.steps.length / POINTS));
     const kept = lane.steps.filter((step, n) => n % stride === 0 || n === lane.steps.length - 1);
-    return { type: "scatter", mode: "lines", name: LETTERS[i], x: [0, ...kept.map(of)], y: [0, ...kept.map((step) => step.first + step.count)],
+    return {
+      type: "scatter",
+      mode: "lines",
+      name: LETTERS[i],
+      x: [0, ...kept.map(of)],
+      y: [0, ...kept.map((step) => step.first + step.count)],
       line: { shape: "hv", width: 2, dash: DASHES[i], color: lane.isMars ? c.mars : c.ar },
-      hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>` };
+      hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>`,
+    };
   });
   const [farthest, most] = ["x", "y"].map((name) => Math.max(1e-3, ...data.map((trace) => trace[name].at(-1))));
   const x = axis(c, title, { range: [0, farthest * 1.05], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  return { data, layout: layout(c, x, y, { annotations: labels(data, farthest, most), shapes: [], margin: { l: 52, r: 30, t: 8, b: 40 } }) };
+  return {
+    data,
+    layout: layout(c, x, y, {
+      annotations: labels(data, farthest, most),
+      shapes: [],
+      margin: { l: 52, r: 30, t: 8, b: 40 },
+    }),
+  };
 }
 
 function labels(data, farthest, most) {
@@ -37,7 +53,18 @@ function labels(data, farthest, most) {
     const isNear = last && (end.y - last.y) / most < NEAR && Math.abs(end.x - last.x) / farthest < NEAR;
     shift = isNear ? shift + 13 : 0;
     last = end;
-    return { x: end.x, y: end.y, xref: "x", yref: "y", text: `<b>${end.trace.name}</b>`, showarrow: false, xanchor: "left", yanchor: "middle",
-      xshift: 5, yshift: shift, font: { size: 12, color: end.trace.line.color } };
+    return {
+      x: end.x,
+      y: end.y,
+      xref: "x",
+      yref: "y",
+      text: `<b>${end.trace.name}</b>`,
+      showarrow: false,
+      xanchor: "left",
+      yanchor: "middle",
+      xshift: 5,
+      yshift: shift,
+      font: { size: 12, color: end.trace.line.color },
+    };
   });
 }

@@ -25,7 +25,14 @@ export class Plots {
     this.lanes = lanes;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly);
     if (this.plotly) this.draw();
-    else this.element.replaceChildren(make("p", "rv-noplot", "The charts need plotly.js, which did not load; figures and texts are complete without them."));
+    else
+      this.element.replaceChildren(
+        make(
+          "p",
+          "rv-noplot",
+          "The charts need plotly.js, which did not load; figures and texts are complete without them.",
+        ),
+      );
   }
 
   draw() {
@@ -34,7 +41,11 @@ export class Plots {
     for (const [key, node] of this.nodes) {
       const { data, layout } = overlayFigure(key, this.lanes, c);
       Object.assign(layout, { width: node.clientWidth, height: node.clientHeight });
-      this.plotly.react(node, data, layout, { displaylogo: false, responsive: false, modeBarButtons: [["resetScale2d"]] });
+      this.plotly.react(node, data, layout, {
+        displaylogo: false,
+        responsive: false,
+        modeBarButtons: [["resetScale2d"]],
+      });
     }
   }
 }

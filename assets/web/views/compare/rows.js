@@ -59,7 +59,13 @@ export class Row {
     this.note.setAttribute("aria-label", "Note on this run");
     this.keep(this.note, "note");
     this.opener = this.button("Open", () => this.report.open(this.pin));
-    bottom.append(this.note, this.rating(), this.opener, exportMenu(() => this.offers()), this.button("Delete", () => this.report.remove(this.pin)));
+    bottom.append(
+      this.note,
+      this.rating(),
+      this.opener,
+      exportMenu(() => this.offers()),
+      this.button("Delete", () => this.report.remove(this.pin)),
+    );
     return bottom;
   }
 
@@ -112,8 +118,19 @@ export class Row {
   describe() {
     const { lane } = this.pin;
     const { header } = lane;
-    put(this.facts, [lane.isMars ? "MARS" : "plain AR", settingsText(lane.settings, lane.steps.at(-1)?.blockSize), header.checkpoint,
-      (header.date || "").slice(0, 16).replace("T", " "), lane.end ? "" : "not ended", this.pin.record.isImported ? "imported" : ""].filter(Boolean).join(" · "));
+    put(
+      this.facts,
+      [
+        lane.isMars ? "MARS" : "plain AR",
+        settingsText(lane.settings, lane.steps.at(-1)?.blockSize),
+        header.checkpoint,
+        (header.date || "").slice(0, 16).replace("T", " "),
+        lane.end ? "" : "not ended",
+        this.pin.record.isImported ? "imported" : "",
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
     put(this.figures, `${figure(folds.perForward(lane))} TPF · ${figure(folds.perSecond(lane))} tok/s`);
   }
 

@@ -5,12 +5,14 @@ const NAME = "mars-live";
 const RECORDS = "pins";
 
 export const FORBIDDEN = "This browser does not let the page keep anything; pinned runs stay until the page is closed.";
-export const FULL = "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.";
+export const FULL =
+  "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.";
 
-const settled = (request) => new Promise((resolve, reject) => {
-  request.onsuccess = () => resolve(request.result);
-  request.onerror = () => reject(request.error);
-});
+const settled = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
 
 // Other windows of this browser; none where it lets the page have no channel, as in a frame without storage.
 function channelTo(name) {

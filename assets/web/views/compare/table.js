@@ -6,7 +6,16 @@ import { FACTS, FIGURES, LETTERS, best, isOneMachine, remarks } from "./figures.
 export function drawTable(element, pins) {
   const lanes = pins.map((pin) => pin.lane);
   const table = make("table", "cv-table rv-num");
-  table.append(head(pins), ...figureRows(lanes), ...FACTS.map(([name, of]) => row(name, lanes.map((lane) => [make("span", "", of(lane))]))));
+  table.append(
+    head(pins),
+    ...figureRows(lanes),
+    ...FACTS.map(([name, of]) =>
+      row(
+        name,
+        lanes.map((lane) => [make("span", "", of(lane))]),
+      ),
+    ),
+  );
   const scroll = make("div", "cv-scroll");
   scroll.tabIndex = 0; // wider than a phone: the keyboard scrolls it too
   scroll.setAttribute("role", "group");
@@ -32,11 +41,14 @@ function figureRows(lanes) {
   return FIGURES.map(({ name, unit, of, show, better, isTimed }) => {
     const values = lanes.map(of);
     const top = isTimed && !isFair ? [] : best(values, better);
-    return row(unit ? `${name}, ${unit}` : name, values.map((value, i) => {
-      const isBest = top.includes(i);
-      const number = make(isBest ? "b" : "span", "", Number.isFinite(value) ? show(value) : "–");
-      return isBest ? [number, " ", make("span", "cv-best", "best")] : [number];
-    }));
+    return row(
+      unit ? `${name}, ${unit}` : name,
+      values.map((value, i) => {
+        const isBest = top.includes(i);
+        const number = make(isBest ? "b" : "span", "", Number.isFinite(value) ? show(value) : "–");
+        return isBest ? [number, " ", make("span", "cv-best", "best")] : [number];
+      }),
+    );
   });
 }
 

@@ -25,13 +25,24 @@ export class Texts {
     const { lane } = pin;
     lane.title = pin.name;
     const pane = { lane, marked: [] };
-    const report = { token: (view, index, anchor) => this.pointed(pane, index, anchor), leave: () => this.left(), choose() {} };
+    const report = {
+      token: (view, index, anchor) => this.pointed(pane, index, anchor),
+      leave: () => this.left(),
+      choose() {},
+    };
     const made = new Pane(lane, false, report);
     made.head.querySelector("h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     made.draw(lane);
     const text = made.view.element;
     Object.assign(pane, { element: made.element, parts: made.parts, view: made.view, text });
-    for (const event of ["pointerenter", "focusin", "wheel", "touchstart"]) text.addEventListener(event, () => { this.leader = pane; }, { passive: true });
+    for (const event of ["pointerenter", "focusin", "wheel", "touchstart"])
+      text.addEventListener(
+        event,
+        () => {
+          this.leader = pane;
+        },
+        { passive: true },
+      );
     text.addEventListener("scroll", () => this.scrolled(pane), { passive: true });
     return pane;
   }
@@ -98,7 +109,8 @@ export class Texts {
 }
 
 // Tokens as what they write, so that runs of different vocabularies can be laid beside each other too.
-const keys = (lane) => lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
+const keys = (lane) =>
+  lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
 
 const identity = (length) => {
   const same = Int32Array.from({ length }, (_, i) => i);
@@ -139,7 +151,9 @@ function mark(pane, places) {
 export function differenceText({ own, missing, toBase }, letter) {
   if (!own.size && !missing.size) return `same text as ${letter}`;
   const first = Math.min(...own, ...missing);
-  const count = own.size ? `${own.size} of ${counted(toBase.length, "token")} ${own.size === 1 ? "is" : "are"} not in ${letter}` : `${counted(missing.size, "token")} of ${letter} ${missing.size === 1 ? "is" : "are"} missing`;
+  const count = own.size
+    ? `${own.size} of ${counted(toBase.length, "token")} ${own.size === 1 ? "is" : "are"} not in ${letter}`
+    : `${counted(missing.size, "token")} of ${letter} ${missing.size === 1 ? "is" : "are"} missing`;
   return `differs from ${letter} from token ${first + 1} on: ${count}`;
 }
 

@@ -13,9 +13,15 @@ export class Pin {
     this.record = record;
   }
 
-  get id() { return this.record.id; }
-  get name() { return this.record.name; }
-  get lines() { return this.record.lines; }
+  get id() {
+    return this.record.id;
+  }
+  get name() {
+    return this.record.name;
+  }
+  get lines() {
+    return this.record.lines;
+  }
 
   // Words that were changed elsewhere; the lines are the same.
   renew({ name, note, rating }) {
@@ -56,7 +62,9 @@ export class Tray {
   async load() {
     const records = await this.store.all();
     const known = new Map(this.pins.map((pin) => [pin.id, pin]));
-    this.pins = records.sort((a, b) => b.pinned - a.pinned).map((record) => known.get(record.id)?.renew(record) || new Pin(record));
+    this.pins = records
+      .sort((a, b) => b.pinned - a.pinned)
+      .map((record) => known.get(record.id)?.renew(record) || new Pin(record));
     this.tell();
   }
 
@@ -66,8 +74,16 @@ export class Tray {
     await (this.loading ||= this.load());
     const same = this.pins.find((pin) => isSame(pin.lines, lines));
     if (same) return { pin: same, isNew: false, sentence: "" };
-    const record = { id: newId(), pinned: Date.now(), name: words.name || "", note: words.note || "", rating: words.rating || 0,
-      verdict: words.verdict ?? null, isImported: Boolean(words.isImported), lines };
+    const record = {
+      id: newId(),
+      pinned: Date.now(),
+      name: words.name || "",
+      note: words.note || "",
+      rating: words.rating || 0,
+      verdict: words.verdict ?? null,
+      isImported: Boolean(words.isImported),
+      lines,
+    };
     const pin = new Pin(record);
     record.name ||= nameOf(pin.lane);
     this.pins.unshift(pin);

@@ -34,7 +34,12 @@ export class CompareView {
 
   draw() {
     const { pins } = tray;
-    const report = { change: (...a) => this.change(...a), tick: (...a) => this.tick(...a), open: (pin) => this.open(pin), remove: (pin) => this.remove(pin) };
+    const report = {
+      change: (...a) => this.change(...a),
+      tick: (...a) => this.tick(...a),
+      open: (pin) => this.open(pin),
+      remove: (pin) => this.remove(pin),
+    };
     for (const pin of pins) {
       if (this.rows.has(pin)) {
         this.rows.get(pin).renew();
@@ -50,7 +55,9 @@ export class CompareView {
       this.ticked.delete(pin);
     }
     const nodes = pins.map((pin) => this.rows.get(pin).element);
-    nodes.forEach((node, i) => { if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null); });
+    nodes.forEach((node, i) => {
+      if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null);
+    });
     while (this.list.children.length > nodes.length) this.list.lastChild.remove();
     this.root.dataset.pins = String(pins.length);
     this.root.querySelector(".cv-empty").hidden = pins.length > 0;
@@ -77,7 +84,14 @@ export class CompareView {
     const opened = openedPin();
     for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
     const hint = this.root.querySelector(".cv-hint");
-    put(hint, compared.length === 1 ? "Tick one more run to compare." : compared.length || !tray.pins.length ? "" : "Tick two or more runs to compare them.");
+    put(
+      hint,
+      compared.length === 1
+        ? "Tick one more run to compare."
+        : compared.length || !tray.pins.length
+          ? ""
+          : "Tick two or more runs to compare them.",
+    );
     this.comparison.show(compared, isNamed);
   }
 
@@ -124,10 +138,23 @@ export class CompareView {
     const { pins } = tray;
     if (!pins.length) return [];
     const runs = () => pins.map((pin) => ({ name: pin.name, lane: pin.lane }));
-    return [{ label: "All runs", files: [
-      { text: "JSONL", hint: "traces with names, notes and ratings", make: () => ({ name: "tray.jsonl", blob: textBlob(trayText(pins), "application/x-ndjson") }) },
-      { text: "CSV", hint: "table of the forwards", make: () => ({ name: "tray.csv", blob: textBlob(allStepsCsv(runs()), "text/csv") }) },
-    ] }];
+    return [
+      {
+        label: "All runs",
+        files: [
+          {
+            text: "JSONL",
+            hint: "traces with names, notes and ratings",
+            make: () => ({ name: "tray.jsonl", blob: textBlob(trayText(pins), "application/x-ndjson") }),
+          },
+          {
+            text: "CSV",
+            hint: "table of the forwards",
+            make: () => ({ name: "tray.csv", blob: textBlob(allStepsCsv(runs()), "text/csv") }),
+          },
+        ],
+      },
+    ];
   }
 
   takeFiles() {
@@ -144,7 +171,9 @@ export class CompareView {
       event.preventDefault();
       root.classList.add("cv-dropping");
     });
-    root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) root.classList.remove("cv-dropping"); });
+    root.addEventListener("dragleave", (event) => {
+      if (!root.contains(event.relatedTarget)) root.classList.remove("cv-dropping");
+    });
     root.addEventListener("drop", (event) => {
       if (!isFiles(event)) return;
       event.preventDefault();
@@ -162,8 +191,11 @@ export class CompareView {
   }
 
   watchTheme() {
-    const observer = new MutationObserver(() => (this.root.isConnected ? this.comparison.recolour() : observer.disconnect()));
-    for (const node of [document.body, document.documentElement]) observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+    const observer = new MutationObserver(() =>
+      this.root.isConnected ? this.comparison.recolour() : observer.disconnect(),
+    );
+    for (const node of [document.body, document.documentElement])
+      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
   }
 }
 

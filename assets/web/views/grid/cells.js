@@ -30,10 +30,16 @@ export class Cells {
     this.rows = rows;
     this.parts = new Map();
     const table = role("div", "grid", "gv-grid");
-    table.setAttribute("aria-label", `τ by B for: ${prompt.replace(/\s+/g, " ").slice(0, 120)}. Arrow keys move, Enter opens a cell as a run.`);
+    table.setAttribute(
+      "aria-label",
+      `τ by B for: ${prompt.replace(/\s+/g, " ").slice(0, 120)}. Arrow keys move, Enter opens a cell as a run.`,
+    );
     table.style.setProperty("--columns", String(columns.length));
     const head = role("div", "row", "gv-row gv-heads");
-    head.append(role("span", "columnheader", "gv-corner", "τ × B"), ...columns.map((b) => role("span", "columnheader", "gv-column rv-num", `B ${b}`)));
+    head.append(
+      role("span", "columnheader", "gv-corner", "τ × B"),
+      ...columns.map((b) => role("span", "columnheader", "gv-column rv-num", `B ${b}`)),
+    );
     table.append(head, ...rows.map((cells, at) => this.row(cells, at, columns.length)));
     this.element.replaceChildren(...(columns.length ? [table] : []));
     this.at = [0, 0];
@@ -55,8 +61,16 @@ export class Cells {
     const node = role("div", "gridcell", "gv-cell");
     node.tabIndex = -1;
     node.dataset.cell = cell.name;
-    const parts = { node, tpf: make("b", "gv-tpf rv-num"), mark: make("span", "gv-mark"), ratio: make("b", "gv-ratio rv-num"),
-      speed: make("span", "gv-speed rv-num"), strip: new Strip(), differs: make("span", "gv-differs rv-num"), verdict: make("span", "gv-verdict") };
+    const parts = {
+      node,
+      tpf: make("b", "gv-tpf rv-num"),
+      mark: make("span", "gv-mark"),
+      ratio: make("b", "gv-ratio rv-num"),
+      speed: make("span", "gv-speed rv-num"),
+      strip: new Strip(),
+      differs: make("span", "gv-differs rv-num"),
+      verdict: make("span", "gv-verdict"),
+    };
     const top = make("span", "gv-top");
     top.append(parts.tpf, make("small", "", "TPF"), parts.mark);
     const rates = make("span", "gv-rates");
@@ -71,7 +85,8 @@ export class Cells {
   // `marks`: cell -> "all" or "row"; `scale`: { forwards, tokens } of a full strip.
   draw(marks, scale, opened) {
     const [[ar]] = this.rows;
-    for (const cells of this.rows) for (const cell of cells) this.drawCell(cell, ar, marks.get(cell), scale, cell === opened);
+    for (const cells of this.rows)
+      for (const cell of cells) this.drawCell(cell, ar, marks.get(cell), scale, cell === opened);
   }
 
   drawCell(cell, ar, mark, scale, isOpened) {
@@ -94,8 +109,20 @@ export class Cells {
     parts.verdict.dataset.right = String(lane.verdict);
     put(parts.verdict, lane.verdict === null ? "" : lane.verdict ? "✓ right" : "✗ wrong");
     parts.strip.draw(lane.steps, scale.forwards, scale.tokens);
-    const label = [cellName(cell), ...(state === "waiting" ? ["has not run yet"] : [texts.tpf ? `${texts.tpf} tokens per forward` : "", texts.speed,
-      texts.ratio && `speedup over plain AR ${texts.ratio}`, texts.differs, parts.verdict.textContent.slice(2), mark ? MARKS[mark].slice(2) : "", isOpened ? "shown below" : ""])];
+    const label = [
+      cellName(cell),
+      ...(state === "waiting"
+        ? ["has not run yet"]
+        : [
+            texts.tpf ? `${texts.tpf} tokens per forward` : "",
+            texts.speed,
+            texts.ratio && `speedup over plain AR ${texts.ratio}`,
+            texts.differs,
+            parts.verdict.textContent.slice(2),
+            mark ? MARKS[mark].slice(2) : "",
+            isOpened ? "shown below" : "",
+          ]),
+    ];
     const text = label.filter(Boolean).join(", ");
     if (parts.node.getAttribute("aria-label") !== text) parts.node.setAttribute("aria-label", text);
   }
@@ -109,8 +136,16 @@ export class Cells {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [row, column] = this.at;
     const last = this.rows.length - 1;
-    const moves = { ArrowRight: [row, column + 1], ArrowLeft: [row, column - 1], ArrowDown: [row + 1, column], ArrowUp: [row - 1, column],
-      Home: [row, 0], End: [row, Infinity], PageUp: [0, column], PageDown: [last, column] };
+    const moves = {
+      ArrowRight: [row, column + 1],
+      ArrowLeft: [row, column - 1],
+      ArrowDown: [row + 1, column],
+      ArrowUp: [row - 1, column],
+      Home: [row, 0],
+      End: [row, Infinity],
+      PageUp: [0, column],
+      PageDown: [last, column],
+    };
     if (event.key === "Enter" || event.key === " ") this.press(event.target);
     else if (moves[event.key]) this.go(moves[event.key]);
     else return;

@@ -10,7 +10,8 @@ export function parting(lane, ar) {
   if (place >= 0) return { place, isSame: false };
   const [shorter, longer] = lane.tokens.length < ar.tokens.length ? [lane, ar] : [ar, lane];
   const isEnded = shorter.steps.length > 0 && shorter.steps.at(-1).stop === "eos";
-  if (shorter.tokens.length < longer.tokens.length) return { place: isEnded ? shorter.tokens.length : -1, isSame: false };
+  if (shorter.tokens.length < longer.tokens.length)
+    return { place: isEnded ? shorter.tokens.length : -1, isSame: false };
   return { place: -1, isSame: isDone(lane) && isDone(ar) };
 }
 
@@ -18,8 +19,12 @@ export const isDone = (lane) => Boolean(lane.end) && (lane.end.reason === "eos" 
 
 // Of cells that ran to their end, the one with the most tokens/s; undefined where there is none.
 export function fastest(cells) {
-  return cells.filter((cell) => isDone(cell.lane)).reduce(
-    (best, cell) => (best && folds.perSecond(best.lane) >= folds.perSecond(cell.lane) ? best : cell), undefined);
+  return cells
+    .filter((cell) => isDone(cell.lane))
+    .reduce(
+      (best, cell) => (best && folds.perSecond(best.lane) >= folds.perSecond(cell.lane) ? best : cell),
+      undefined,
+    );
 }
 
 export const rowName = ({ tau, lossless }) => (lossless ? "lossless" : `τ ${short(tau)}`);

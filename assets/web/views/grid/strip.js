@@ -12,7 +12,12 @@ const node = (name, attributes) => {
 
 export class Strip {
   constructor() {
-    this.element = node("svg", { class: "gv-strip", preserveAspectRatio: "none", height: HEIGHT, "aria-hidden": "true" });
+    this.element = node("svg", {
+      class: "gv-strip",
+      preserveAspectRatio: "none",
+      height: HEIGHT,
+      "aria-hidden": "true",
+    });
     this.paths = [1, 2, 3, 4, 5].map((n) => node("path", { class: `gv-bar gv-bar-${n}` }));
     this.element.append(...this.paths);
     this.drawn = "";

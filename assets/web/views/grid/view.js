@@ -9,14 +9,21 @@ import { environment } from "../../panels/figures.js";
 import { Cells } from "./cells.js";
 import { cellName, fastest, isDone, parting } from "./folds.js";
 
-const EMPTY = "Run decodes the prompt as plain AR, then once for every τ and B, one after the other. Any cell can be opened as a run.";
+const EMPTY =
+  "Run decodes the prompt as plain AR, then once for every τ and B, one after the other. Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 export class GridView extends LineView {
   constructor(root, missed) {
     super(root, missed);
     const part = (name) => root.querySelector(`.${name}`);
-    this.parts = { status: part("gv-status"), best: part("gv-best"), opened: part("gv-opened"), env: part("gv-env"), live: part("rv-live") };
+    this.parts = {
+      status: part("gv-status"),
+      best: part("gv-best"),
+      opened: part("gv-opened"),
+      env: part("gv-env"),
+      live: part("rv-live"),
+    };
     this.asked = new Asked(part("rv-asked"));
     this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
     buildLegend(part("gv-legend"));
@@ -36,7 +43,12 @@ export class GridView extends LineView {
     this.run = String(head.run);
     this.prompt = head.prompt;
     this.close();
-    const cell = (name, row, blockSize) => ({ name, row, blockSize, lane: new Lane({ lane: row ? "mars" : "ar", title: row ? "MARS" : "plain AR" }) });
+    const cell = (name, row, blockSize) => ({
+      name,
+      row,
+      blockSize,
+      lane: new Lane({ lane: row ? "mars" : "ar", title: row ? "MARS" : "plain AR" }),
+    });
     this.reference = cell("ar", null, 0);
     this.rows = head.rows.map((row, r) => head.columns.map((b, c) => cell(`r${r}c${c}`, row, b)));
     this.cells.build([[this.reference], ...this.rows], head.columns, head.prompt);
@@ -68,7 +80,10 @@ export class GridView extends LineView {
     this.asked.draw(this.rows.length ? this.prompt : null, header ? onceText(header.settings) : "", this.wanted);
     if (!this.rows.length) return;
     const lanes = [...this.named.values()].map((cell) => cell.lane);
-    const scale = { forwards: Math.max(8, ...lanes.map((lane) => lane.steps.length)), tokens: Math.max(4, ...this.rows.flat().map((cell) => cell.blockSize)) };
+    const scale = {
+      forwards: Math.max(8, ...lanes.map((lane) => lane.steps.length)),
+      tokens: Math.max(4, ...this.rows.flat().map((cell) => cell.blockSize)),
+    };
     const marks = this.marks();
     this.cells.draw(marks, scale, this.opened);
     put(this.parts.env, environment(this.reference.lane.header));
@@ -115,7 +130,8 @@ export class GridView extends LineView {
     this.show();
     this.schedule();
     const race = document.querySelector(RACE);
-    if (race && race.getBoundingClientRect().top > window.innerHeight * 0.7) this.parts.opened.scrollIntoView({ block: "start" });
+    if (race && race.getBoundingClientRect().top > window.innerHeight * 0.7)
+      this.parts.opened.scrollIntoView({ block: "start" });
   }
 
   close() {
@@ -134,10 +150,15 @@ export class GridView extends LineView {
     const count = cells.reduce((sum, { lane }) => sum + lane.lines.length + (lane.verdict === null ? 0 : 1), 0);
     if (count === this.shown) return;
     this.shown = count;
-    const head = { run: `${this.run}/${opened.name}`, lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })), pace: 0 };
+    const head = {
+      run: `${this.run}/${opened.name}`,
+      lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })),
+      pace: 0,
+    };
     const order = [...cells].reverse(); // the reference ran first, so that the value only grows
     const lines = order.flatMap((cell) => cell.lane.lines.map((line) => `${cell.lane.name}\t${line}`));
-    for (const { lane } of order) if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
+    for (const { lane } of order)
+      if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
     race.lineView.read(`${JSON.stringify(head)}\n${lines.join("\n")}\n`);
   }
 }
@@ -145,9 +166,14 @@ export class GridView extends LineView {
 function buildLegend(element) {
   const keys = make("span", "gv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("i", `gv-key gv-key-${n}`, n === 5 ? "5+" : String(n)));
-  element.replaceChildren(keys, make("span", "", "tokens in one forward; a strip is as wide as AR's forwards, a bar as high as its tokens"),
-    make("span", "", "× times AR's tokens per second of decoding"), make("span", "", "★ fastest of all"), make("span", "", "▲ fastest of its row"),
-    make("span", "", "every cell is one run, and short runs vary"));
+  element.replaceChildren(
+    keys,
+    make("span", "", "tokens in one forward; a strip is as wide as AR's forwards, a bar as high as its tokens"),
+    make("span", "", "× times AR's tokens per second of decoding"),
+    make("span", "", "★ fastest of all"),
+    make("span", "", "▲ fastest of its row"),
+    make("span", "", "every cell is one run, and short runs vary"),
+  );
 }
 
 export const mountGridView = (...given) => mountView(GridView, ...given);

@@ -13,7 +13,11 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
   const names = run.lanes.map((each) => each.name);
   return {
-    asked: JSON.stringify({ prompt: from.header.prompt, checkpoint: from.header.checkpoint, given: [...from.givenIds(), ...behind] }),
+    asked: JSON.stringify({
+      prompt: from.header.prompt,
+      checkpoint: from.header.checkpoint,
+      given: [...from.givenIds(), ...behind],
+    }),
     settings: { ...(main.isMars ? main.settings : {}), ...settings },
     view: names.includes("mars") && names.includes("ar") ? "race" : names[0],
   };
@@ -32,7 +36,8 @@ function filled({ settings, view }, names, now) {
 function showLive(target) {
   const race = document.getElementById("race");
   if (!race) return;
-  if (!race.contains(target)) [...document.querySelectorAll("[role=tab]")].find((tab) => tab.textContent.trim() === "Live")?.click();
+  if (!race.contains(target))
+    [...document.querySelectorAll("[role=tab]")].find((tab) => tab.textContent.trim() === "Live")?.click();
   if (race.getBoundingClientRect().top < 0) race.scrollIntoView();
 }
 

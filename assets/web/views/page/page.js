@@ -11,7 +11,8 @@
   const press = (id) => document.getElementById(id)?.click();
   const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
   const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
-  const around = (event, ids) => Object.keys(ids).find((id) => event.target instanceof Element && event.target.closest(`#${id}`));
+  const around = (event, ids) =>
+    Object.keys(ids).find((id) => event.target instanceof Element && event.target.closest(`#${id}`));
 
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
@@ -26,6 +27,7 @@
       press(PROMPTS[prompt]);
     }
     const isListOpen = event.target instanceof Element && event.target.getAttribute("aria-expanded") === "true";
-    if (event.key === "Escape" && !event.defaultPrevented && !isListOpen) ["stop", "batch-stop", "grid-stop"].forEach(press);
+    if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
+      ["stop", "batch-stop", "grid-stop"].forEach(press);
   });
 })();

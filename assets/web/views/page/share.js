@@ -30,7 +30,8 @@ export function mountShare() {
   // Called by the button; the sentence that it shows.
   window.marsShare = async (base, names, values) => {
     const link = linkFor(base, names, values);
-    if (link.length > MOST_CHARACTERS) return "This prompt is too long for a link: shorten it, or export the run instead.";
+    if (link.length > MOST_CHARACTERS)
+      return "This prompt is too long for a link: shorten it, or export the run instead.";
     if (await copied(link)) return "Link copied: it brings back this prompt and these settings.";
     return "This browser lets nothing be copied: allow it for this page and try again.";
   };

@@ -12,8 +12,12 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
-const SPEEDS = [["by step", 0, "one forward every 0.7 s"], ["½×", 0.5, "half the measured speed"], ["1×", 1, "the measured speed"],
-  ["2×", 2, "twice the measured speed"]];
+const SPEEDS = [
+  ["by step", 0, "one forward every 0.7 s"],
+  ["½×", 0.5, "half the measured speed"],
+  ["1×", 1, "the measured speed"],
+  ["2×", 2, "twice the measured speed"],
+];
 const REST = 0.7; // seconds that a forward is shown, by step
 const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden does not leap
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
@@ -28,9 +32,13 @@ export class Player {
     element.setAttribute("role", "group");
     element.setAttribute("aria-label", "Replay");
     const controls = make("div", "pl-controls");
-    controls.append(this.button("start", "To the start", () => this.seek(0)),
-      this.button("back", "One forward back", () => this.step(-1)), this.button("play", "Play", () => this.toggle()),
-      this.button("forward", "One forward on", () => this.step(1)), this.button("end", "To the end", () => this.seek(Infinity)));
+    controls.append(
+      this.button("start", "To the start", () => this.seek(0)),
+      this.button("back", "One forward back", () => this.step(-1)),
+      this.button("play", "Play", () => this.toggle()),
+      this.button("forward", "One forward on", () => this.step(1)),
+      this.button("end", "To the end", () => this.seek(Infinity)),
+    );
     this.play = controls.children[2];
     this.play.classList.add("pl-play");
     this.scrubber = this.makeScrubber();
@@ -147,9 +155,16 @@ export class Player {
   // Space plays from anywhere in the view that has no use for it; arrows, Home and End move where this bar has focus.
   key(event) {
     const { target, key } = event;
-    if (!this.playhead || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const keys = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), ArrowDown: () => this.step(-1), ArrowUp: () => this.step(1),
-      Home: () => this.seek(0), End: () => this.seek(Infinity) };
+    if (!this.playhead || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
+      return;
+    const keys = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      ArrowDown: () => this.step(-1),
+      ArrowUp: () => this.step(1),
+      Home: () => this.seek(0),
+      End: () => this.seek(Infinity),
+    };
     const isFree = key === " " && (target === this.scrubber || !target.closest(FREE));
     const act = isFree ? () => this.toggle() : this.element.contains(target) ? keys[key] : undefined;
     if (!act) return;

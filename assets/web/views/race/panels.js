@@ -75,7 +75,9 @@ export class Panels {
     const { view, current } = this;
     if (!current || !view.run || !view.run.lanes.length) return;
     const { run, selected } = view;
-    const lanes = run.lanes.map((lane) => `${view.shown(lane).steps.length}/${lane.steps.length}${lane.end ? "." : ""}`);
+    const lanes = run.lanes.map(
+      (lane) => `${view.shown(lane).steps.length}/${lane.steps.length}${lane.end ? "." : ""}`,
+    );
     const state = [run.id, ...lanes, selected ? `${selected.lane.name}:${selected.step}` : ""].join(" ");
     if (state === this.drawn) return;
     this.drawn = state;

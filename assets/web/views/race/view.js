@@ -28,7 +28,11 @@ export class RaceView extends LineView {
     this.status = root.querySelector(".rv-status");
     this.note = root.querySelector(".rv-note");
     this.live = root.querySelector(".rv-live");
-    this.charts = new Charts(root, { step: (...a) => this.pointedStep(...a), leave: () => this.left(), choose: (...a) => this.clicked(...a) });
+    this.charts = new Charts(root, {
+      step: (...a) => this.pointedStep(...a),
+      leave: () => this.left(),
+      choose: (...a) => this.clicked(...a),
+    });
     buildLegend(root.querySelector(".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
     this.player = new Player(root.querySelector(".rv-player"), () => this.moved());
@@ -58,11 +62,24 @@ export class RaceView extends LineView {
   start(head) {
     this.card.hide();
     this.selected = null;
-    this.run = { id: String(head.run), head, pace: head.pace || 0, note: { text: "", kind: "" }, fault: "",
-      lanes: head.lanes.map((l) => new Lane(l)), recorded: head.recorded, checked: 0, differs: -1 };
+    this.run = {
+      id: String(head.run),
+      head,
+      pace: head.pace || 0,
+      note: { text: "", kind: "" },
+      fault: "",
+      lanes: head.lanes.map((l) => new Lane(l)),
+      recorded: head.recorded,
+      checked: 0,
+      differs: -1,
+    };
     this.playhead = new Playhead(this.run);
     this.player.show(this.playhead);
-    const report = { token: (...a) => this.pointedToken(...a), leave: () => this.left(), choose: (...a) => this.choose(...a) };
+    const report = {
+      token: (...a) => this.pointedToken(...a),
+      leave: () => this.left(),
+      choose: (...a) => this.choose(...a),
+    };
     this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
     if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(this, pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
@@ -127,7 +144,12 @@ export class RaceView extends LineView {
     const { run } = this;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
     else if (target === "pace") run.pace = data.pace || 0;
-    else if (target === "verdict") run.lanes.filter((l) => l.name === data.lane).forEach((l) => { l.verdict = data.right; });
+    else if (target === "verdict")
+      run.lanes
+        .filter((l) => l.name === data.lane)
+        .forEach((l) => {
+          l.verdict = data.right;
+        });
     else {
       const lane = run.lanes.find((l) => l.name === target);
       if (!lane) throw new Error(`No lane is called ${target}.`);
@@ -173,7 +195,10 @@ export class RaceView extends LineView {
     if (run.lanes.length !== 2) return;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
-    const found = compared(run.lanes.map((lane) => this.shown(lane)), run.differs);
+    const found = compared(
+      run.lanes.map((lane) => this.shown(lane)),
+      run.differs,
+    );
     for (const pane of this.entries) pane.compared(found);
   }
 
@@ -185,8 +210,15 @@ export class RaceView extends LineView {
     if ((!isOver || !this.playhead.isFollowing) && now - (this.saidAt || 0) < 1000) return;
     this.saidAt = now;
     const step = main.steps[main.steps.length - 1];
-    const running = step ? `Step ${main.steps.length}: ${counted(step.count, "token")} accepted, ${main.tokens.length} in all.` : sentence;
-    put(this.live, isOver && this.playhead.isFollowing ? `${sentence} ${counted(main.tokens.length, "token")} in ${counted(main.steps.length, "forward")}.` : running);
+    const running = step
+      ? `Step ${main.steps.length}: ${counted(step.count, "token")} accepted, ${main.tokens.length} in all.`
+      : sentence;
+    put(
+      this.live,
+      isOver && this.playhead.isFollowing
+        ? `${sentence} ${counted(main.tokens.length, "token")} in ${counted(main.steps.length, "forward")}.`
+        : running,
+    );
   }
 
   pointedToken(view, index, anchor, how) {
