@@ -8,7 +8,7 @@ all of them and nothing has to be fetched. Knows no gradio and no component.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,10 +21,7 @@ ENTRIES = (
     "explain/explain.js",
     "tour/presenter.js",
     "views/grid/view.js",
-    "views/page/api.js",
-    "views/page/asks.js",
-    "views/page/prompt.js",
-    "views/page/share.js",
+    "views/page/page.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
 ``mars.mountRaceView``."""
@@ -48,7 +45,12 @@ STYLES = (
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
-OTHER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+OTHER = re.compile(
+    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # another form of import or export
+    r"|(?<![.\w])import\s*[(.].*$"  # import(...) and import.meta
+    r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # a module that others have to wait for
+    re.MULTILINE,
+)
 
 
 class BundleError(ValueError):
@@ -59,20 +61,24 @@ class BundleError(ValueError):
 def bundle(entries: Sequence[str] = ENTRIES) -> str:
     """A script that sets ``window.mars`` to the ``mount...`` exports of ``entries``.
 
-    Raises BundleError for an import that names nothing, and for other forms than ``import { a }
-    from "./b.js";`` and ``export`` before a declaration.
+    Raises BundleError for an import that names nothing or leaves the folder, for other forms than
+    ``import { a } from "./b.js";`` and ``export`` before a declaration of one name, and where two
+    modules or two exports of entries would share a name.
     """
     order: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
         _add(entry, order)
-    parts = [code for code, _ in order.values()]
-    mounts = [
-        f"{name}: {_name(entry)}.{name}"
+    _refuse_twins({module: _name(module) for module in order})
+    mounts = {
+        f"{entry}: {name}": name
         for entry in entries
         for name in order[entry][1]
         if name.startswith("mount")
-    ]
-    parts.append(f"window.mars = {{ {', '.join(mounts)} }};")
+    }
+    _refuse_twins(mounts)
+    parts = [code for code, _ in order.values()]
+    named = [f"{name}: {_name(where.split(': ')[0])}.{name}" for where, name in mounts.items()]
+    parts.append(f"window.mars = {{ {', '.join(named)} }};")
     return "(() => {\n" + "\n".join(parts) + "\n})();"
 
 
@@ -92,7 +98,12 @@ def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, .
         return
     if name in above:
         raise BundleError(f"{name} imports itself by way of {above[-1]}.")
-    source = (WEB / name).read_text("utf-8")
+    try:
+        source = (WEB / name).read_text("utf-8")
+    except OSError as error:
+        raise BundleError(
+            f"{name}, which {above[-1] if above else 'the page'} asks for, is missing."
+        ) from error
     if "</script" in source:
         raise BundleError(f"{name} holds the end of a script element.")
     for names, path in IMPORT.findall(source):
@@ -114,7 +125,19 @@ def _constants(name: str, found: re.Match[str]) -> str:
 
 
 def _resolved(name: str, path: str) -> str:
-    return (WEB / name).parent.joinpath(path).resolve().relative_to(WEB).as_posix()
+    target = (WEB / name).parent.joinpath(path).resolve()
+    if not (path.startswith(".") and target.is_relative_to(WEB.resolve())):
+        raise BundleError(f"{name}: {path!r} is not beside it in the folder of modules.")
+    return target.relative_to(WEB.resolve()).as_posix()
+
+
+def _refuse_twins(names: Mapping[str, str]) -> None:
+    """``names``: what has a name -> the name, which it must have alone."""
+    seen: dict[str, str] = {}
+    for where, name in names.items():
+        if name in seen:
+            raise BundleError(f"{seen[name]} and {where} would both be called {name}.")
+        seen[name] = where
 
 
 def _name(module: str) -> str:

@@ -52,7 +52,7 @@ def wire_asks(tab: LiveTab, handlers: Handlers) -> None:
         None,
         controls,
         [asked, *controls],
-        js=f"(...now) => window.marsAsked({json.dumps(SET)}, now)",
+        js=f"(...now) => window.mars.asked({json.dumps(SET)}, now)",
         **IN_BROWSER,
     ).then(
         run,
@@ -76,7 +76,7 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
         None,
         controls,
         [tab.remark],
-        js=f"(...values) => window.marsShare({base}, {json.dumps(words)}, values)",
+        js=f"(...values) => window.mars.share({base}, {json.dumps(words)}, values)",
         **IN_BROWSER,
     )
 

@@ -118,6 +118,6 @@ def head() -> str:
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
-    folder = bundle.WEB / "views" / "page"
-    css, js = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n<script>{js}</script>"
+    css = (bundle.WEB / "views" / "page" / "page.css").read_text("utf-8")
+    start = "<script>window.mars.mountPage();</script>"
+    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n{start}"

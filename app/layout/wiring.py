@@ -161,7 +161,7 @@ def _wire_examples(tab: LiveTab, handlers: Handlers) -> None:
 
 def tell_prompt(box: gr.components.Component, place: str) -> None:
     """Let the view of a place know what stands in its prompt's box (``views/page/prompt.js``)."""
-    told = f"(prompt) => {{ window.marsPrompt({json.dumps(place)}, prompt); }}"
+    told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 

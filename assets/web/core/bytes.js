@@ -1,8 +1,13 @@
 // Bytes of a byte-level vocabulary, and how text is shown. Knows no tokens in context and no DOM.
 
+/** @param {string} latin1 */
 export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
 
-// What is left at the end of `bytes` of a character that is not complete yet.
+/**
+ * What is left at the end of `bytes` of a character that is not complete yet.
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 export function incompleteTail(bytes) {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back];
@@ -15,6 +20,11 @@ export function incompleteTail(bytes) {
   return bytes.slice(bytes.length);
 }
 
+/**
+ * @param {Uint8Array} first
+ * @param {Uint8Array} second
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 export function joinBytes(first, second) {
   const all = new Uint8Array(first.length + second.length);
   all.set(first);
@@ -22,7 +32,10 @@ export function joinBytes(first, second) {
   return all;
 }
 
-// One token by itself: its text, or its bytes in hexadecimal when they are a part of a character.
+/**
+ * One token by itself: its text, or its bytes in hexadecimal when they are a part of a character.
+ * @param {Uint8Array} bytes
+ */
 export function aloneText(bytes) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -35,45 +48,18 @@ const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "�
 // Controls, joiners and direction marks have no ink of their own and could disturb the card.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-// Text for a card: white space and other invisible characters made visible.
+/**
+ * Text for a card: white space and other invisible characters made visible.
+ * @param {string} text
+ */
 export function visible(text) {
   return text
     .replace(/[ \n\t\r\u00a0]/g, (c) => NAMES[c])
     .replace(HIDDEN, (c) => "‹" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "›");
 }
 
-// Text for the page: as written, save characters that would turn the reading direction around.
+/**
+ * Text for the page: as written, save characters that would turn the reading direction around.
+ * @param {string} text
+ */
 export const shown = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
-
-// .95, 1, 0: a threshold or probability without its leading zero.
-export function short(number, digits = 2) {
-  const text = String(Number(number.toFixed(digits)));
-  return text.replace(/^0\./, ".");
-}
-
-export function probability(p) {
-  if (p > 0 && p < 0.0005) return "< .001";
-  if (p < 1 && p >= 0.9995) return "> .999";
-  return p.toFixed(3).replace(/^0/, "");
-}
-
-// At most three figures that matter and two decimals: 712, 71.2, 7.12.
-export function figure(number) {
-  if (!Number.isFinite(number)) return "–";
-  if (number >= 100) return whole(Math.round(number));
-  return number.toFixed(number >= 10 ? 1 : 2);
-}
-
-export const whole = (number) => number.toLocaleString("en-US");
-
-export const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
-
-export const milliseconds = (seconds) => figure(seconds * 1000);
-
-// A size in decimal units: 512 bytes, 1.02 MB.
-export function memory(bytes) {
-  const units = ["bytes", "kB", "MB", "GB"];
-  let [size, unit] = [bytes, 0];
-  while (size >= 1000 && unit < 3) [size, unit] = [size / 1000, unit + 1];
-  return `${unit ? figure(size) : whole(size)} ${units[unit]}`;
-}

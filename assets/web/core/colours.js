@@ -1,7 +1,9 @@
 // The colours of the charts, read from the style sheet where a view stands, so that they follow the theme.
 
+/** @param {Element} root */
 export function coloursOf(root) {
   const style = getComputedStyle(root);
+  /** @param {string} name */
   const get = (name) => style.getPropertyValue(`--rv-${name}`).trim();
   return {
     ink: get("ink"),

@@ -1,5 +1,12 @@
-// Three words for the document: make an element, put text where it changed, find a place. Text only, never markup.
+// Words for the document: make an element or a shape, find one, put text where it changed, find a place. Text only, never markup.
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} [className]
+ * @param {string} [text]
+ * @returns {HTMLElementTagNameMap[K]}
+ */
 export const make = (tag, className, text) => {
   const node = document.createElement(tag);
   if (className) node.className = className;
@@ -7,11 +14,46 @@ export const make = (tag, className, text) => {
   return node;
 };
 
+/**
+ * An element of SVG with its attributes.
+ * @template {keyof SVGElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} className
+ * @param {Record<string, string | number>} [attributes]
+ * @returns {SVGElementTagNameMap[K]}
+ */
+export function shape(tag, className, attributes = {}) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  if (className) node.setAttribute("class", className);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+  return node;
+}
+
+/**
+ * The part of a view that its HTML has for sure.
+ * @param {ParentNode} root
+ * @param {string} selector
+ * @returns {HTMLElement}
+ */
+export function find(root, selector) {
+  const found = root.querySelector(selector);
+  if (!found) throw new Error(`Nothing here is ${selector}.`);
+  return found;
+}
+
+/**
+ * @param {Node} node
+ * @param {string} text
+ */
 export const put = (node, text) => {
   if (node.textContent !== text) node.textContent = text;
 };
 
-// How far a node stands below the top of what its scroller holds, in pixels.
+/**
+ * How far a node stands below the top of what its scroller holds, in pixels.
+ * @param {Element} scroller
+ * @param {Element} node
+ */
 export function placeIn(scroller, node) {
   return (
     node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop

@@ -1,15 +1,20 @@
 // Reads the value of the component: what is new in it, never what was read before.
-// First line: the run as JSON, with `from`, the number of the line that follows it (0 if absent).
-// Further lines: `<lane>\t<trace line>`, `verdict\t…`, `pace\t…`, `status\t…`. See race_value.py.
+// What the lines are: wire.js.
+
+import { parted } from "./wire.js";
 
 export class Feed {
+  /** @param {Sink} sink */
   constructor(sink) {
     this.sink = sink;
     this.run = null;
     this.lines = [];
   }
 
-  // A line counts once its newline is there, so a value cut anywhere is never misread.
+  /**
+   * A line counts once its newline is there, so a value cut anywhere is never misread.
+   * @param {unknown} value
+   */
   read(value) {
     const text = typeof value === "string" ? value : "";
     const end = text.indexOf("\n");
@@ -31,7 +36,10 @@ export class Feed {
     this.isSame ||= this.begin + lines.length === this.taken; // not after an older value, read once more
   }
 
-  // A first line that was not seen before: another run, or another window of this one.
+  /**
+   * A first line that was not seen before: another run, or another window of this one.
+   * @param {string} head
+   */
   readHead(head) {
     const parsed = JSON.parse(head);
     this.head = head;
@@ -40,6 +48,7 @@ export class Feed {
     if (parsed.run !== this.run) this.reset(parsed);
   }
 
+  /** @param {Head | null} parsed */
   reset(parsed) {
     this.run = parsed && parsed.run;
     if (!parsed) this.head = null;
@@ -49,16 +58,17 @@ export class Feed {
     else this.sink.clear();
   }
 
-  // Hands lines to the sink for at most `budget` milliseconds; true when some are left for the next frame.
+  /**
+   * Hands lines to the sink for at most `budget` milliseconds; true when some are left for the next frame.
+   * @param {number} budget
+   */
   work(budget) {
     const until = performance.now() + budget;
     let count = 0;
     while (count < this.lines.length && performance.now() < until) {
-      const line = this.lines[count];
-      const tab = line.indexOf("\t");
+      const [tag, text] = parted(this.lines[count]);
       count += 1;
-      const text = line.slice(tab + 1);
-      this.sink.line(line.slice(0, tab), JSON.parse(text), text);
+      this.sink.line(tag, JSON.parse(text), text);
     }
     this.lines.splice(0, count);
     return this.lines.length > 0;

@@ -1,11 +1,16 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
 // A view gives start(head), line(target, data, text), clear(), fail(sentence), draw() and recolour().
 
+import { find } from "./dom.js";
 import { Feed } from "./feed.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
 
 export class LineView {
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
   constructor(root, missed) {
     this.root = root;
     this.missed = missed;
@@ -13,11 +18,13 @@ export class LineView {
     this.wanted = null; // the prompt in the page's box, where there is one
   }
 
+  /** @param {string} prompt */
   want(prompt) {
     this.wanted = prompt;
     this.schedule();
   }
 
+  /** @param {string} value */
   read(value) {
     this.latest = value;
     this.take(value);
@@ -29,6 +36,7 @@ export class LineView {
     if (["error", "refused"].includes(this.root.dataset.state) && this.root.dataset.steps === "0") this.read("");
   }
 
+  /** @param {string} value */
   take(value) {
     try {
       this.feed.read(value);
@@ -85,10 +93,17 @@ export class LineView {
   }
 }
 
-// Called by a component's js_on_load, or by a page of its own: one view on one element, kept there as `lineView`.
-// missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+/**
+ * Called by a component's js_on_load, or by a page of its own: one view on one element, kept there as `lineView`.
+ * missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+ * @param {new (root: HTMLElement, missed: (run: string) => Promise<string>) => LineView} View
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
 export function mountView(View, element, props, watch, missed = async () => "") {
-  const root = element.querySelector(".mars-race");
+  const root = find(element, ".mars-race");
   const view = new View(root, missed);
   root.lineView = view;
   watch("value", () => view.read(props.value));

@@ -1,9 +1,11 @@
 // Where a reader stands in a run: one number, measured seconds, from which every lane shows the steps whose
 // clock is not later. Knows lanes and time; no DOM and no clock of its own.
 
-import { mainLane } from "./trace.js";
+import { lastOf } from "./lists.js";
+import { mainLane } from "./folds.js";
 
 export class Playhead {
+  /** @param {{ lanes: Lane[] }} run */
   constructor(run) {
     this.run = run;
     this.time = Infinity; // everything that is there: a live run is followed
@@ -11,7 +13,7 @@ export class Playhead {
 
   // The latest clock of all lanes.
   get length() {
-    return Math.max(0, ...this.run.lanes.map((lane) => (lane.steps.length ? lane.steps.at(-1).clock : 0)));
+    return Math.max(0, ...this.run.lanes.map((lane) => (lane.steps.length ? lastOf(lane.steps).clock : 0)));
   }
 
   get now() {
@@ -26,12 +28,18 @@ export class Playhead {
     return this.time === Infinity;
   }
 
-  // How many steps of a lane are shown.
+  /**
+   * How many steps of a lane are shown.
+   * @param {Lane} lane
+   */
   shown(lane) {
     return this.isFollowing ? lane.steps.length : numUntil(lane, this.time);
   }
 
-  // At the end of what is there the reader follows on, unless told to stay.
+  /**
+   * At the end of what is there the reader follows on, unless told to stay.
+   * @param {number} time
+   */
   seek(time) {
     this.time = time >= this.length ? Infinity : Math.max(0, time);
   }
@@ -53,7 +61,11 @@ export class Playhead {
   }
 }
 
-// How many steps of a lane have a clock of at most `time`; clocks never fall.
+/**
+ * How many steps of a lane have a clock of at most `time`; clocks never fall.
+ * @param {Lane} lane
+ * @param {number} time
+ */
 function numUntil(lane, time) {
   let [low, high] = [0, lane.steps.length];
   while (low < high) {

@@ -2,6 +2,7 @@
 // after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
 // been read, as every rate does; its prefill counts for the first token alone.
 
+import { draftIds } from "./folds.js";
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
 const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
@@ -10,13 +11,18 @@ const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
 
 export class Lane {
-  // A lane of raw trace lines, its header first.
+  /**
+   * A lane of raw trace lines, its header first.
+   * @param {string[]} lines
+   * @param {LaneHead} given1
+   */
   static of(lines, { lane, title }) {
     const made = new Lane({ lane, title });
     for (const line of lines) if (line.trim()) made.push(JSON.parse(line), line);
     return made;
   }
 
+  /** @param {LaneHead} given */
   constructor({ lane, title }) {
     this.name = lane;
     this.title = title;
@@ -38,6 +44,10 @@ export class Lane {
     this.tail = new Uint8Array(0);
   }
 
+  /**
+   * @param {TraceEvent} event
+   * @param {string} line
+   */
   push(event, line) {
     if (event.type === "header") this.readHeader(event);
     else if (event.type === "prefill") this.readPrefill(event);
@@ -48,6 +58,7 @@ export class Lane {
     this.lines.push(` ${line}`.slice(1));
   }
 
+  /** @param {HeaderEvent} header */
   readHeader(header) {
     this.header = header;
     this.settings = header.settings || null;
@@ -63,18 +74,23 @@ export class Lane {
     return ids.slice(ids.length - (this.header.num_given || 0));
   }
 
-  // The text that becomes readable with one more token.
+  /**
+   * The text that becomes readable with one more token.
+   * @param {number} id
+   */
   take(id) {
     const bytes = this.bytes(id);
     this.tail = incompleteTail(joinBytes(this.tail, bytes));
     return this.decoder.decode(bytes, { stream: true });
   }
 
+  /** @param {PrefillEvent} event */
   readPrefill(event) {
     this.prefill = (this.prefill || 0) + event.seconds;
     this.cacheBytes += event.cache_bytes || 0;
   }
 
+  /** @param {StepEvent} event */
   readStep(event) {
     this.learn(event.vocabulary);
     this.seconds += event.seconds;
@@ -107,7 +123,10 @@ export class Lane {
     row.accepted.forEach((id, position) => this.readToken(step, id, position, row.accepted.length));
   }
 
-  // What AR would have chosen at the last places before this forward.
+  /**
+   * What AR would have chosen at the last places before this forward.
+   * @param {[id: number, p: number][]} checks
+   */
   readChecks(checks) {
     const first = this.tokens.length - checks.length;
     checks.forEach(([id, p], i) => {
@@ -115,6 +134,12 @@ export class Lane {
     });
   }
 
+  /**
+   * @param {Step} step
+   * @param {number} id
+   * @param {number} position
+   * @param {number} count
+   */
   readToken(step, id, position, count) {
     const isEnd = step.stop === "eos" && position === count - 1;
     const proposal = step.proposals[position];
@@ -132,7 +157,10 @@ export class Lane {
     });
   }
 
-  // A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
+  /**
+   * A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
+   * @param {string} text
+   */
   joined(text) {
     if (!text) return -1;
     const last = this.tokens.findLastIndex((token) => token.text);
@@ -141,7 +169,11 @@ export class Lane {
     return last;
   }
 
-  // A slider dragged over several forwards is one move: it starts where the first change bit.
+  /**
+   * A slider dragged over several forwards is one move: it starts where the first change bit.
+   * @param {Step} step
+   * @param {Settings} before
+   */
   readMove(step, before) {
     const last = this.moves[this.moves.length - 1];
     if (last && last.until === step.index - 1) {
@@ -152,6 +184,7 @@ export class Lane {
     this.moves.push({ step: step.index, until: step.index, token: step.first, settings: this.settings, before });
   }
 
+  /** @param {EndEvent} event */
   readEnd(event) {
     this.end = { reason: event.reason, message: event.message || "" };
     const rest = this.decoder.decode();
@@ -159,14 +192,17 @@ export class Lane {
     if (rest && last) last.rest = rest;
   }
 
+  /** @param {Vocabulary | undefined} vocabulary */
   learn(vocabulary) {
     for (const [id, text] of Object.entries(vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
   }
 
+  /** @param {number} id */
   bytes(id) {
     return this.vocabulary.get(id) || bytesOf("");
   }
 
+  /** @param {number} id */
   tokenName(id) {
     const bytes = this.vocabulary.get(id);
     return bytes ? visible(aloneText(bytes)) : `#${id}`;
@@ -178,18 +214,27 @@ export class Lane {
     if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
     const decoder = new TextDecoder("utf-8");
     decoder.decode(this.tail, { stream: true });
+    /** @param {number[]} ids */
     const read = (ids) => ids.map((id) => decoder.decode(this.bytes(id), { stream: true })).join("");
     const refused = step.lookedUp.length ? [] : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
     return { drafts: read(draftIds(step)), refused: read(refused) };
   }
 
-  // The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
+  /**
+   * The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
+   * @param {number} num
+   * @returns {Lane}
+   */
   at(num) {
     if (num >= this.steps.length) return this;
     if (!this.cut || this.cut.steps.length !== num) this.cut = this.cutAt(num);
     return this.cut;
   }
 
+  /**
+   * @param {number} num
+   * @returns {Lane}
+   */
   cutAt(num) {
     const steps = this.steps.slice(0, num);
     const last = steps[num - 1];
@@ -220,7 +265,10 @@ export class Lane {
     });
   }
 
-  // Takes from the last token that has text what later tokens joined to it; its place, or -1.
+  /**
+   * Takes from the last token that has text what later tokens joined to it; its place, or -1.
+   * @param {Token[]} tokens
+   */
   unjoin(tokens) {
     let [place, length] = [-1, 0];
     for (let i = tokens.length; i < this.tokens.length && !this.tokens[i].text; i += 1) {
@@ -231,7 +279,10 @@ export class Lane {
     return place;
   }
 
-  // The bytes of a character that the last of these tokens left incomplete.
+  /**
+   * The bytes of a character that the last of these tokens left incomplete.
+   * @param {Token[]} tokens
+   */
   tailOf(tokens) {
     const ids = [
       ...this.givenIds(),
@@ -251,43 +302,4 @@ export class Lane {
   get isMars() {
     return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
   }
-}
-
-// The tokens that wait for AR's word after a forward, whoever proposed them.
-export function draftIds(step) {
-  if (step.lookedUp.length) return step.lookedUp;
-  return step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
-}
-
-// Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
-export const folds = {
-  tokens: (lane) => lane.tokens.length,
-  forwards: (lane) => lane.steps.length,
-  perForward: (lane) => lane.tokens.length / lane.steps.length,
-  perSecond: (lane) => lane.tokens.length / lane.seconds,
-  secondsPerForward: (lane) => lane.seconds / lane.steps.length,
-  toFirst: (lane) => (lane.steps.length && lane.prefill !== null ? lane.prefill + lane.steps[0].seconds : NaN),
-};
-
-// Where two lanes first hold different tokens, looking on from `from`; -1 while they agree.
-export function divergence(a, b, from) {
-  const shared = Math.min(a.tokens.length, b.tokens.length);
-  for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
-  return -1;
-}
-
-// How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
-// it; isSame: whether both ended alike.
-export function compared(lanes, place) {
-  const lengths = lanes.map((lane) => lane.tokens.length);
-  return {
-    place,
-    isShown: place >= 0 && Math.min(...lengths) > place,
-    isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1],
-  };
-}
-
-// The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.
-export function mainLane(run) {
-  return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
 }

@@ -1,6 +1,6 @@
 // The tab "How it works": puts the pictures into the places that its page keeps for them.
 
-import { make } from "../core/dom.js";
+import { find, make } from "../core/dom.js";
 import { MaskView } from "./mask_view.js";
 import { recording } from "./recordings.js";
 import { SlotPlayer } from "./slot_view.js";
@@ -31,7 +31,12 @@ export const PICTURES = {
     ofRecording(element, "tau-moved", (r) => new TauView(element, slotRun(r.lanes[0].title, r.lanes[0].lines))),
 };
 
-// A picture of a recorded run, under what was asked and when it was recorded.
+/**
+ * A picture of a recorded run, under what was asked and when it was recorded.
+ * @param {HTMLElement} element
+ * @param {string} name
+ * @param {(recorded: Recording) => unknown} draw
+ */
 function ofRecording(element, name, draw) {
   const recorded = recording(name);
   if (!recorded) {
@@ -44,9 +49,12 @@ function ofRecording(element, name, draw) {
   return draw(recorded);
 }
 
-// Called by the component's js_on_load, or by a page of its own.
+/**
+ * Called by the component's js_on_load, or by a page of its own.
+ * @param {HTMLElement} element
+ */
 export function mountExplain(element) {
-  const root = element.querySelector(".mars-explain");
+  const root = find(element, ".mars-explain");
   root.pictures = {};
   for (const place of root.querySelectorAll("[data-picture]")) {
     root.pictures[place.dataset.picture] = PICTURES[place.dataset.picture](place);

@@ -1,9 +1,8 @@
 // The training mask as a picture: choose a query, see its keys. Sliders for length, prompt and B.
 
-import { make, put } from "../core/dom.js";
+import { make, put, shape } from "../core/dom.js";
 import { streams, twoStreamMask } from "./mask.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const CELL = 20;
 const GAP = 10;
 const EDGE = 34;
@@ -13,14 +12,8 @@ const KNOBS = [
   ["blockSize", "Block B", 1, 8, 4],
 ];
 
-const shape = (tag, className, attributes) => {
-  const node = document.createElementNS(SVG, tag);
-  node.setAttribute("class", className);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
-  return node;
-};
-
 export class MaskView {
+  /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
     this.values = Object.fromEntries(KNOBS.map(([name, , , , value]) => [name, value]));
@@ -60,6 +53,10 @@ export class MaskView {
     return box;
   }
 
+  /**
+   * @param {"length" | "prompt" | "blockSize"} name
+   * @param {number} value
+   */
   turn(name, value) {
     this.values[name] = value;
     const most = this.values.length - 1;
@@ -98,7 +95,10 @@ export class MaskView {
     this.drawGrid();
   }
 
-  // Where row or column `i` begins: the noisy stream stands a gap apart.
+  /**
+   * Where row or column `i` begins: the noisy stream stands a gap apart.
+   * @param {number} i
+   */
   offset(i) {
     return EDGE + i * CELL + (i >= this.values.length ? GAP : 0);
   }
@@ -121,11 +121,20 @@ export class MaskView {
     this.picture.replaceChildren(this.svg);
   }
 
+  /**
+   * @param {number} q
+   * @param {number} k
+   * @param {number} [inset]
+   */
   square(q, k, inset = 1) {
     const side = CELL - 2 * inset;
     return `M${this.offset(k) + inset} ${this.offset(q) + inset}h${side}v${side}h-${side}z`;
   }
 
+  /**
+   * @param {MaskSlot} slot
+   * @param {number} i
+   */
   label(slot, i) {
     const middle = this.offset(i) + CELL / 2;
     const text = slot.isNoisy ? `m${slot.position}` : String(slot.position);
@@ -170,6 +179,7 @@ export class MaskView {
     this.strips.replaceChildren(...rows);
   }
 
+  /** @param {PointerEvent} event */
   point(event) {
     const box = this.svg.getBoundingClientRect();
     const y = ((event.clientY - box.top) / box.height) * this.svg.viewBox.baseVal.height;
@@ -177,6 +187,7 @@ export class MaskView {
     if (index >= 0) this.choose(index);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const { length, prompt } = this.values;
     const slot = this.slots[this.at];
@@ -194,6 +205,7 @@ export class MaskView {
     this.choose(Math.max(0, Math.min(this.slots.length - 1, moves[event.key])));
   }
 
+  /** @param {number} index */
   choose(index) {
     if (index === this.at && this.row.hasAttribute("y")) return;
     this.at = index;
@@ -209,8 +221,17 @@ export class MaskView {
   }
 }
 
+/**
+ * @param {string} name
+ * @param {number} from
+ * @param {number} to
+ */
 const span = (name, from, to) => (from > to ? "" : from === to ? `${name}${from}` : `${name}${from} to ${name}${to}`);
 
+/**
+ * @param {MaskSlot} given
+ * @param {MaskSlot} given1
+ */
 function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   const learns = position + 1 < length ? `x${position + 1}` : "what follows the last token";
   if (!isNoisy) {

@@ -1,5 +1,7 @@
 // The recorded runs and measured figures that came with the page (app/components/recorded.py): read when asked for.
 
+import { readValue } from "../core/wire.js";
+
 const read = new Map();
 let came = null;
 
@@ -9,27 +11,36 @@ function shipped() {
   return came;
 }
 
-// A measured figure in words, by its name in app/components/explain_facts.py.
+/**
+ * A measured figure in words, by its name in app/components/explain_facts.py.
+ * @param {string} name
+ */
 export const fact = (name) => shipped().facts[name] || "–";
 
-// { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.
+/**
+ * { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.
+ * @param {string} name
+ * @returns {Recording | null}
+ */
 export function recording(name) {
   if (!read.has(name)) read.set(name, parse(shipped().runs[name]));
   return read.get(name);
 }
 
+/**
+ * @param {string | undefined} value
+ * @returns {Recording | null}
+ */
 function parse(value) {
   if (!value) return null;
-  const [first, ...lines] = value.split("\n");
-  const head = JSON.parse(first);
+  const { head, lines } = readValue(value);
   const lanes = head.lanes.map(({ lane, title }) => ({ name: lane, title, lines: [] }));
   const verdicts = {};
-  for (const line of lines) {
-    const tab = line.indexOf("\t");
-    const lane = lanes.find((l) => l.name === line.slice(0, tab));
-    if (lane) lane.lines.push(line.slice(tab + 1));
-    else if (line.startsWith("verdict\t")) {
-      const verdict = JSON.parse(line.slice(tab + 1));
+  for (const [tag, text] of lines) {
+    const lane = lanes.find(({ name }) => name === tag);
+    if (lane) lane.lines.push(text);
+    else if (tag === "verdict") {
+      const verdict = JSON.parse(text);
       verdicts[verdict.lane] = verdict.right;
     }
   }

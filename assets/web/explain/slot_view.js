@@ -1,15 +1,17 @@
 // Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it.
 // Two moments a forward: fed, then read. Drawn once, then only classes and texts change.
 
-import { counted, probability } from "../core/bytes.js";
+import { lastOf } from "../core/lists.js";
+import { counted, probability } from "../core/words.js";
 import { make, put } from "../core/dom.js";
 import { legend } from "./slot_words.js";
-import { slotsAt } from "./slots.js";
+import { momentOf } from "./slots.js";
 
 const NAMES = { final: "final", pending: "fed again", draft: "draft", mask: "mask", ahead: "" };
 const MARKS = { accepted: "✓", agreed: "✓", replaced: "↺", refused: "✗", dropped: "✗", draft: "?" };
 
 export class SlotLane {
+  /** @param {SlotRun} run */
   constructor(run) {
     this.run = run;
     this.element = make("section", "ex-lane");
@@ -32,7 +34,7 @@ export class SlotLane {
   // One column a place; above what is fed there, below what is predicted for it.
   build() {
     const { run } = this;
-    this.width = Math.max(...run.forwards.map((f) => Math.max(f.first + f.numFed, f.predicted.at(-1).place + 1))) + 1;
+    this.width = Math.max(...run.forwards.map((f) => Math.max(f.first + f.numFed, lastOf(f.predicted).place + 1))) + 1;
     this.grid.style.setProperty("--n", String(this.width));
     this.columns = [];
     for (let place = -1; place < this.width - 1; place += 1) {
@@ -45,8 +47,12 @@ export class SlotLane {
     }
   }
 
+  /**
+   * @param {number} count
+   * @param {boolean} isFed
+   */
   show(count, isFed) {
-    const state = slotsAt(this.run, count, isFed);
+    const state = momentOf(this.run, count, isFed);
     for (const column of this.columns) this.drawColumn(column, state);
     const { now } = state;
     const isDone = state.isOver && state.isRead;
@@ -59,6 +65,10 @@ export class SlotLane {
     return state;
   }
 
+  /**
+   * @param {{ place: number, above: HTMLElement, below: HTMLElement }} given
+   * @param {{ place: number, above: HTMLElement, below: HTMLElement }} given1
+   */
   drawColumn({ place, above, below }, { now, isRead }) {
     const slot = now && now.fed[place - now.first];
     const kind = slot ? slot.kind : now && place < now.first ? "final" : "ahead";
@@ -77,11 +87,16 @@ export class SlotLane {
     below.title = guess ? `${guess.fate}, confidence ${probability(guess.confidence)}` : "";
   }
 
+  /**
+   * @param {number} place
+   * @param {number} id
+   */
   name(place, id) {
     const isKnown = this.run.lane.vocabulary.has(id);
     return isKnown ? this.run.lane.tokenName(id) : place < 0 ? "…" : `#${id}`;
   }
 
+  /** @param {SlotForward | undefined} now */
   drawBar(now) {
     const spans = now ? [now.first + 1, now.numPending, now.numFed - now.numPending] : [0, 0, 0];
     this.parts.forEach((part, i) => {
@@ -89,7 +104,10 @@ export class SlotLane {
     });
   }
 
-  // Keeps what the forward feeds in sight; once read, and where there is no room for both, what it predicted.
+  /**
+   * Keeps what the forward feeds in sight; once read, and where there is no room for both, what it predicted.
+   * @param {{ now: SlotForward | undefined, isRead: boolean }} given
+   */
   follow({ now, isRead }) {
     if (!now) return;
     const cell = this.columns[1].above.offsetLeft - this.columns[0].above.offsetLeft;
@@ -100,6 +118,11 @@ export class SlotLane {
 }
 
 export class SlotPlayer {
+  /**
+   * @param {HTMLElement} element
+   * @param {SlotRun[]} runs
+   * @param {(states: SlotMoment[], runs: SlotRun[]) => string} words
+   */
   constructor(element, runs, words) {
     this.runs = runs;
     this.mismatches = runs[0].forwards.filter((f) => f.stop === "mismatch");
@@ -116,6 +139,11 @@ export class SlotPlayer {
 
   controls() {
     const box = make("div", "ex-controls");
+    /**
+     * @param {string} text
+     * @param {string} label
+     * @param {() => void} act
+     */
     const button = (text, label, act) => {
       const node = make("button", "", text);
       node.type = "button";
@@ -139,7 +167,10 @@ export class SlotPlayer {
     return box;
   }
 
-  // The first mismatch from forward `from` on, or the first of all; for the moment at which it is fed.
+  /**
+   * The first mismatch from forward `from` on, or the first of all; for the moment at which it is fed.
+   * @param {number} from
+   */
   mismatch(from) {
     const { mismatches } = this;
     return (mismatches.find(({ index }) => index >= from) ?? mismatches[0]).index;
@@ -155,13 +186,14 @@ export class SlotPlayer {
 
   // The first forward that the block cache spends on a full block alone.
   fullCommit() {
-    return this.runs.at(-1).forwards.find((f) => f.isCommit && f.index)?.index ?? 0;
+    return lastOf(this.runs).forwards.find((f) => f.isCommit && f.index)?.index ?? 0;
   }
 
   toMismatch() {
     this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const isButton = event.target.tagName === "BUTTON";
     if (event.target === this.range || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -178,10 +210,12 @@ export class SlotPlayer {
     acts[event.key]();
   }
 
+  /** @param {number} by */
   step(by) {
     this.seek(this.moment + by);
   }
 
+  /** @param {number} moment */
   seek(moment) {
     this.pause();
     this.show(Math.max(0, Math.min(this.last, moment)));
@@ -216,7 +250,10 @@ export class SlotPlayer {
     this.button.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
   }
 
-  // Moment 2k: k forwards are done and the last one read; 2k + 1: what the next one feeds, not read yet.
+  /**
+   * Moment 2k: k forwards are done and the last one read; 2k + 1: what the next one feeds, not read yet.
+   * @param {number} moment
+   */
   show(moment) {
     this.moment = moment;
     const isFed = moment % 2 === 1;

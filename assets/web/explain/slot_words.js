@@ -1,8 +1,9 @@
 // Sentences and the legend under a picture of cache slots: what a moment of it shows. No state.
 
-import { counted, short } from "../core/bytes.js";
+import { counted, short } from "../core/words.js";
 import { make } from "../core/dom.js";
 
+/** @param {SlotRun[]} runs */
 export function legend(runs) {
   const isLossless = runs[0].forwards[0].isLossless;
   const entries = [
@@ -27,7 +28,11 @@ export function legend(runs) {
   return list;
 }
 
-// What a forward of the cursor did, beside the block cache.
+/**
+ * What a forward of the cursor did, beside the block cache.
+ * @param {SlotMoment[]} states
+ * @param {SlotRun[]} runs
+ */
 export function cacheWords(states, runs) {
   const [cursor, block] = states;
   const parts = [];
@@ -36,7 +41,7 @@ export function cacheWords(states, runs) {
   if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} forwards.`);
   else if (!cursor.isRead)
     parts.push(
-      `Cursor: forward ${now.index + 1} feeds ${now.numPending} real ${now.numPending === 1 ? "token" : "tokens"} and ${counted(now.numFed - now.numPending, "mask")}.`,
+      `Cursor: forward ${now.index + 1} feeds ${counted(now.numPending, "real token")} and ${counted(now.numFed - now.numPending, "mask")}.`,
     );
   else parts.push(`Cursor: ${took(now)}.`);
   if (block && block.now) {
@@ -52,6 +57,7 @@ export function cacheWords(states, runs) {
   return parts.join(" ");
 }
 
+/** @param {SlotForward} f */
 const took = (f) => {
   const k = f.accepted.length;
   const rest = f.predicted.length - k;
@@ -59,16 +65,20 @@ const took = (f) => {
   return `${k} of ${counted(k + rest, "proposal")} accepted${why}`;
 };
 
+/** @param {{ accepted: number[] }} given */
 const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "leaves" : "leave"}`;
 
-// What a lossless forward fed, found and put right.
+/**
+ * What a lossless forward fed, found and put right.
+ * @param {[SlotMoment]} given
+ */
 export function losslessWords([state]) {
   const { now } = state;
   if (!now) return "Nothing is fed yet.";
   const drafts = now.fed.filter((slot) => slot.kind === "draft").length;
   const masks = now.numFed - now.numPending;
   if (!state.isRead) {
-    return `Forward ${now.index + 1} feeds ${drafts ? `${drafts} ${drafts === 1 ? "draft" : "drafts"} as real tokens, to be checked` : "no drafts"}, and ${masks} ${masks === 1 ? "mask" : "masks"} to draft on.`;
+    return `Forward ${now.index + 1} feeds ${drafts ? `${counted(drafts, "draft")} as real tokens, to be checked` : "no drafts"}, and ${counted(masks, "mask")} to draft on.`;
   }
   const agreed = now.predicted.filter((p) => p.fate === "agreed").length;
   if (now.stop === "mismatch") {

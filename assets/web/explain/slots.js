@@ -1,89 +1,85 @@
-// The fold of a trace into cache slots: what each forward fed, what it predicted and what became of that.
-// Places count from the end of the prompt: -1 is its last token, 0 the first token of the output. No DOM.
+// A recorded run as cache slots: what each forward fed, what it predicted and what became of that. What a slot is and
+// what becomes of a proposal is told by panels/folds; here it is put in the terms of the pictures. No DOM.
+// Places count from the end of the prompt: -1 is its last token, 0 the first token of the output.
 
-import { Lane, draftIds } from "../core/trace.js";
-
-// lines: a trace's, header first. Row 0 alone.
-export function slotRun(title, lines) {
-  const lane = new Lane({ lane: "recorded", title });
-  const forwards = [];
-  let drafts = [];
-  for (const line of lines) {
-    const event = JSON.parse(line);
-    lane.push(event, line);
-    const row = event.type === "step" && event.rows.find((r) => r.row === 0);
-    if (!row) continue;
-    const forward = readForward(lane, event, row, drafts);
-    forward.index = forwards.length;
-    forwards.push(forward);
-    drafts = draftIds(lane.steps.at(-1));
-  }
-  return { title, lane, forwards, emitted: lane.tokens.map((token) => token.id) };
-}
-
-function readForward(lane, event, row, drafts) {
-  const prompt = lane.header.prompt_ids.length;
-  const first = row.cursor - prompt;
-  const tokens = lane.tokens;
-  const known = (place) =>
-    place < 0
-      ? lane.header.prompt_ids[prompt + place]
-      : place < row.start
-        ? tokens[place].id
-        : drafts[place - row.start];
-  // Of several groups of masks the last is drawn, for it alone stands behind all that was fed.
-  const numDrawn = row.groups?.length ? row.num_pending + row.groups.at(-1) : row.num_fed;
-  const fed = Array.from({ length: numDrawn }, (_, slot) => {
-    const place = first + slot;
-    if (slot >= row.num_pending) return { place, kind: "mask", id: null };
-    return { place, kind: place < row.start ? "pending" : "draft", id: known(place) };
-  });
-  const fates = fatesOf(row, drafts);
-  const predicted = row.proposals.map(([id, confidence], i) => ({
-    place: row.start + i,
-    id,
-    confidence,
-    fate: fates[i],
-  }));
-  return {
-    first,
-    start: row.start,
-    numPending: row.num_pending,
-    numFed: row.num_fed,
-    fed,
-    predicted,
-    accepted: row.accepted,
-    drafted: draftIds(lane.steps.at(-1)).length,
-    stop: row.stop,
-    isCommit: Boolean(event.commit),
-    seconds: event.seconds,
-    tau: lane.settings.tau,
-    isLossless: lane.settings.lossless,
-  };
-}
+import { draftIds } from "../core/folds.js";
+import { lastOf } from "../core/lists.js";
+import { Lane } from "../core/trace.js";
+import { promptTokens, slotsAt } from "../panels/folds/slots.js";
+import { proposalRows } from "../panels/folds/why.js";
 
 // agreed: a draft that AR confirms; replaced: AR's token where a draft was wrong; accepted: emitted now;
 // draft: to be verified by the next forward; refused: below the threshold; dropped: behind a wrong draft.
-function fatesOf(row, drafts) {
-  const count = row.accepted.length;
-  return row.proposals.map(([id], i) => {
-    if (i < count) return i >= drafts.length ? "accepted" : id === drafts[i] ? "agreed" : "replaced";
-    if (i < count + (row.num_drafted || 0)) return "draft";
-    return row.stop === "mismatch" && !row.groups?.[count - 1] ? "dropped" : "refused";
-  });
+const FATES = {
+  own: "accepted",
+  taken: "accepted",
+  confirmed: "agreed",
+  replaced: "replaced",
+  drafted: "draft",
+  dropped: "dropped",
+  refused: "refused",
+  unseen: "refused",
+  outbid: "refused",
+  past: "refused",
+};
+
+/**
+ * lines: a trace's, header first.
+ * @param {string} title
+ * @param {string[]} lines
+ */
+export function slotRun(title, lines) {
+  const lane = Lane.of(lines, { lane: "recorded", title });
+  const forwards = lane.steps.map((step) => readForward(lane, step));
+  return { title, lane, forwards, emitted: lane.tokens.map((token) => token.id) };
 }
 
-// What is known of a run after its first `count` forwards, the next one fed but not read when `isFed`.
-export function slotsAt(run, count, isFed) {
-  const last = run.forwards[Math.min(count, run.forwards.length) - 1];
-  const tokens = last ? last.start + last.accepted.length : 0;
-  const fed = run.forwards.slice(0, count).reduce((sum, f) => sum + f.numFed, 0);
-  const now = isFed ? run.forwards[count] : last;
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+function readForward(lane, step) {
+  const prompt = promptTokens(lane);
+  // Of several groups of masks the last is drawn, for it alone stands behind all that was fed.
+  const numDrawn = step.groups.length ? step.pending + lastOf(step.groups) : step.fed;
+  const fed = slotsAt(lane, step.index, 0)
+    .slice(0, numDrawn)
+    .map(({ slot, state, id }) => ({ place: slot - prompt, kind: state, id }));
+  const predicted = proposalRows(lane, step.index).map((row) => ({ ...row, fate: FATES[row.fate] }));
   return {
-    now: now || last,
-    isRead: !isFed || !run.forwards[count],
+    index: step.index,
+    first: step.cursor - prompt,
+    start: step.first,
+    numPending: step.pending,
+    numFed: step.fed,
+    fed,
+    predicted,
+    accepted: lane.tokens.slice(step.first, step.first + step.count).map((token) => token.id),
+    drafted: draftIds(step).length,
+    stop: step.stop,
+    isCommit: step.isCommit,
+    seconds: step.seconds,
+    tau: step.settings.tau,
+    isLossless: step.settings.lossless,
+  };
+}
+
+/**
+ * What is known of a run after its first `count` forwards, the next one fed but not read when `isFed`.
+ * @param {SlotRun} run
+ * @param {number} count
+ * @param {boolean} isFed
+ */
+export function momentOf(run, count, isFed) {
+  const before = run.forwards[Math.min(count, run.forwards.length) - 1];
+  const tokens = before ? before.start + before.accepted.length : 0;
+  const fed = run.forwards.slice(0, count).reduce((sum, f) => sum + f.numFed, 0);
+  const next = isFed ? run.forwards[count] : undefined;
+  return {
+    now: next || before,
+    isRead: !next,
     tokens,
-    fed: fed + (isFed && run.forwards[count] ? run.forwards[count].numFed : 0),
+    fed: fed + (next ? next.numFed : 0),
     forwards: Math.min(count, run.forwards.length),
     isOver: count >= run.forwards.length,
   };

@@ -1,17 +1,22 @@
 // One recorded forward and a threshold: how many of its proposals would be taken.
 
-import { probability, short } from "../core/bytes.js";
+import { probability, short } from "../core/words.js";
 import { make, put } from "../core/dom.js";
 import { acceptPrefix } from "../panels/folds/whatif.js";
 
 export class TauPicture {
+  /** @param {SlotRun} run */
   constructor(run) {
     this.run = run;
     this.element = make("div", "ex-bars");
     this.line = make("i", "ex-tau");
   }
 
-  // Draws a forward's proposals; `tau` says which of them are taken.
+  /**
+   * Draws a forward's proposals; `tau` says which of them are taken.
+   * @param {number} index
+   * @param {number} tau
+   */
   show(index, tau) {
     if (index !== this.index) this.build(index);
     const { predicted } = this.run.forwards[index];
@@ -27,6 +32,7 @@ export class TauPicture {
     return count;
   }
 
+  /** @param {number} index */
   build(index) {
     this.index = index;
     const { predicted } = this.run.forwards[index];
@@ -52,6 +58,10 @@ export class TauPicture {
 }
 
 export class TauView {
+  /**
+   * @param {HTMLElement} element
+   * @param {SlotRun} run
+   */
   constructor(element, run) {
     this.run = run;
     this.picture = new TauPicture(run);
@@ -87,12 +97,14 @@ export class TauView {
     return box;
   }
 
+  /** @param {number} by */
   move(by) {
     const { length } = this.run.forwards;
     this.index = (this.index + by + length) % length;
     this.draw();
   }
 
+  /** @param {number} tau */
   setTau(tau) {
     this.slider.value = String(tau);
     this.draw();
@@ -110,8 +122,12 @@ export class TauView {
 
 const TRIED = [0.5, 0.8, 0.95, 1]; // what a visitor tries first, and the tour
 
-// The forward on which tau has most to say: the most different counts.
+/**
+ * The forward on which tau has most to say: the most different counts.
+ * @param {SlotRun} run
+ */
 export function tellingForward(run) {
+  /** @param {SlotForward} given */
   const counts = ({ predicted }) =>
     new Set(
       TRIED.map((tau) =>

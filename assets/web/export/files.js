@@ -5,7 +5,11 @@ const MOST_NAME = 120;
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
 const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that begins so
 
-// mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
+/**
+ * mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
+ * @param {Lane} lane
+ * @param {string} extension
+ */
 export function fileName(lane, extension) {
   const { header, settings } = lane;
   const how =
@@ -21,14 +25,20 @@ export function fileName(lane, extension) {
   return `${parts.filter(Boolean).join("-").slice(0, MOST_NAME)}.${extension}`;
 }
 
+/** @param {string[]} lines */
 export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 
-// One row a forward. Several runs share a table that says in its first column which run a row is of.
+/**
+ * One row a forward. Several runs share a table that says in its first column which run a row is of.
+ * @param {Lane} lane
+ */
 export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);
 
+/** @param {{ name: string, lane: Lane }[]} runs */
 export const allStepsCsv = (runs) =>
   table([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
 
+/** @param {Lane} lane */
 function stepRows(lane) {
   return lane.steps.map((step) => {
     const { settings } = step;
@@ -49,17 +59,29 @@ function stepRows(lane) {
   });
 }
 
-// As RFC 4180 has it, with the mark by which spreadsheets know UTF-8.
+/**
+ * As RFC 4180 has it, with the mark by which spreadsheets know UTF-8.
+ * @param {(string | number)[][]} rows
+ */
 const table = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 
+/** @param {string | number} value */
 function cell(value) {
   if (typeof value === "number") return String(value);
   const text = FORMULA.test(value) ? `'${value}` : value;
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
+/**
+ * @param {string} text
+ * @param {string} type
+ */
 export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
 
+/**
+ * @param {string} name
+ * @param {Blob} blob
+ */
 export function download(name, blob) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

@@ -1,10 +1,10 @@
 // A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
 // is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
 
-import { make, put } from "../core/dom.js";
+import { find, make, put } from "../core/dom.js";
 import { loadPlotly } from "../core/plotly.js";
 import { coloursOf } from "../core/colours.js";
-import { compared, mainLane } from "../core/trace.js";
+import { compared, mainLane } from "../core/folds.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "../panels/charts/chart_specs.js";
 import { canSaveReplay, replayHtml } from "./replay.js";
 import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
@@ -13,6 +13,10 @@ import { chartsPng, textPng } from "./png.js";
 const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
 const NO_CHARTS = "The charts need plotly.js, which did not load.";
 
+/**
+ * @param {() => Offer[]} offers
+ * @param {string} [name]
+ */
 export function exportMenu(offers, name = "Export") {
   const menu = make("details", "ex-menu");
   const panel = make("div", "ex-panel");
@@ -29,6 +33,10 @@ export function exportMenu(offers, name = "Export") {
   return menu;
 }
 
+/**
+ * @param {Offer} given
+ * @param {HTMLElement} said
+ */
 function lineOf({ label, files }, said) {
   const line = make("div", "ex-line");
   line.append(make("span", "ex-label", label));
@@ -54,20 +62,24 @@ function lineOf({ label, files }, said) {
   return line;
 }
 
-// Escape closes and stays with the menu; so does looking elsewhere.
+/**
+ * Escape closes and stays with the menu; so does looking elsewhere.
+ * @param {HTMLDetailsElement} menu
+ */
 function closeByItself(menu) {
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !menu.open) return;
     event.preventDefault();
     event.stopPropagation();
     menu.open = false;
-    menu.querySelector("summary").focus();
+    find(menu, "summary").focus();
   });
   menu.addEventListener("focusout", (event) => {
     if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
   });
   menu.addEventListener("toggle", () => {
     if (!menu.open) return;
+    /** @param {KeyboardEvent} event */
     const elsewhere = (event) => {
       if (menu.isConnected && menu.open && menu.contains(event.target)) return;
       menu.open = false;
@@ -77,8 +89,15 @@ function closeByItself(menu) {
   });
 }
 
-// The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
-// is one.
+/**
+ * The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
+ * is one.
+ * @param {Lane} lane
+ * @param {string} label
+ * @param {HTMLElement} root
+ * @param {Compared | null} [found]
+ * @returns {Offer}
+ */
 export const laneOffer = (lane, label, root, found = null) => ({
   label,
   files: [
@@ -100,7 +119,13 @@ export const laneOffer = (lane, label, root, found = null) => ({
   ],
 });
 
-// The charts of one lane, and of all of them against time.
+/**
+ * The charts of one lane, and of all of them against time.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ * @param {HTMLElement} root
+ * @returns {Offer}
+ */
 export const chartsOffer = (lane, lanes, root) => ({
   label: "Charts",
   files: [
@@ -128,7 +153,10 @@ export const chartsOffer = (lane, lanes, root) => ({
   ],
 });
 
-// The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
+/**
+ * The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
+ * @param {View} view
+ */
 export const runMenu = (view) =>
   exportMenu(() => {
     const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
@@ -147,6 +175,10 @@ export const runMenu = (view) =>
     ];
   });
 
+/**
+ * @param {View} view
+ * @param {Lane} main
+ */
 async function replayFile(view, main) {
   try {
     return { name: fileName(main, "html"), blob: textBlob(await replayHtml(view), "text/html") };
@@ -155,6 +187,7 @@ async function replayFile(view, main) {
   }
 }
 
+/** @param {HTMLElement} root */
 export async function plotlyOf(root) {
   const plotly = await loadPlotly(root.dataset.plotly);
   if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });

@@ -1,10 +1,10 @@
 // Pictures of what a view shows, drawn by the browser itself. The text goes by way of an SVG that holds the
 // elements and their styles, charts by way of plotly. Nothing is fetched; light or dark as the page is.
 
-import { make, put } from "../core/dom.js";
+import { find, make, put } from "../core/dom.js";
 import { coloursOf } from "../core/colours.js";
 import { Asked } from "../panels/text/asked.js";
-import { environment } from "../panels/figures.js";
+import { environment } from "../core/words.js";
 import { Pane } from "../panels/text/panes.js";
 
 const WIDTH = 880;
@@ -14,16 +14,27 @@ const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
 const MOST_PIXELS = 120_000_000;
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
 
-// The pane of a lane as it stands on the page; found: how its text compares with the other's, null for no other.
+/**
+ * The pane of a lane as it stands on the page; found: how its text compares with the other's, null for no other.
+ * @param {Lane} lane
+ * @param {string} title
+ * @param {Compared | null} [found]
+ */
 export function paneOf(lane, title, found = null) {
   const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
-  put(pane.head.querySelector("h3"), title);
+  put(find(pane.head, "h3"), title);
   pane.draw(lane);
   if (found) pane.compared(found);
   return pane;
 }
 
-// With the prompt that the text answers.
+/**
+ * With the prompt that the text answers.
+ * @param {Lane} lane
+ * @param {string} title
+ * @param {HTMLElement} root
+ * @param {Compared | null} [found]
+ */
 export function textPng(lane, title, root, found = null) {
   const { element } = paneOf(lane, title, found);
   const asked = new Asked(make("div", "rv-asked"));
@@ -34,7 +45,12 @@ export function textPng(lane, title, root, found = null) {
   return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
 }
 
-// Elements of a view, laid out at a width, as a PNG.
+/**
+ * Elements of a view, laid out at a width, as a PNG.
+ * @param {Element[]} elements
+ * @param {HTMLElement} root
+ * @param {number} width
+ */
 export async function elementPng(elements, root, width) {
   const host = make("section", root.className);
   host.style.cssText = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
@@ -59,6 +75,10 @@ export async function elementPng(elements, root, width) {
   return blobOf(canvas);
 }
 
+/**
+ * @param {HTMLElement} host
+ * @param {{ width: number, height: number, isDark: boolean }} given1
+ */
 function svgOf(host, { width, height, isDark }) {
   const body = make("div", isDark ? "dark" : "");
   body.append(make("style", "", stylesOfViews()), host);
@@ -68,7 +88,10 @@ function svgOf(host, { width, height, isDark }) {
   return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }
 
-// XML has no place for some characters that a text may hold.
+/**
+ * XML has no place for some characters that a text may hold.
+ * @param {HTMLElement} body
+ */
 function dropUnwritable(body) {
   const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -89,7 +112,12 @@ function stylesOfViews() {
   return rules.join("\n");
 }
 
-// figures: [{title, spec}] with plotly's data and layout; one below the other, each with its title.
+/**
+ * figures: [{title, spec}] with plotly's data and layout; one below the other, each with its title.
+ * @param {{ title: string, spec: Figure }[]} figures
+ * @param {HTMLElement} root
+ * @param {Plotly} plotly
+ */
 export async function chartsPng(figures, root, plotly) {
   const c = coloursOf(root);
   const { canvas, draw, scale } = canvasOf(CHART.width, figures.length * (CHART.height + CAPTION), c.surface);
@@ -106,6 +134,11 @@ export async function chartsPng(figures, root, plotly) {
   return blobOf(canvas);
 }
 
+/**
+ * @param {number} width
+ * @param {number} height
+ * @param {string} background
+ */
 function canvasOf(width, height, background) {
   const scale = Math.min(2, MOST_SIDE / height, MOST_SIDE / width, Math.sqrt(MOST_PIXELS / (width * height)));
   const canvas = make("canvas");
@@ -117,6 +150,7 @@ function canvasOf(width, height, background) {
   return { canvas, draw, scale };
 }
 
+/** @param {string} url */
 async function loaded(url) {
   const picture = new Image();
   picture.src = url;
@@ -124,6 +158,10 @@ async function loaded(url) {
   return picture;
 }
 
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @returns {Promise<Blob>}
+ */
 const blobOf = (canvas) =>
   new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");

@@ -2,15 +2,22 @@
 // Knows a view's run and where that page is; draws nothing.
 
 import { fileAddress } from "../core/plotly.js";
+import { statusLine, valueOf } from "../core/wire.js";
 
 const PLACE = "@data"; // as in app/replay/page.py: the last one is where the data go
 
-// Only where a server keeps the page, and once the run is over.
+/**
+ * Only where a server keeps the page, and once the run is over.
+ * @param {View} given
+ */
 export function canSaveReplay({ root, run }) {
   return Boolean(root.dataset.replay && run && run.lanes.length && run.lanes.every((lane) => lane.end));
 }
 
-// The whole page as text. Throws where the server does not answer.
+/**
+ * The whole page as text. Throws where the server does not answer.
+ * @param {{ root: HTMLElement, run: Run }} given
+ */
 export async function replayHtml({ root, run }) {
   const answer = await fetch(fileAddress(root.dataset.replay));
   if (!answer.ok) throw new Error("The page for replays did not load; try again.");
@@ -21,15 +28,13 @@ export async function replayHtml({ root, run }) {
   return shell.slice(0, place) + data + shell.slice(place + PLACE.length);
 }
 
-// The value that shows this run again: its head, marked as recorded, its lines, and what was said of it.
+/**
+ * The value that shows this run again: its head, marked as recorded, its lines, and what was said of it.
+ * @param {Run} run
+ */
 export function runValue(run) {
   const { header } = run.lanes[0];
   const recorded =
     run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;
-  const lines = [JSON.stringify({ ...run.head, from: 0, recorded })];
-  for (const lane of run.lanes) for (const line of lane.lines) lines.push(`${lane.name}\t${line}`);
-  for (const lane of run.lanes)
-    if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
-  if (run.note.text) lines.push(`status\t${JSON.stringify(run.note)}`);
-  return `${lines.join("\n")}\n`;
+  return valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
 }

@@ -1,19 +1,21 @@
 // The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
 // Text only; every number is a fold of the lanes.
 
-import { counted, figure, milliseconds, whole } from "../core/bytes.js";
-import { make, put } from "../core/dom.js";
+import { counted, environment, figure, milliseconds, whole } from "../core/words.js";
+import { find, make, put } from "../core/dom.js";
 import { DEFINITION, laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
-import { folds } from "../core/trace.js";
+import { folds } from "../core/folds.js";
 
 export class Figures {
+  /** @param {HTMLElement} root */
   constructor(root) {
-    this.element = root.querySelector(".rv-figures");
-    this.env = root.querySelector(".rv-env");
+    this.element = find(root, ".rv-figures");
+    this.env = find(root, ".rv-env");
     this.big = {};
     this.small = {};
   }
 
+  /** @param {boolean} hasRace */
   build(hasRace) {
     this.element.replaceChildren();
     this.big = {};
@@ -50,6 +52,10 @@ export class Figures {
     put(this.env, "");
   }
 
+  /**
+   * @param {Lane} main
+   * @param {Lane | undefined} other
+   */
   update(main, other) {
     const speed = folds.perSecond(main);
     const base = other ? folds.perSecond(other) : NaN;
@@ -76,6 +82,10 @@ export class Figures {
     put(this.env, environment(main.header));
   }
 
+  /**
+   * @param {Speedup} speedup
+   * @param {Lane} other
+   */
   drawSpeedup(speedup, other) {
     const { list, title } = this.big.speedup;
     list.dataset.kind = speedup.kind;
@@ -83,20 +93,17 @@ export class Figures {
     this.set("speedup", speedupText(speedup), speedupRemark(speedup));
   }
 
+  /**
+   * @param {"speedup" | "perForward" | "perSecond" | "forward"} key
+   * @param {string} value
+   * @param {string} sub
+   */
   set(key, value, sub) {
     const cell = this.big[key];
     if (!cell) return;
     put(cell.number, value);
     put(cell.sub, sub);
   }
-}
-
-export function environment(header) {
-  if (!header) return "";
-  const versions = Object.entries(header.versions || {}).map(([name, version]) => `${name} ${version}`);
-  const threads = header.threads ? `${header.threads} ${header.threads === 1 ? "thread" : "threads"}` : "";
-  const parts = [header.checkpoint, header.hardware, header.dtype, threads, ...versions];
-  return parts.filter(Boolean).join(" · ");
 }
 
 const ENDS = {
@@ -107,7 +114,11 @@ const ENDS = {
   error: "failed",
 };
 
-// [state, sentence] of the whole run; states are what data-state of the root says.
+/**
+ * [state, sentence] of the whole run; states are what data-state of the root says.
+ * @param {Run | null} run
+ * @returns {[state: string, sentence: string]}
+ */
 export function statusOf(run) {
   if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
   const { lanes, note } = run;
@@ -132,9 +143,16 @@ export function statusOf(run) {
   return ["running", "Real time: this is how fast it runs here."];
 }
 
-// A rest of N forwards after each makes it N + 1 times slower.
+/**
+ * A rest of N forwards after each makes it N + 1 times slower.
+ * @param {number} pace
+ */
 const timesSlower = (pace) => String(Number((pace + 1).toFixed(1)));
 
+/**
+ * @param {Run} run
+ * @returns {[state: string, sentence: string]}
+ */
 function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
@@ -154,6 +172,11 @@ function finished(run) {
   ];
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {(isOn: boolean) => void} onCounts
+ * @param {boolean} isOn
+ */
 export function buildLegend(element, onCounts, isOn) {
   const keys = make("span", "rv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
@@ -165,6 +188,11 @@ export function buildLegend(element, onCounts, isOn) {
     button.setAttribute("aria-pressed", String(isNow));
     onCounts(isNow);
   });
+  /**
+   * @param {string} className
+   * @param {HTMLElement} sample
+   * @param {string} text
+   */
   const item = (className, sample, text) => {
     const node = make("span", "");
     node.append(make("span", className, sample), ` ${text}`);

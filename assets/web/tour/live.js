@@ -1,16 +1,27 @@
 // A run on the page behind the tour: fills in its controls, presses Run, follows its lanes. Knows the page by its ids.
 
+import { find } from "../core/dom.js";
+
 const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown instead
 const LONGEST = 100; // that a frame may count: a browser that hangs does not say that the server does
 
+/** @param {string} selector */
 const input = (selector) => document.querySelector(selector);
 
+/**
+ * @param {HTMLInputElement | null} field
+ * @param {string | number} value
+ */
 function put(field, value) {
   if (!field || String(field.value) === String(value)) return;
   field.value = value;
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+/**
+ * @param {HTMLInputElement | null} box
+ * @param {boolean} isOn
+ */
 function tick(box, isOn) {
   if (box && box.checked !== isOn) box.click();
 }
@@ -22,11 +33,16 @@ export class LiveRun {
   }
 
   static view() {
-    const root = document.querySelector("#race .mars-race");
+    const root = find(document, "#race .mars-race");
     return root && root.lineView;
   }
 
-  // report: begin(lanes) at the first token, draw(isOver) once a frame, fail(sentence).
+  /**
+   * report: begin(lanes) at the first token, draw(isOver) once a frame, fail(sentence).
+   * @param {string} prompt
+   * @param {Settings} settings
+   * @param {LiveReport} report
+   */
   constructor(prompt, settings, report) {
     this.report = report;
     this.view = LiveRun.view();
@@ -44,6 +60,7 @@ export class LiveRun {
     this.frame = requestAnimationFrame((now) => this.follow(now));
   }
 
+  /** @param {number} now */
   follow(now) {
     this.waited += Math.min(LONGEST, now - this.frameBefore);
     this.frameBefore = now;
@@ -63,6 +80,7 @@ export class LiveRun {
     return undefined;
   }
 
+  /** @param {string} sentence */
   fail(sentence) {
     this.leave();
     this.report.fail(sentence);

@@ -1,11 +1,12 @@
 // Presenter mode: the tour in a dialog over the page, one stop at a time, driven by the space bar.
 // The browser's own modal dialog keeps the focus in, the page inert, and gives the focus back.
 
-import { make, put } from "../core/dom.js";
+import { find, make, put } from "../core/dom.js";
 import { makeScene } from "./scenes.js";
 import { TOUR } from "./tour.js";
 
 class Presenter {
+  /** @param {Stop[]} tour */
   constructor(tour) {
     this.tour = tour;
     this.dialog = make("dialog", "mars-race mars-present");
@@ -27,6 +28,12 @@ class Presenter {
 
   bar() {
     const bar = make("footer", "pr-bar");
+    /**
+     * @param {string} text
+     * @param {string} key
+     * @param {() => void} act
+     * @param {string} [className]
+     */
     const button = (text, key, act, className = "") => {
       const node = make("button", className, text);
       node.type = "button";
@@ -60,7 +67,12 @@ class Presenter {
     this.dialog.remove();
   }
 
-  // Shows a stop at a beat; `isPlayed` when going on, so that it moves as far as motion is wanted.
+  /**
+   * Shows a stop at a beat; `isPlayed` when going on, so that it moves as far as motion is wanted.
+   * @param {number} stop
+   * @param {number} beat
+   * @param {boolean} [isPlayed]
+   */
   go(stop, beat, isPlayed = true) {
     const { headline, says, scene } = this.tour[stop];
     if (stop !== this.stop || beat < this.beat) {
@@ -106,6 +118,7 @@ class Presenter {
     if (this.scene.canLive) this.scene.goLive();
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const isControl = event.target.matches("button, input");
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -129,6 +142,6 @@ class Presenter {
 
 // Opens the tour over the page; called by its button.
 export function mountPresenter() {
-  if (document.querySelector(".mars-present")) return;
+  if (find(document, ".mars-present")) return;
   new Presenter(TOUR).open();
 }

@@ -1,10 +1,12 @@
 // A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
 // A live run that fails or does not begin is replaced by the recording, and that is said.
 
-import { counted, probability, short } from "../core/bytes.js";
+import { lastOf } from "../core/lists.js";
+import { counted, probability, short } from "../core/words.js";
 import { make, put } from "../core/dom.js";
 import { laneSpeedup, speedupText } from "../core/speedup.js";
-import { Lane, folds } from "../core/trace.js";
+import { folds } from "../core/folds.js";
+import { Lane } from "../core/trace.js";
 import { recording } from "../explain/recordings.js";
 import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau_view.js";
@@ -15,7 +17,10 @@ const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on th
 const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
 const SILENT = { token() {}, leave() {}, choose() {} };
 
-// The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
+/**
+ * The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
+ * @param {Step[]} steps
+ */
 function refusal(steps) {
   const refused = steps.filter((step) => step.stop === "threshold");
   const telling = refused.find((step) => step.count > 1) || refused[0];
@@ -23,6 +28,7 @@ function refusal(steps) {
 }
 
 class Column {
+  /** @param {Lane} lane */
   constructor(lane) {
     this.lane = lane;
     this.element = make("article", "pr-lane");
@@ -33,6 +39,7 @@ class Column {
     this.view = new TokenView(this.text, lane, true, SILENT);
   }
 
+  /** @param {Lane} shown */
   draw(shown) {
     if (!this.lane.header) return;
     this.view.append(shown);
@@ -47,6 +54,10 @@ class Column {
 }
 
 export class RaceScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {RaceSpec} spec
+   */
   constructor(element, spec) {
     this.spec = spec;
     this.recorded = recording(spec.recording);
@@ -60,6 +71,7 @@ export class RaceScene {
     else put(this.mark, "The recording of this stop did not come with the page.");
   }
 
+  /** @param {string} [note] */
   useRecording(note = "") {
     const { recorded, spec } = this;
     this.live = null;
@@ -67,7 +79,7 @@ export class RaceScene {
       Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }),
     );
     this.lanes = spec.isAlone ? lanes.slice(0, 1) : lanes;
-    this.length = Math.max(...this.lanes.map((lane) => lane.steps.at(-1).clock));
+    this.length = Math.max(...this.lanes.map((lane) => lastOf(lane.steps).clock));
     this.slow = Math.max(1, Math.round(PLAYED_IN / this.length));
     this.time = 0;
     this.show(this.lanes);
@@ -88,13 +100,18 @@ export class RaceScene {
     }
   }
 
+  /** @param {Lane[]} lanes */
   show(lanes) {
     this.columns = lanes.map((lane) => new Column(lane));
     this.panes.replaceChildren(...this.columns.map((column) => column.element));
     this.panes.dataset.count = String(lanes.length);
   }
 
-  // Shows a beat: played from where it stands, or at once (going back, reduced motion).
+  /**
+   * Shows a beat: played from where it stands, or at once (going back, reduced motion).
+   * @param {number} index
+   * @param {boolean} isPlayed
+   */
   beat(index, isPlayed) {
     if (this.live) this.useRecording();
     const { until, why } = this.beats[index];
@@ -111,6 +128,7 @@ export class RaceScene {
   play() {
     this.stop();
     let before = performance.now();
+    /** @param {number} now */
     const tick = (now) => {
       this.time = Math.min(this.target, this.time + Math.max(0, now - before) / 1000 / this.slow);
       before = now;
@@ -138,7 +156,10 @@ export class RaceScene {
     }
   }
 
-  // The proposals of forward `number` (from 1), beside the text they belong to.
+  /**
+   * The proposals of forward `number` (from 1), beside the text they belong to.
+   * @param {number} number
+   */
   explain(number) {
     if (this.why) this.why.remove();
     this.why = null;
@@ -180,6 +201,7 @@ export class RaceScene {
     });
   }
 
+  /** @param {boolean} isOver */
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
@@ -189,6 +211,7 @@ export class RaceScene {
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }
 
+  /** @param {string} sentence */
   fallBack(sentence) {
     this.useRecording(sentence);
     this.beat(this.beats.length - 1, !matchMedia("(prefers-reduced-motion: reduce)").matches);

@@ -1,14 +1,19 @@
 // The other scenes of the tour: one big figure, one picture of How it works, or words alone.
 
-import { figure } from "../core/bytes.js";
+import { figure } from "../core/words.js";
 import { make } from "../core/dom.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
-import { Lane, folds } from "../core/trace.js";
+import { folds } from "../core/folds.js";
+import { Lane } from "../core/trace.js";
 import { PICTURES } from "../explain/explain.js";
 import { fact, recording } from "../explain/recordings.js";
 import { RaceScene } from "./race_scene.js";
 
 class FigureScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
   constructor(element, spec) {
     this.beats = [{}];
     const [value, ...lines] = spec.fact ? measured(spec) : ofRecording(spec.recording);
@@ -20,7 +25,10 @@ class FigureScene {
   leave() {}
 }
 
-// First lane over second, as they were recorded.
+/**
+ * First lane over second, as they were recorded.
+ * @param {string} name
+ */
 function ofRecording(name) {
   const recorded = recording(name);
   if (!recorded) return ["–", "The recording of this stop did not come with the page."];
@@ -33,6 +41,7 @@ function ofRecording(name) {
   ];
 }
 
+/** @param {SceneSpec} spec */
 function measured(spec) {
   return [
     `${fact(spec.fact)}×`,
@@ -42,6 +51,10 @@ function measured(spec) {
 }
 
 class PictureScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
   constructor(element, spec) {
     this.beats = spec.beats;
     const place = make("div", "ex-picture");
@@ -52,7 +65,11 @@ class PictureScene {
     if (!this.picture) this.beats = [{}];
   }
 
-  // isPlayed: whether things may move by themselves.
+  /**
+   * isPlayed: whether things may move by themselves.
+   * @param {number} index
+   * @param {boolean} isPlayed
+   */
   beat(index, isPlayed) {
     const { picture } = this;
     const { tau, commit, mismatch, play, query } = this.beats[index];
@@ -73,6 +90,10 @@ class PictureScene {
 }
 
 class WordsScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
   constructor(element, spec) {
     this.beats = [{}];
     element.append(...spec.lines.map((line) => make("p", "pr-line", line)));
@@ -85,4 +106,8 @@ class WordsScene {
 
 const SCENES = { race: RaceScene, figure: FigureScene, picture: PictureScene, words: WordsScene };
 
+/**
+ * @param {HTMLElement} element
+ * @param {SceneSpec} spec
+ */
 export const makeScene = (element, spec) => new SCENES[spec.kind](element, spec);

@@ -236,7 +236,7 @@ def test_the_cache_of_each_forward(page: playwright.Page, script: samples.Script
     trace = samples.run(script)
     states, slots = evaluate(
         page,
-        "panels/folds/cache.js",
+        "panels/folds/slots.js",
         """const lane = laneOf(given[0]);
         const each = (fold) => lane.steps.map((_, i) => fold(lane, i, 5));
         return [each(m.cacheAt), each(m.slotsAt)];""",

@@ -99,7 +99,7 @@ def test_another_threshold_drafts_another_number(
 def test_slots_that_were_fed(page: playwright.Page, trace: Trace) -> None:
     body = """const lane = laneOf(given[0]);
     return lane.steps.map((_, i) => m.slotsAt(lane, i, 0));"""
-    found = evaluate(page, "panels/folds/cache.js", body, lines(trace))
+    found = evaluate(page, "panels/folds/slots.js", body, lines(trace))
     steps = steps_of(trace.events)
     for (before, step), slots in zip(pairwise([None, *steps]), found, strict=True):
         states = [slot["state"] for slot in slots]

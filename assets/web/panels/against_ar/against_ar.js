@@ -1,9 +1,9 @@
 // The panel "Against AR": how many tokens AR would have chosen too, where not, and both texts aligned.
 // Folds in, text out; the aligned texts wait for a pause of half a second while a run goes on.
 
-import { counted, figure, probability, whole } from "../../core/bytes.js";
+import { counted, figure, probability, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
-import { divergence } from "../../core/trace.js";
+import { divergence } from "../../core/folds.js";
 import { DiffText } from "./diff_text.js";
 import { draftsJudged, isVerified, judge } from "../folds/judged.js";
 import { shownKey, shownLanes, subject } from "../shown.js";
@@ -19,6 +19,10 @@ export class AgainstArPanel {
 
   static title = "Against AR";
 
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
   constructor(element, view) {
     this.view = view;
     element.classList.add("rv-against");
@@ -54,7 +58,12 @@ export class AgainstArPanel {
     this.later(sentence ? null : lane, other);
   }
 
-  // The share of tokens that AR would have chosen, and what it is made of.
+  /**
+   * The share of tokens that AR would have chosen, and what it is made of.
+   * @param {Lane} lane
+   * @param {Lane} other
+   * @param {string} sentence
+   */
   drawMeter(lane, other, sentence) {
     const found = lane ? judge(lane, other) : null;
     const isLossless = lane && lane.steps.every((step) => isVerified(step.settings));
@@ -125,6 +134,10 @@ export class AgainstArPanel {
     this.bar.setAttribute("aria-label", this.detail.textContent);
   }
 
+  /**
+   * @param {string} title
+   * @param {PlaceEntry[]} entries
+   */
   drawList(title, entries) {
     const more = entries.length > LISTED ? `: the first ${LISTED} of ${whole(entries.length)}` : "";
     put(this.listTitle, title && entries.length ? title + more : "");
@@ -151,7 +164,11 @@ export class AgainstArPanel {
     return item;
   }
 
-  // The first place where the two texts part, with what stands around it in both.
+  /**
+   * The first place where the two texts part, with what stands around it in both.
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
   drawPlace(lane, other) {
     const place = lane && other ? divergence(lane, other, 0) : -1;
     const key = `${lane ? lane.tokens.length : 0}:${other ? other.tokens.length : 0}:${place}`;
@@ -162,6 +179,10 @@ export class AgainstArPanel {
     this.place.replaceChildren(...(place < 0 ? [] : [lane, other].map((each) => around(each, place))));
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
   later(lane, other) {
     this.waiting = [lane, other];
     if (this.timer) return;
@@ -177,11 +198,18 @@ export class AgainstArPanel {
   }
 }
 
+/** @param {Lane} lane */
 function nothing(lane) {
   if (!lane || !lane.steps.length) return "Nothing has been decoded yet.";
   return lane.isMars ? "" : "This run is plain AR itself; run MARS, with or without AR beside it, to compare.";
 }
 
+/**
+ * @param {Lane} lane
+ * @param {number} place
+ * @param {number} draft
+ * @param {Token} token
+ */
 const correction = (lane, place, draft, token) => ({
   place,
   step: token.step.index,
@@ -190,6 +218,11 @@ const correction = (lane, place, draft, token) => ({
   p: token.confidence,
 });
 
+/**
+ * @param {Lane} lane
+ * @param {Lane} other
+ * @param {number} place
+ */
 function placeText(lane, other, place) {
   if (place >= 0) return `The texts part at token ${whole(place + 1)}`;
   const shared = Math.min(lane.tokens.length, other.tokens.length);
@@ -199,8 +232,16 @@ function placeText(lane, other, place) {
     : `The same in the first ${counted(shared, "token")}`;
 }
 
+/**
+ * @param {Lane} lane
+ * @param {number} place
+ */
 function around(lane, place) {
   const line = make("p");
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
   const text = (from, to) =>
     lane.tokens
       .slice(Math.max(0, from), to)

@@ -1,7 +1,8 @@
 // Two texts as one, aligned token by token: what both have, what only one has. Long equal parts are folded.
 // Draws segments of `folds/diff.js`; colour, line and a word say whose they are.
 
-import { counted, shown, visible, whole } from "../../core/bytes.js";
+import { shown, visible } from "../../core/bytes.js";
+import { counted, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { aligned } from "../folds/diff.js";
 
@@ -9,7 +10,10 @@ const CONTEXT = 16; // tokens of a folded part that stay on each side
 const FOLD = 48; // parts longer than this are folded
 
 export class DiffText {
-  // names: what to call the first and the second text.
+  /**
+   * names: what to call the first and the second text.
+   * @param {string[]} names
+   */
   constructor(names) {
     this.names = names;
     this.element = make("div", "rv-df");
@@ -22,6 +26,10 @@ export class DiffText {
     this.unfolded = new Set();
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
   draw(lane, other) {
     const hasBoth = Boolean(lane && other && lane.tokens.length && other.tokens.length);
     const segments = hasBoth
@@ -39,6 +47,11 @@ export class DiffText {
     this.text.scrollTop = top;
   }
 
+  /**
+   * @param {HTMLElement} segment
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
   nodes(segment, lane, other) {
     const { kind, a, b, num } = segment;
     if (kind === "both") return this.both(lane, a, num);
@@ -50,7 +63,16 @@ export class DiffText {
     return [node];
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} from
+   * @param {number} num
+   */
   both(lane, from, num) {
+    /**
+     * @param {number} start
+     * @param {number} end
+     */
     const text = (start, end) => make("span", "rv-df-both", shown(lane.tokens.slice(start, end).map(textOf).join("")));
     const end = from + num;
     if (num <= FOLD || this.unfolded.has(from)) return [text(from, end)];
@@ -65,9 +87,15 @@ export class DiffText {
   }
 }
 
+/** @param {Token} token */
 const textOf = (token) => (token.isEnd ? " ■" : token.text);
 
-// White space alone, and bytes that are no character, would not be seen.
+/**
+ * White space alone, and bytes that are no character, would not be seen.
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} num
+ */
 function oneText(lane, from, num) {
   const tokens = lane.tokens.slice(from, from + num);
   const text = tokens.map(textOf).join("");
@@ -75,14 +103,24 @@ function oneText(lane, from, num) {
   return text.trim() ? shown(text) : visible(text);
 }
 
-// While a run is not over, what the other has more at its end is no difference yet.
+/**
+ * While a run is not over, what the other has more at its end is no difference yet.
+ * @param {Segment[]} segments
+ * @param {Lane} lane
+ * @param {Lane} other
+ */
 function markAhead(segments, lane, other) {
   for (const segment of segments.slice(segments.findLastIndex((each) => each.kind === "both") + 1)) {
     segment.isAhead = !(segment.kind === "first" ? other : lane).end;
   }
 }
 
+/**
+ * @param {Segment[]} segments
+ * @param {[string, string]} given1
+ */
 function summary(segments, [first, second]) {
+  /** @param {string} kind */
   const count = (kind) =>
     segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
   return `Aligned: ${counted(count("both"), "token")} in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;

@@ -1,9 +1,9 @@
 // The panel "Cache": the slots of the shown forward, what each forward fed, and bytes.
-// Draws folds/cache.js; nodes are kept and updated, so that pointing survives a new forward.
+// Draws folds/slots.js; nodes are kept and updated, so that pointing survives a new forward.
 
-import { counted, memory, probability, whole } from "../../core/bytes.js";
+import { counted, memory, probability, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
-import { cacheAt, isBlockwise, promptTokens, slotsAt } from "../folds/cache.js";
+import { cacheAt, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
 import { FedChart } from "./fed_chart.js";
 import { SlotStrip } from "./slot_strip.js";
 
@@ -24,6 +24,10 @@ export class CachePanel {
 
   static title = "Cache";
 
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
   constructor(element, view) {
     this.view = view;
     element.classList.add("rv-cache");
@@ -56,6 +60,11 @@ export class CachePanel {
     this.chart.draw(lane, index);
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {CacheState} state
+   */
   drawStrip(lane, index, state) {
     const slots = slotsAt(lane, index, BEFORE);
     const hidden = { prompt: state.prompt, output: state.output };
@@ -72,8 +81,16 @@ export class CachePanel {
     });
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {CacheState} state
+   */
   drawNumbers(lane, state) {
     const bytes = (lane.header && lane.header.slot_bytes) || 0;
+    /**
+     * @param {string} key
+     * @param {string} text
+     */
     const set = (key, text) => {
       this.values[key].row.hidden = !text;
       put(this.values[key].value, text);
@@ -97,12 +114,20 @@ export class CachePanel {
   }
 }
 
-// Slots that the run may come to use: its prompt and all tokens that it may write.
+/**
+ * Slots that the run may come to use: its prompt and all tokens that it may write.
+ * @param {Lane} lane
+ */
 function room(lane) {
   const limit = lane.settings && lane.settings.max_new_tokens;
   return limit ? promptTokens(lane) + limit : NaN;
 }
 
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {CacheState} state
+ */
 function headText(lane, index, state) {
   const what = `Forward ${whole(index + 1)} of ${lane.title} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
   if (state.isCommit)
@@ -120,11 +145,19 @@ const STATES = {
   mask: "mask, overwritten by the next forward",
 };
 
+/**
+ * @param {Lane} lane
+ * @param {Slot} given1
+ */
 function slotText(lane, { state, id }) {
   if (state === "mask") return "mask";
   return id !== null && lane.vocabulary.has(id) ? lane.tokenName(id) : state === "prompt" ? "·" : "prompt";
 }
 
+/**
+ * @param {Lane} lane
+ * @param {Slot} slot
+ */
 function slotSay(lane, slot) {
   const name = slot.id !== null && lane.vocabulary.has(slot.id) ? ` “${lane.tokenName(slot.id)}”` : "";
   const after = slot.state === "mask" && slot.group ? ` after draft ${slot.group}` : "";

@@ -1,16 +1,17 @@
 // What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
 // Columns are kept and updated; choosing one is told to `choose`.
 
-import { counted, whole } from "../../core/bytes.js";
-import { make, put } from "../../core/dom.js";
-import { fedBy } from "../folds/cache.js";
+import { lastOf } from "../../core/lists.js";
+import { counted, whole } from "../../core/words.js";
+import { make, put, shape } from "../../core/dom.js";
+import { fedBy } from "../folds/slots.js";
 
 const COLUMNS = 60; // forwards in sight, the shown one among them
 const POINTS = 200; // of the line of the cursor
 const PARTS = ["pending", "drafts", "masks"];
-const svg = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
 
 export class FedChart {
+  /** @param {(lane: Lane, index: number) => void} choose */
   constructor(choose) {
     this.choose = choose;
     this.element = make("div", "rv-fc");
@@ -23,13 +24,13 @@ export class FedChart {
     this.ends = [make("span"), make("span")];
     this.scale.append(...this.ends);
     this.lineTitle = make("h4", "", "Cursor: slots that are final");
-    this.line = svg("svg");
+    this.line = shape("svg");
     this.line.setAttribute("class", "rv-fc-line");
     this.line.setAttribute("viewBox", "0 0 100 100");
     this.line.setAttribute("preserveAspectRatio", "none");
     this.line.setAttribute("role", "img");
-    this.path = svg("path");
-    this.mark = svg("line");
+    this.path = shape("path");
+    this.mark = shape("line");
     this.mark.setAttribute("y1", "0");
     this.mark.setAttribute("y2", "100");
     this.line.append(this.path, this.mark);
@@ -45,6 +46,10 @@ export class FedChart {
     this.listen();
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   */
   draw(lane, index) {
     this.lane = lane;
     this.index = index;
@@ -66,6 +71,10 @@ export class FedChart {
     this.drawLine(lane, index);
   }
 
+  /**
+   * @param {Fed} at
+   * @param {number} last
+   */
   setValue(at, last) {
     for (const [name, value] of [
       ["min", 1],
@@ -87,6 +96,11 @@ export class FedChart {
     this.nodes.push(node);
   }
 
+  /**
+   * @param {HTMLElement} node
+   * @param {Fed} each
+   * @param {number} most
+   */
   drawColumn(node, each, most) {
     [...PARTS].reverse().forEach((name, i) => {
       node.children[i].style.height = `${(100 * each[name]) / most}%`;
@@ -97,15 +111,21 @@ export class FedChart {
     if (node.title !== title) node.title = title;
   }
 
-  // The cursor of every forward, thinned out for long runs.
+  /**
+   * The cursor of every forward, thinned out for long runs.
+   * @param {Lane} lane
+   * @param {number} index
+   */
   drawLine(lane, index) {
     const { steps } = lane;
     const stride = Math.max(1, Math.ceil(steps.length / POINTS));
-    const most = Math.max(1, steps.at(-1).cursor + steps.at(-1).fed);
+    const most = Math.max(1, lastOf(steps).cursor + lastOf(steps).fed);
+    /** @param {number} i */
     const x = (i) => (100 * (i + 0.5)) / steps.length;
     const points = steps
       .filter((_, i) => i % stride === 0 || i === steps.length - 1)
       .map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
+    /** @param {string} point */
     const level = (point) => point.split(",")[1];
     this.path.setAttribute(
       "d",
@@ -113,10 +133,10 @@ export class FedChart {
     );
     for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
-    put(this.lineEnds[1], `${whole(steps.length)}: ${whole(steps.at(-1).cursor)}`);
+    put(this.lineEnds[1], `${whole(steps.length)}: ${whole(lastOf(steps).cursor)}`);
     this.line.setAttribute(
       "aria-label",
-      `The cursor went from ${steps[0].cursor} to ${steps.at(-1).cursor} in ${counted(steps.length, "forward")}.`,
+      `The cursor went from ${steps[0].cursor} to ${lastOf(steps).cursor} in ${counted(steps.length, "forward")}.`,
     );
   }
 

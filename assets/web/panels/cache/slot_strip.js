@@ -1,7 +1,7 @@
 // The cache as a strip of slots: long final parts in one piece, then slot by slot, the cursor between.
 // One tab stop, arrow keys read the slots; state is said by colour, line and a word.
 
-import { whole } from "../../core/bytes.js";
+import { whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 
 const HINT = "Point at a slot, or focus the strip and use the arrow keys.";
@@ -69,6 +69,11 @@ export class SlotStrip {
     this.point(Math.min(this.at, slots.length - 1));
   }
 
+  /**
+   * @param {string} name
+   * @param {number} num
+   * @param {string} word
+   */
   piece(name, num, word) {
     this.pieces[name].hidden = num <= 0;
     put(this.pieces[name], `${word} · ${whole(num)}`);
@@ -97,6 +102,7 @@ export class SlotStrip {
     });
   }
 
+  /** @param {number} index */
   point(index) {
     if (this.lit) this.lit.classList.remove("rv-ca-at");
     this.at = index;

@@ -1,10 +1,16 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
-import { short } from "../../core/bytes.js";
+import { lastOf } from "../../core/lists.js";
+import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
 
 export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 
+/**
+ * @param {Colours} c
+ * @param {string} title
+ * @param {Json} more
+ */
 export const axis = (c, title, more) => ({
   title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
   color: c.muted,
@@ -22,6 +28,12 @@ export const axis = (c, title, more) => ({
   ...more,
 });
 
+/**
+ * @param {Colours} c
+ * @param {Json} xaxis
+ * @param {Json} yaxis
+ * @param {Json} more
+ */
 export const layout = (c, xaxis, yaxis, more) => ({
   margin: { l: 52, r: 38, t: 8, b: 40 },
   paper_bgcolor: "rgba(0,0,0,0)",
@@ -38,14 +50,28 @@ export const layout = (c, xaxis, yaxis, more) => ({
   ...more,
 });
 
+/**
+ * @param {Lane} lane
+ * @param {boolean} isLive
+ */
 const inWindow = (lane, isLive) => Math.max(0, isLive ? lane.steps.length - WINDOW : 0);
 
-// The forwards that an axis spans, at least 24 so that a run's first bars are bars and not walls.
+/**
+ * The forwards that an axis spans, at least 24 so that a run's first bars are bars and not walls.
+ * @param {Lane} lane
+ * @param {number} from
+ */
 function forwardsRange(lane, from) {
   return [from + 0.4, Math.max(lane.steps.length, from + 24) + 0.6];
 }
 
-// Vertical lines where τ, B or the mode moved, with what moved written at the top.
+/**
+ * Vertical lines where τ, B or the mode moved, with what moved written at the top.
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {number} from
+ * @param {boolean} isNamed
+ */
 function moveMarks(lane, c, from, isNamed) {
   const moves = lane.moves.filter((move) => move.step >= from);
   const shapes = moves.map((move) => ({
@@ -60,37 +86,50 @@ function moveMarks(lane, c, from, isNamed) {
   }));
   // A name needs room before the next one; of a dense row the last is named.
   const room = (lane.steps.length - from) * 0.1;
+  /**
+   * @param {Move} move
+   * @param {number} i
+   */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || moves[i + 1].step - move.step > room);
-  const annotations = moves
-    .filter(hasRoom)
-    .map((move) => ({
-      x: move.step + 0.5,
-      y: 1,
-      xref: "x",
-      yref: "paper",
-      text: moveText(move),
-      showarrow: false,
-      xanchor: "left",
-      yanchor: "top",
-      xshift: 3,
-      font: { size: 11, color: c.warm },
-    }));
+  const annotations = moves.filter(hasRoom).map((move) => ({
+    x: move.step + 0.5,
+    y: 1,
+    xref: "x",
+    yref: "paper",
+    text: moveText(move),
+    showarrow: false,
+    xanchor: "left",
+    yanchor: "top",
+    xshift: 3,
+    font: { size: 11, color: c.warm },
+  }));
   return { shapes, annotations };
 }
 
-// What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
-// calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
-// between the grid and the traces survive react when their number falls (plotly.js 4.1).
+/**
+ * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
+ * calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
+ * between the grid and the traces survive react when their number falls (plotly.js 4.1).
+ * @param {string} path
+ * @param {Json} more
+ */
 const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 // Rectangles of one colour.
 class Boxes {
+  /** @param {string} color */
   constructor(color) {
     this.color = color;
     this.path = [];
   }
 
+  /**
+   * @param {Step} step
+   * @param {number} half
+   * @param {number} low
+   * @param {number} high
+   */
   add(step, half, low, high) {
     const x = step.index + 1;
     this.path.push(`M${x - half},${round(low)}H${x + half}V${round(high)}H${x - half}Z`);
@@ -101,9 +140,15 @@ class Boxes {
   }
 }
 
+/** @param {string} value */
 const round = (value) => Math.round(value * 1000) / 1000;
 const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
 
+/**
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {boolean} isLive
+ */
 export function forwardsFigure(lane, c, isLive) {
   const from = inWindow(lane, isLive);
   const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1]));
@@ -134,6 +179,10 @@ class Level {
     this.now = null;
   }
 
+  /**
+   * @param {number} index
+   * @param {number} level
+   */
   hold(index, level) {
     if (level !== this.now) this.path += `M${index + 0.5},${round(level)}`;
     this.path += `H${index + 1.5}`;
@@ -141,11 +190,21 @@ class Level {
   }
 }
 
+/**
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {boolean} isLive
+ */
 export function confidenceFigure(lane, c, isLive) {
   const from = inWindow(lane, isLive);
   const accepted = new Boxes(c.mars);
   const refused = new Boxes(c.warm);
   const threshold = new Level();
+  /**
+   * @param {Boxes} boxes
+   * @param {Step} step
+   * @param {string} value
+   */
   const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
   for (const step of lane.steps.slice(from)) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
@@ -172,6 +231,13 @@ export function confidenceFigure(lane, c, isLive) {
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
+/**
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {string} color
+ * @param {string} [yanchor]
+ */
 const endLabel = (text, x, y, color, yanchor = "middle") => ({
   x,
   y,
@@ -185,13 +251,17 @@ const endLabel = (text, x, y, color, yanchor = "middle") => ({
   font: { size: 12, color },
 });
 
-// Tokens against each lane's own measured clock, which starts when the prompt has been read.
+/**
+ * Tokens against each lane's own measured clock, which starts when the prompt has been read.
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ */
 export function timeFigure(lanes, c) {
   let [longest, most] = [0.01, 10];
   const data = lanes.map((lane) => {
     const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
     const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
-    longest = Math.max(longest, kept.length ? kept.at(-1).clock : 0);
+    longest = Math.max(longest, kept.length ? lastOf(kept).clock : 0);
     most = Math.max(most, lane.tokens.length);
     const isTwin = lanes.indexOf(lane) > 0 && lanes[0].isMars === lane.isMars;
     return {
@@ -214,9 +284,14 @@ export function timeFigure(lanes, c) {
   };
 }
 
+/** @param {Lane[]} lanes */
 const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !== lanes[0].isMars);
 
-// The method, or where that tells two lanes not apart their titles, which plotly must not read as markup.
+/**
+ * The method, or where that tells two lanes not apart their titles, which plotly must not read as markup.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ */
 function lineName(lane, lanes) {
   if (isRace(lanes)) return lane.isMars ? "MARS" : "plain AR";
   return lane.title.slice(0, 16).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");

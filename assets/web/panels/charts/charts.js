@@ -2,8 +2,8 @@
 // Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
 
 import { coloursOf } from "../../core/colours.js";
-import { make } from "../../core/dom.js";
-import { mainLane } from "../../core/trace.js";
+import { find, make } from "../../core/dom.js";
+import { mainLane } from "../../core/folds.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
 import { loadPlotly } from "../../core/plotly.js";
 
@@ -16,10 +16,14 @@ const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
+  /**
+   * @param {HTMLElement} root
+   * @param {ChartReport} report
+   */
   constructor(root, report) {
     this.root = root;
     this.report = report;
-    this.element = root.querySelector(".rv-charts");
+    this.element = find(root, ".rv-charts");
     this.nodes = {};
     this.dirty = new Set();
     this.pause = PAUSE;
@@ -39,6 +43,7 @@ export class Charts {
     new ResizeObserver(() => this.resized()).observe(this.element);
   }
 
+  /** @param {Plotly | null} plotly */
   ready(plotly) {
     this.plotly = plotly;
     if (plotly) return this.refresh();
@@ -52,6 +57,7 @@ export class Charts {
     return undefined;
   }
 
+  /** @param {Run | null} run */
   show(run) {
     this.run = run;
     for (const entry of Object.values(this.nodes)) entry.zoomed.clear();
@@ -87,6 +93,7 @@ export class Charts {
     }, this.pause);
   }
 
+  /** @param {string} key */
   draw(key) {
     const { run } = this;
     const main = mainLane(run);
@@ -109,6 +116,11 @@ export class Charts {
     this.drawLater(key);
   }
 
+  /**
+   * @param {string} key
+   * @param {ChartEntry} entry
+   * @param {Figure} spec
+   */
   plot(key, entry, spec) {
     entry.isPlotted = true;
     this.plotly.newPlot(entry.node, spec.data, spec.layout, this.config(key));
@@ -120,12 +132,16 @@ export class Charts {
     if (key !== "time") this.listen(entry.node);
   }
 
-  // Where a reader stands: what is later is veiled in every chart, behind a line.
+  /**
+   * Where a reader stands: what is later is veiled in every chart, behind a line.
+   * @param {Playhead} playhead
+   */
   place(playhead) {
     this.playhead = playhead;
     for (const [key] of CHARTS) this.drawLater(key);
   }
 
+  /** @param {string} key */
   drawLater(key) {
     const { node, later } = this.nodes[key];
     const full = node._fullLayout;
@@ -143,6 +159,7 @@ export class Charts {
     later.hidden = false;
   }
 
+  /** @param {string} key */
   config(key) {
     const entry = this.nodes[key];
     const showAll = { name: "all", title: "Show all", icon: this.plotly.Icons.home, click: () => this.unzoom(key) };
@@ -155,7 +172,11 @@ export class Charts {
     return entry.config;
   }
 
-  // Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
+  /**
+   * Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
+   * @param {string} key
+   * @param {Json} event
+   */
   zoomed(key, event) {
     const entry = this.nodes[key];
     for (const name of ["xaxis", "yaxis"]) {
@@ -168,12 +189,17 @@ export class Charts {
     this.plotly.relayout(twin.node, { "xaxis.range": [...range] });
   }
 
+  /** @param {string} key */
   unzoom(key) {
     for (const name of [key, TWINS[key]]) if (name) this.nodes[name].zoomed.clear();
     this.refresh();
   }
 
-  // The forward under the pointer: its whole column answers, however low its bar is; -1 beside them.
+  /**
+   * The forward under the pointer: its whole column answers, however low its bar is; -1 beside them.
+   * @param {PlotNode} node
+   * @param {MouseEvent} event
+   */
   under(node, event) {
     const { xaxis, yaxis } = node._fullLayout;
     const box = node.getBoundingClientRect();
@@ -193,6 +219,7 @@ export class Charts {
     };
   }
 
+  /** @param {PlotNode} node */
   listen(node) {
     node.addEventListener("pointermove", (event) => {
       const { index, anchor } = this.under(node, event);
@@ -219,7 +246,10 @@ export class Charts {
     );
   }
 
-  // A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.
+  /**
+   * A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.
+   * @param {Step} step
+   */
   cursor(step) {
     for (const key of ["forwards", "confidence"]) {
       const { node, cursor } = this.nodes[key];

@@ -1,6 +1,9 @@
 // What forwards took, in numbers: acceptance by position, how many tokens a forward took. Pure; no DOM.
 
-// For each position in a forward: how many forwards proposed there, and how many of these emitted there.
+/**
+ * For each position in a forward: how many forwards proposed there, and how many of these emitted there.
+ * @param {Pick<Step, "proposals" | "count">[]} steps
+ */
 export function acceptance(steps) {
   const positions = [];
   for (const { proposals, count } of steps) {
@@ -13,7 +16,10 @@ export function acceptance(steps) {
   return positions.map((each, i) => ({ position: i + 1, ...each, share: each.emitted / each.proposed }));
 }
 
-// How many forwards took 1, 2, 3 ... tokens, up to the most that one took.
+/**
+ * How many forwards took 1, 2, 3 ... tokens, up to the most that one took.
+ * @param {Pick<Step, "proposals" | "count">[]} steps
+ */
 export function forwardCounts(steps) {
   const counts = [];
   for (const { count } of steps) {

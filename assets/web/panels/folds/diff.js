@@ -6,9 +6,20 @@
 const EXACT = 160_000; // cells of the exact table
 const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
 
-// Segments in order: {kind: "both" | "first" | "second", a, b, num}, a and b where it begins in each list.
+/**
+ * Segments in order: {kind: "both" | "first" | "second", a, b, num}, a and b where it begins in each list.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @returns {Segment[]}
+ */
 export function aligned(first, second) {
   const segments = [];
+  /**
+   * @param {string} kind
+   * @param {number} a
+   * @param {number} b
+   * @param {number} num
+   */
   const add = (kind, a, b, num) => {
     if (!num) return;
     const last = segments.at(-1);
@@ -19,6 +30,12 @@ export function aligned(first, second) {
   return segments;
 }
 
+/**
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} box
+ * @param {Add} add
+ */
 function walk(first, second, box, add) {
   let { a, b, endA, endB } = box;
   let head = 0;
@@ -33,7 +50,13 @@ function walk(first, second, box, add) {
   add("both", endA, endB, tail);
 }
 
-// The longest common subsequence by its table, from the end so that reading goes forward.
+/**
+ * The longest common subsequence by its table, from the end so that reading goes forward.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} given2
+ * @param {Add} add
+ */
 function exact(first, second, { a, b, endA, endB }, add) {
   const [rows, columns] = [endA - a, endB - b];
   if (!rows || !columns) return oneSided(add, { a, b, endA, endB });
@@ -64,12 +87,22 @@ function exact(first, second, { a, b, endA, endB }, add) {
   return oneSided(add, { a: a + i, b: b + j, endA, endB });
 }
 
+/**
+ * @param {Add} add
+ * @param {Box} given1
+ */
 function oneSided(add, { a, b, endA, endB }) {
   add("first", a, b, endA - a);
   add("second", endA, b, endB - b);
 }
 
-// Between runs that are unique in both and in the same order in both, each piece for itself.
+/**
+ * Between runs that are unique in both and in the same order in both, each piece for itself.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} box
+ * @param {Add} add
+ */
 function cut(first, second, box, add) {
   for (const length of RUNS) {
     const anchors = rising(sharedRuns(first, second, box, length));
@@ -86,7 +119,19 @@ function cut(first, second, box, add) {
   return oneSided(add, box);
 }
 
+/**
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} given2
+ * @param {number} length
+ * @returns {[x: number, y: number][]}
+ */
 function sharedRuns(first, second, { a, b, endA, endB }, length) {
+  /**
+   * @param {readonly unknown[]} list
+   * @param {number} from
+   * @param {number} to
+   */
   const once = (list, from, to) => {
     const places = new Map();
     for (let i = from; i + length <= to; i += 1) {
@@ -104,7 +149,11 @@ function sharedRuns(first, second, { a, b, endA, endB }, length) {
   return pairs;
 }
 
-// The longest chain of pairs that rises in both (they come sorted by the first).
+/**
+ * The longest chain of pairs that rises in both (they come sorted by the first).
+ * @param {[x: number, y: number][]} pairs
+ * @returns {[x: number, y: number][]}
+ */
 function rising(pairs) {
   const [ends, before] = [[], new Array(pairs.length).fill(-1)];
   pairs.forEach(([, y], i) => {

@@ -4,15 +4,21 @@
 // lossless run. The others are judged by what the next forward said of them (`token.check`) or, where a
 // trace does not tell that, by the lane of AR up to the place where the texts part.
 
-import { divergence } from "../../core/trace.js";
+import { divergence } from "../../core/folds.js";
 
 export const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
 
+/** @param {Settings | null} settings */
 export const isVerified = (settings) => Boolean(settings) && (settings.method === "ar" || settings.lossless === true);
 
-// own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
-// source: "checks", "lane" or "" where nothing tells.
+/**
+ * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
+ * source: "checks", "lane" or "" where nothing tells.
+ * @param {Lane} lane
+ * @param {Lane | null | undefined} other
+ */
 export function judge(lane, other) {
+  /** @param {Token} token */
   const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // by the next forward
   const hasChecks = lane.tokens.some(isTold);
   const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
@@ -28,15 +34,26 @@ export function judge(lane, other) {
   return { own, judged, open, agreed: judged.filter((each) => each.agrees).length, source };
 }
 
+/**
+ * @param {Token} token
+ * @param {Token} choice
+ */
 const laneSays = (token, choice) => ({ ar: { id: choice.id, p: choice.confidence }, agrees: choice.id === token.id });
 
-// How many places can be compared: up to the first difference, that place included.
+/**
+ * How many places can be compared: up to the first difference, that place included.
+ * @param {Lane} lane
+ * @param {Lane} other
+ */
 function comparable(lane, other) {
   const place = divergence(lane, other, 0);
   return place < 0 ? Math.min(lane.tokens.length, other.tokens.length) : place + 1;
 }
 
-// What became of the drafts of lossless forwards: up to the first one that AR did not confirm.
+/**
+ * What became of the drafts of lossless forwards: up to the first one that AR did not confirm.
+ * @param {Lane} lane
+ */
 export function draftsJudged(lane) {
   const found = [];
   lane.steps.forEach((step, i) => {
@@ -53,7 +70,10 @@ export function draftsJudged(lane) {
   return found;
 }
 
-// Bins of confidence: how many were judged, how many of these agree, their mean confidence.
+/**
+ * Bins of confidence: how many were judged, how many of these agree, their mean confidence.
+ * @param {{ confidence: number, agrees: boolean }[]} pairs
+ */
 export function calibration(pairs) {
   const bins = EDGES.slice(1).map((high, i) => ({ low: EDGES[i], high, num: 0, agreed: 0, sum: 0 }));
   for (const { confidence, agrees } of pairs) {

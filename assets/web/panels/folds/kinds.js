@@ -11,12 +11,16 @@ export const KINDS = ["words", "numbers", "punctuation", "code", "white space"];
 const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;
 
-// Where code begins and ends in a text: [from, to) in order, fences before blocks.
+/**
+ * Where code begins and ends in a text: [from, to) in order, fences before blocks.
+ * @param {string} text
+ */
 export function codeRanges(text) {
   const marks = [...text.matchAll(/```/g)].map((found) => found.index);
   const ranges = [];
   for (let i = 0; i < marks.length; i += 2)
     ranges.push([marks[i], i + 1 < marks.length ? marks[i + 1] + 3 : text.length]);
+  /** @param {number} at */
   const isFenced = (at) => ranges.some(([from, to]) => at >= from && at < to);
   const blocks = [];
   let [at, block] = [0, null];
@@ -30,13 +34,17 @@ export function codeRanges(text) {
   return [...ranges, ...blocks];
 }
 
+/** @param {string} text */
 function plainKind(text) {
   if (!text.trim()) return "white space";
   if (/\p{L}/u.test(text)) return "words";
   return /\p{N}/u.test(text) ? "numbers" : "punctuation";
 }
 
-// The kind of each token of a lane, in order; null for the mark that ends the text.
+/**
+ * The kind of each token of a lane, in order; null for the mark that ends the text.
+ * @param {KindToken[]} tokens
+ */
 export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
   const kinds = new Array(tokens.length).fill(null);
@@ -54,7 +62,10 @@ export function kindsOf(tokens) {
   return kinds;
 }
 
-// A token carries 1/n of a forward that took n tokens, so the shares of all kinds add up to the forwards.
+/**
+ * A token carries 1/n of a forward that took n tokens, so the shares of all kinds add up to the forwards.
+ * @param {KindToken[]} tokens
+ */
 export function byKind(tokens) {
   const found = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
   kindsOf(tokens).forEach((kind, i) => {

@@ -2,12 +2,16 @@
 // A forward by itself can be judged exactly, for all its proposals and confidences were recorded; what follows the
 // first forward that takes another number of tokens would have been predicted from another text: an estimate.
 
-import { draftIds } from "../../core/trace.js";
+import { draftIds } from "../../core/folds.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./why.js";
 
 const REACH = 40; // forwards after which no place that a forward spoke of is still to be written or checked
 
-// How many proposals are taken, from left to right, while confidence >= tau; the first always, NaN never.
+/**
+ * How many proposals are taken, from left to right, while confidence >= tau; the first always, NaN never.
+ * @param {readonly number[]} confidences
+ * @param {number} tau
+ */
 export function acceptPrefix(confidences, tau) {
   let count = 0;
   for (const confidence of confidences) {
@@ -17,7 +21,13 @@ export function acceptPrefix(confidences, tau) {
   return count;
 }
 
-// What a forward hands on under `tau`: tokens that it emits, or in a lossless run drafts for the next one to check.
+/**
+ * What a forward hands on under `tau`: tokens that it emits, or in a lossless run drafts for the next one to check.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
 export function judgeAgain(lane, index, tau, ends) {
   const step = lane.steps[index];
   if (!isLossless(step)) {
@@ -29,6 +39,12 @@ export function judgeAgain(lane, index, tau, ends) {
   return Math.max(acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1, step.lookedUp.length);
 }
 
+/**
+ * @param {Proposal[]} proposals
+ * @param {number} tau
+ * @param {Set<number>} ends
+ * @param {number} [from]
+ */
 function acceptedUntilEnd(proposals, tau, ends, from = 0) {
   const count = acceptPrefix(
     proposals.map((proposal) => proposal[1]),
@@ -38,9 +54,15 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
   return end >= 0 ? Math.min(count, end + 1) : count;
 }
 
-// One forward, judged again: then and now are tokens taken, or drafted where it is lossless; same, other, unknown say
-// of proposals that only the other threshold takes whether the run wrote them; of tokens that only the run took,
-// checked could be compared with AR's choice and wrong were not it; gain is what the forward brings more.
+/**
+ * One forward, judged again: then and now are tokens taken, or drafted where it is lossless; same, other, unknown say
+ * of proposals that only the other threshold takes whether the run wrote them; of tokens that only the run took,
+ * checked could be compared with AR's choice and wrong were not it; gain is what the forward brings more.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
 export function cellOf(lane, index, tau, ends) {
   const step = lane.steps[index];
   const drafts = isLossless(step);
@@ -67,7 +89,12 @@ export function cellOf(lane, index, tau, ends) {
   return cell;
 }
 
-// What was found in the text is drafted under any threshold, unless masks then propose more: how far is known of it alone.
+/**
+ * What was found in the text is drafted under any threshold, unless masks then propose more: how far is known of it alone.
+ * @param {WhatIfCell} cell
+ * @param {Lane} lane
+ * @param {Step} step
+ */
 function weighLookedUp(cell, lane, step) {
   const first = step.first + step.count;
   const wrong = step.lookedUp.findIndex((id, i) => lane.tokens[first + i]?.id !== id);
@@ -76,7 +103,11 @@ function weighLookedUp(cell, lane, step) {
   cell.gain = 0;
 }
 
-// Drafts agree up to the first that the run, which writes AR's text, wrote otherwise.
+/**
+ * Drafts agree up to the first that the run, which writes AR's text, wrote otherwise.
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ */
 function weighDrafts(cell, rows) {
   const agreed = rows.findIndex((row) => row.verdict !== "same");
   const most = agreed < 0 ? rows.length : agreed;
@@ -86,6 +117,10 @@ function weighDrafts(cell, rows) {
   if (cell.now > cell.then) count(cell, rows.slice(cell.then, cell.now));
 }
 
+/**
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ */
 function count(cell, rows) {
   for (const row of rows) {
     if (row.verdict === "same") cell.same += 1;
@@ -94,18 +129,32 @@ function count(cell, rows) {
   }
 }
 
+/**
+ * @param {WhatIfCell} cell
+ * @param {Token[]} tokens
+ */
 function check(cell, tokens) {
   const checked = tokens.filter((token) => token.check);
   cell.checked = checked.length;
   cell.wrong = checked.filter((token) => token.check.id !== token.id).length;
 }
 
+/**
+ * @param {WhatIfCell[]} cells
+ * @param {(cell: WhatIfCell) => number} value
+ */
 const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
 
-// The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
-// exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
-// whole: the same over all forwards, each judged by itself. taken: proposals that only the other threshold takes.
-// known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
+/**
+ * The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
+ * exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
+ * whole: the same over all forwards, each judged by itself. taken: proposals that only the other threshold takes.
+ * known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
+ * @param {Lane} lane
+ * @param {number} tau
+ * @param {Set<number>} ends
+ * @param {WhatIfCell[]} [known]
+ */
 export function whatIf(lane, tau, ends, known = []) {
   const cells = known.slice(0, Math.max(0, known.length - REACH));
   for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
@@ -113,6 +162,7 @@ export function whatIf(lane, tau, ends, known = []) {
   const num = cells.length;
   // A draft more or less shows in what the next forward emits.
   const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
+  /** @param {number} upTo */
   const span = (upTo) => {
     const last = lane.steps[upTo - 1];
     const tokens = last ? last.first + last.count : 0;
@@ -131,6 +181,7 @@ export function whatIf(lane, tau, ends, known = []) {
   };
 }
 
+/** @param {WhatIfCell[]} cells */
 function takenMore(cells) {
   const [same, other, unknown] = ["same", "other", "unknown"].map((key) => sum(cells, (cell) => cell[key]));
   return {
@@ -142,6 +193,7 @@ function takenMore(cells) {
   };
 }
 
+/** @param {WhatIfCell[]} cells */
 function takenLess(cells) {
   const fewer = cells.filter((cell) => cell.now < cell.then);
   return {
@@ -152,7 +204,10 @@ function takenLess(cells) {
   };
 }
 
-// Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.
+/**
+ * Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.
+ * @param {WhatIfCell[]} cells
+ */
 function draftsOf(cells) {
   if (!cells.some((cell) => cell.isLossless)) return null;
   return {

@@ -6,7 +6,10 @@ import { make, put } from "../../core/dom.js";
 const CROWDED = 16; // bars that have room for a label each
 
 export class Picture {
-  // names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
+  /**
+   * names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
+   * @param {{ key: string, title: string, label: string, value: string, isAcross: boolean }} given
+   */
   constructor({ key, title, label, value, isAcross }) {
     this.element = make("figure", "rv-pic");
     this.element.dataset.picture = key;
@@ -33,7 +36,11 @@ export class Picture {
     this.listen();
   }
 
-  // items: {label, share (0..1 of the room, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null), say, value, isVoid}
+  /**
+   * items: {label, share (0..1 of the room, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null), say, value, isVoid}
+   * @param {BarItem[]} items
+   * @param {PictureRest} rest
+   */
   draw(items, rest) {
     this.items = items;
     this.rest = rest;
@@ -46,7 +53,10 @@ export class Picture {
     this.point(Math.min(this.at, items.length - 1));
   }
 
-  // One sentence in the place of the bars.
+  /**
+   * One sentence in the place of the bars.
+   * @param {string} sentence
+   */
   say(sentence) {
     this.at = -1;
     this.items = [];
@@ -83,6 +93,11 @@ export class Picture {
     bar.row.remove();
   }
 
+  /**
+   * @param {HTMLElement} bar
+   * @param {BarItem} item
+   * @param {boolean} isLabelled
+   */
   drawBar(bar, item, isLabelled) {
     const share = Number.isFinite(item.share) ? Math.max(0, Math.min(1, item.share)) : 0;
     bar.node.style.setProperty("--share", share.toFixed(4));
@@ -108,6 +123,7 @@ export class Picture {
     this.plot.addEventListener("keydown", (event) => this.key(event));
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const last = this.items.length - 1;
     const targets = {
@@ -125,6 +141,7 @@ export class Picture {
     this.point(event.key === "Escape" ? -1 : Math.max(0, Math.min(last, targets[event.key])));
   }
 
+  /** @param {number} index */
   point(index) {
     if (this.at !== index) {
       if (this.bars[this.at]) this.bars[this.at].node.classList.remove("rv-pic-at");

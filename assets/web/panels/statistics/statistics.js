@@ -1,6 +1,6 @@
 // The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
 
-import { counted, figure, short, whole } from "../../core/bytes.js";
+import { counted, figure, short, whole } from "../../core/words.js";
 import { make } from "../../core/dom.js";
 import { acceptance, forwardCounts } from "../folds/counts.js";
 import { calibration, draftsJudged, judge } from "../folds/judged.js";
@@ -31,6 +31,7 @@ const PICTURES = [
   },
 ];
 
+/** @param {number} share */
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class StatisticsPanel {
@@ -38,6 +39,10 @@ export class StatisticsPanel {
 
   static title = "Statistics";
 
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
   constructor(element, view) {
     this.view = view;
     element.classList.add("rv-statistics");
@@ -67,6 +72,7 @@ export class StatisticsPanel {
     this.drawKinds(lane);
   }
 
+  /** @param {Lane} lane */
   drawPositions(lane) {
     const items = acceptance(lane.steps).map(({ position, proposed, emitted, share }) => ({
       label: String(position),
@@ -81,6 +87,7 @@ export class StatisticsPanel {
     );
   }
 
+  /** @param {Lane} lane */
   drawCounts(lane) {
     const counts = forwardCounts(lane.steps);
     const most = Math.max(...counts.map((each) => each.forwards));
@@ -98,6 +105,10 @@ export class StatisticsPanel {
     );
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
   drawCalibration(lane, other) {
     const picture = this.pictures.calibration;
     const { judged, source } = judge(lane, other);
@@ -121,6 +132,7 @@ export class StatisticsPanel {
     return picture.draw(items, calibrationText(pairs, judged.length ? source : "", drafts.length, metric));
   }
 
+  /** @param {Lane} lane */
   drawKinds(lane) {
     const kinds = byKind(lane.tokens);
     const most = Math.max(1, ...kinds.map((each) => each.tpf || 0));
@@ -145,6 +157,10 @@ function binText({ low, high, num, agreed, mean }) {
   return `${range}: AR would have chosen ${whole(agreed)} of ${counted(num, "token")}, ${percent(agreed / num)}; mean confidence ${short(mean, 3)}.`;
 }
 
+/**
+ * @param {Lane} lane
+ * @param {string} source
+ */
 function noCalibration(lane, source) {
   if (lane.tokens.every((token) => token.position === 0))
     return "Every token so far was the first of its forward and so AR's own choice: nothing to calibrate.";
@@ -153,6 +169,12 @@ function noCalibration(lane, source) {
     : "Run with plain AR beside it to see whether the model is as sure as it is right: this trace does not tell what AR would have chosen.";
 }
 
+/**
+ * @param {{ confidence: number, agrees: boolean }[]} pairs
+ * @param {string} source
+ * @param {number} numDrafts
+ * @param {string} metric
+ */
 function calibrationText(pairs, source, numDrafts, metric) {
   const agreed = pairs.filter((pair) => pair.agrees).length;
   const what = numDrafts ? "tokens and drafts" : "tokens";

@@ -1,18 +1,27 @@
 // The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
 
-import { counted, milliseconds, probability, short } from "../../core/bytes.js";
+import { counted, milliseconds, probability, short } from "../../core/words.js";
 import { make } from "../../core/dom.js";
-import { draftIds } from "../../core/trace.js";
+import { draftIds } from "../../core/folds.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+/** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
-// B in force: a number, or what was chosen for a forward, if it is known which.
+/**
+ * B in force: a number, or what was chosen for a forward, if it is known which.
+ * @param {Settings} settings
+ * @param {number | undefined} chosen
+ */
 export function blockText(settings, chosen) {
   if (settings.block_size !== "auto") return `B ${settings.block_size}`;
   return chosen ? `B ${chosen} (auto)` : "B auto";
 }
 
+/**
+ * @param {Settings | null} settings
+ * @param {number | undefined} chosen
+ */
 export function settingsText(settings, chosen) {
   if (!settings) return "";
   if (settings.method === "ar") return "one a forward";
@@ -24,7 +33,10 @@ export function settingsText(settings, chosen) {
   return parts.join(" · ");
 }
 
-// What a move changed, as short as a margin allows.
+/**
+ * What a move changed, as short as a margin allows.
+ * @param {{ settings: Settings, before: Settings }} given
+ */
 export function moveText({ settings, before }) {
   const parts = [];
   if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
@@ -37,6 +49,10 @@ export function moveText({ settings, before }) {
   return parts.join(" ") || "moved back";
 }
 
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
@@ -58,14 +74,22 @@ export function whyText(lane, step) {
   return `Stopped: ${step.stop}.`;
 }
 
-// Who drafted a token that AR confirmed, and when; empty for all others.
+/**
+ * Who drafted a token that AR confirmed, and when; empty for all others.
+ * @param {Lane} lane
+ * @param {Token} given1
+ */
 export function sourceText(lane, { id, step, position }) {
   const before = lane.steps[step.index - 1];
   if (!before || !step.settings || !step.settings.lossless || draftIds(before)[position] !== id) return "";
   return `by ${before.lookedUp.length ? "look-up in the text" : "masks"}, forward ${step.index}`;
 }
 
-// [token, share] rows with small bars, the chosen one first.
+/**
+ * [token, share] rows with small bars, the chosen one first.
+ * @param {Lane} lane
+ * @param {Proposal} proposal
+ */
 function probs(lane, proposal) {
   const [token, confidence, runnersUp] = proposal;
   const grid = make("div", "rv-probs");
@@ -82,11 +106,20 @@ function probs(lane, proposal) {
 }
 
 export class Card {
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} root
+   */
   constructor(element, root) {
     this.element = element;
     this.root = root;
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
   token(lane, index, anchor) {
     const token = lane.tokens[index];
     const { step } = token;
@@ -112,6 +145,11 @@ export class Card {
     );
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
   step(lane, index, anchor) {
     const step = lane.steps[index];
     const text = lane.tokens
@@ -132,6 +170,11 @@ export class Card {
     );
   }
 
+  /**
+   * @param {Step} step
+   * @param {number | null} [confidence]
+   * @param {string} [source]
+   */
   facts(step, confidence = null, source = "") {
     const list = make("dl");
     const metric = (step.settings || {}).metric || "probability";
@@ -145,7 +188,11 @@ export class Card {
     return list;
   }
 
-  // Below the anchor, or above it where the window ends; always inside the view.
+  /**
+   * Below the anchor, or above it where the window ends; always inside the view.
+   * @param {HTMLElement[]} parts
+   * @param {Anchor} anchor
+   */
   show(parts, anchor) {
     const { element, root } = this;
     element.replaceChildren(...parts);

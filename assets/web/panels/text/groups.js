@@ -4,6 +4,10 @@ const GROUP = 48; // forwards in a group
 const AT_ONCE = 8; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
 
 export class Groups {
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} tail
+   */
   constructor(element, tail) {
     this.element = element;
     this.tail = tail; // stands after the last forward shown
@@ -26,7 +30,10 @@ export class Groups {
     this.segment.append(this.group.node);
   }
 
-  // The nodes of one forward, its text the last of them.
+  /**
+   * The nodes of one forward, its text the last of them.
+   * @param {HTMLElement[]} nodes
+   */
   add(nodes) {
     if (this.group.nodes.length === GROUP) this.newGroup();
     this.group.node.append(...nodes);
@@ -35,8 +42,11 @@ export class Groups {
     this.chunks.push(nodes.at(-1));
   }
 
-  // Shows the first `num` forwards, the end of them first, which is where a reader looks. Says whether they are all
-  // shown now: after a long leap it takes several calls.
+  /**
+   * Shows the first `num` forwards, the end of them first, which is where a reader looks. Says whether they are all
+   * shown now: after a long leap it takes several calls.
+   * @param {number} num
+   */
   show(num) {
     let left = AT_ONCE;
     for (const group of this.groups.toReversed()) {
@@ -53,6 +63,7 @@ export class Groups {
     return left >= 0;
   }
 
+  /** @param {number} num */
   placeTail(num) {
     const group = this.groups.findLast((each) => each.first <= num && each.nodes.length);
     const next = group && group.nodes[num - group.first];
@@ -61,6 +72,10 @@ export class Groups {
   }
 }
 
+/**
+ * @param {HTMLElement} node
+ * @param {boolean} isHidden
+ */
 function hide(node, isHidden) {
   if (node.hidden !== isHidden) node.hidden = isHidden;
 }

@@ -1,11 +1,16 @@
 // One lane's pane: its head (settings, verdict, counts, where the texts part) above its text.
 
-import { counted } from "../../core/bytes.js";
+import { counted } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { settingsText } from "./card.js";
 import { TokenView } from "./text.js";
 
 export class Pane {
+  /**
+   * @param {Lane} lane
+   * @param {boolean} isFollowing
+   * @param {TextReport} report
+   */
   constructor(lane, isFollowing, report) {
     this.lane = lane;
     this.element = make("article", "rv-pane");
@@ -31,7 +36,10 @@ export class Pane {
     this.view = new TokenView(text, lane, isFollowing, report);
   }
 
-  // Draws what is new of the lane, and of it what is shown.
+  /**
+   * Draws what is new of the lane, and of it what is shown.
+   * @param {Lane} shown
+   */
   draw(shown) {
     const { lane, element, parts } = this;
     if (lane.header) this.view.append(shown);
@@ -48,7 +56,10 @@ export class Pane {
     put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
   }
 
-  // How its text compares with the other's; see `compared` of core/trace.js.
+  /**
+   * How its text compares with the other's; see `compared` of core/trace.js.
+   * @param {Compared} given
+   */
   compared({ place, isShown, isSame }) {
     if (place >= 0) this.view.markDivergence(place);
     this.parts.differs.classList.toggle("rv-same", isSame);

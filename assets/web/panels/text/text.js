@@ -9,6 +9,10 @@ import { Groups } from "./groups.js";
 const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
 
+/**
+ * @param {string} className
+ * @param {string} text
+ */
 const span = (className, text) => {
   const node = document.createElement("span");
   node.className = className;
@@ -17,6 +21,12 @@ const span = (className, text) => {
 };
 
 export class TokenView {
+  /**
+   * @param {HTMLElement} element
+   * @param {Lane} lane
+   * @param {boolean} isFollowing
+   * @param {TextReport} report
+   */
   constructor(element, lane, isFollowing, report) {
     this.element = element;
     this.lane = lane;
@@ -38,7 +48,10 @@ export class TokenView {
     return this.groups.chunks;
   }
 
-  // Draws what the lane has learnt since the last call, and of it what is shown.
+  /**
+   * Draws what the lane has learnt since the last call, and of it what is shown.
+   * @param {Lane} now
+   */
   append(now) {
     const { lane } = this;
     const before = this.tokens.length;
@@ -76,7 +89,10 @@ export class TokenView {
     this.isStuck = true;
   }
 
-  // Hides the forwards after the last one of `now`.
+  /**
+   * Hides the forwards after the last one of `now`.
+   * @param {Lane} now
+   */
   show(now) {
     for (const place of [this.shown.shortened, now.shortened]) {
       if (place >= 0) put(this.tokens[place], shown((now.tokens[place] || this.lane.tokens[place]).text));
@@ -87,6 +103,7 @@ export class TokenView {
     if (this.at >= now.tokens.length) this.leave("keyboard");
   }
 
+  /** @param {Step} step */
   chunk(step) {
     const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
     for (let i = step.first; i < step.first + step.count; i += 1) {
@@ -105,14 +122,20 @@ export class TokenView {
     return node;
   }
 
-  // How many tokens, written under the last of them that has ink.
+  /**
+   * How many tokens, written under the last of them that has ink.
+   * @param {Step} step
+   */
   count(step) {
     let place = step.first + step.count - 1;
     while (place > step.first && !/\S$/.test(this.lane.tokens[place].text)) place -= 1;
     if (/\S$/.test(this.lane.tokens[place].text)) this.tokens[place].dataset.k = String(step.count);
   }
 
-  // A tick in the margin where a slider bit. The same move may still grow while it is dragged.
+  /**
+   * A tick in the margin where a slider bit. The same move may still grow while it is dragged.
+   * @param {Step} step
+   */
   marks(step) {
     const { moves } = this.lane;
     const last = moves[this.moves - 1];
@@ -139,7 +162,10 @@ export class TokenView {
     this.tail.replaceChildren(...nodes);
   }
 
-  // Code is set in a monospaced face: a fence or a definition at the start of a line, here or in the prompt.
+  /**
+   * Code is set in a monospaced face: a fence or a definition at the start of a line, here or in the prompt.
+   * @param {number} from
+   */
   lookForCode(from) {
     if (this.isCode) return;
     if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n${this.lane.given}`;
@@ -152,6 +178,7 @@ export class TokenView {
     if (this.isCode) this.element.classList.add("rv-code");
   }
 
+  /** @param {number} index */
   markDivergence(index) {
     if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
   }
@@ -179,6 +206,10 @@ export class TokenView {
     element.addEventListener("blur", () => this.leave("keyboard"));
   }
 
+  /**
+   * @param {HTMLElement} target
+   * @param {string} how
+   */
   point(target, how) {
     const index = target.rvToken;
     if (index === undefined) return this.leave("pointer");
@@ -187,6 +218,7 @@ export class TokenView {
     return undefined;
   }
 
+  /** @param {string} how */
   leave(how) {
     if (how === "pointer" && this.at >= 0) return;
     this.setAt(-1);
@@ -194,13 +226,17 @@ export class TokenView {
     this.report.leave(this);
   }
 
+  /** @param {Step} step */
   highlight(step) {
     if (this.lit) this.lit.classList.remove("rv-on");
     this.lit = this.chunks[step];
     if (this.lit) this.lit.classList.add("rv-on");
   }
 
-  // The chosen forward stays marked until another is chosen or none.
+  /**
+   * The chosen forward stays marked until another is chosen or none.
+   * @param {Step} step
+   */
   choose(step) {
     if (this.chosen) this.chosen.classList.remove("rv-chosen");
     this.chosen = this.chunks[step];
@@ -208,12 +244,16 @@ export class TokenView {
     if (this.chosen && this.chosen.offsetParent) this.reveal(this.chosen);
   }
 
+  /** @param {number} index */
   setAt(index) {
     if (this.at >= 0 && this.tokens[this.at]) this.tokens[this.at].classList.remove("rv-at");
     this.at = index;
   }
 
-  // Arrows move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape lets go.
+  /**
+   * Arrows move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape lets go.
+   * @param {KeyboardEvent} event
+   */
   key(event) {
     const { tokens, steps } = this.shown;
     const last = tokens.length - 1;
@@ -222,6 +262,7 @@ export class TokenView {
     const at = this.at;
     const step = at >= 0 ? tokens[at].step.index : -1;
     if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
+    /** @param {number} i */
     const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
     const targets = {
       ArrowRight: at + 1,
@@ -237,6 +278,7 @@ export class TokenView {
     return undefined;
   }
 
+  /** @param {number} index */
   go(index) {
     this.setAt(index);
     const node = this.tokens[index];
@@ -246,7 +288,10 @@ export class TokenView {
     this.point(node, "keyboard");
   }
 
-  // Brings a node into sight, without moving the page.
+  /**
+   * Brings a node into sight, without moving the page.
+   * @param {HTMLElement} node
+   */
   reveal(node) {
     const { element } = this;
     const top = placeIn(element, node);

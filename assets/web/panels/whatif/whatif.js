@@ -1,11 +1,11 @@
 // The panel "Another τ": every recorded forward judged again under a threshold of the visitor's choice; exact up to the
 // first forward that differs, an estimate behind it; one press runs it for real.
 
-import { short } from "../../core/bytes.js";
+import { short } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
-import { mainLane } from "../../core/trace.js";
 import { endIds, proposalRows } from "../folds/why.js";
 import { cellOf, whatIf } from "../folds/whatif.js";
+import { subject } from "../shown.js";
 import { WhatIfStrip } from "./whatif_strip.js";
 import { cellText, divergenceText, leftText, losslessText, tableRows, takenText } from "./whatif_words.js";
 
@@ -16,6 +16,10 @@ export class WhatIfPanel {
 
   static title = "Another τ";
 
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
   constructor(element, view) {
     this.view = view;
     this.tau = null;
@@ -77,13 +81,8 @@ export class WhatIfPanel {
     });
   }
 
-  get subject() {
-    const { selected, run } = this.view;
-    return selected && selected.lane.isMars ? selected.lane : mainLane(run);
-  }
-
   draw() {
-    const lane = this.subject;
+    const lane = subject(this.view);
     const sentence = nothing(lane);
     put(this.none, sentence);
     this.none.hidden = !sentence;
@@ -98,7 +97,10 @@ export class WhatIfPanel {
     if (this.strip.at < 0) this.point(-1);
   }
 
-  // Another lane: begin with a threshold that says something, until the visitor has chosen one.
+  /**
+   * Another lane: begin with a threshold that says something, until the visitor has chosen one.
+   * @param {Lane} lane
+   */
   take(lane) {
     this.lane = lane;
     this.found = null;
@@ -108,6 +110,7 @@ export class WhatIfPanel {
     this.slider.value = String(this.tau);
   }
 
+  /** @param {Lane} lane */
   fold(lane) {
     const ends = endIds(this.view.run.lanes);
     const key = `${this.tau} ${[...ends].join()}`;
@@ -117,6 +120,7 @@ export class WhatIfPanel {
     this.isEnded = Boolean(lane.end);
   }
 
+  /** @param {Lane} lane */
   write(lane) {
     const { found, tau } = this;
     put(this.output, short(tau));
@@ -138,7 +142,10 @@ export class WhatIfPanel {
     );
   }
 
-  // The forward under the pointer or the arrow keys, else the one that the panels speak of.
+  /**
+   * The forward under the pointer or the arrow keys, else the one that the panels speak of.
+   * @param {number} index
+   */
   point(index) {
     const { lane, found } = this;
     const at = index >= 0 ? index : this.strip.chosen;
@@ -155,9 +162,14 @@ export class WhatIfPanel {
   }
 }
 
-// A threshold to begin with: the next bolder one (or more careful, after a bold run) that would have changed anything.
+/**
+ * A threshold to begin with: the next bolder one (or more careful, after a bold run) that would have changed anything.
+ * @param {Lane} lane
+ * @param {Set<number>} ends
+ */
 function telling(lane, ends) {
   const taus = lane.settings.tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
+  /** @param {number} tau */
   const differs = (tau) =>
     lane.steps.some((_, index) => {
       const cell = cellOf(lane, index, tau, ends);
@@ -166,6 +178,7 @@ function telling(lane, ends) {
   return (lane.end && taus.find(differs)) ?? taus[0];
 }
 
+/** @param {Lane} lane */
 function nothing(lane) {
   if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
   return lane.isMars
@@ -173,6 +186,11 @@ function nothing(lane) {
     : "Plain AR takes one token a forward whatever τ is: run MARS to judge its forwards under another τ.";
 }
 
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {"th" | "td"} tag
+ * @param {string[]} texts
+ */
 function fillRow(row, tag, texts) {
   texts.forEach((text, i) => {
     const name = i === 0 ? "th" : tag;

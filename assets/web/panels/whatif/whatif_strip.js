@@ -7,10 +7,17 @@ const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
 const SIGHT = 236; // pixels of height at most
 const MARGIN = 1; // rows kept above and below those in sight
 
+/**
+ * @param {WhatIfCell} cell
+ * @param {number} num
+ */
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
 export class WhatIfStrip {
-  // point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
+  /**
+   * point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
+   * @param {{ point(index: number): void, choose(index: number): void }} given
+   */
   constructor({ point, choose }) {
     this.report = { point, choose };
     this.element = make("div", "rv-wi-strip");
@@ -49,16 +56,21 @@ export class WhatIfStrip {
     return Math.max(1, Math.floor(this.inner.clientWidth / WIDE));
   }
 
+  /** @param {number} index */
   row(index) {
     return Math.floor(index / this.columns) * HIGH;
   }
 
+  /** @param {number} index */
   isInSight(index) {
     if (index < 0) return true;
     return this.row(index) >= this.top && this.row(index) + HIGH <= this.top + SIGHT;
   }
 
-  // Brings a cell into sight, without moving the page.
+  /**
+   * Brings a cell into sight, without moving the page.
+   * @param {number} index
+   */
   reveal(index) {
     if (index < 0 || this.isInSight(index)) return;
     this.top = Math.max(0, this.row(index) - SIGHT / 2);
@@ -77,6 +89,7 @@ export class WhatIfStrip {
     for (let index = from; index < until; index += 1) this.cell(index);
   }
 
+  /** @param {number} index */
   cell(index) {
     let node = this.nodes.get(index);
     if (!node) {
@@ -106,6 +119,7 @@ export class WhatIfStrip {
 
   listen() {
     const { element } = this;
+    /** @param {KeyboardEvent} event */
     const indexOf = (event) => event.target.rvForward ?? -1;
     element.addEventListener(
       "scroll",
@@ -132,6 +146,7 @@ export class WhatIfStrip {
     if (this.cells.length) this.draw(this.cells, this.first, this.chosen);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const last = this.cells.length - 1;
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -157,6 +172,7 @@ export class WhatIfStrip {
     this.point(target);
   }
 
+  /** @param {number} index */
   point(index) {
     if (index === this.at) return;
     this.at = index;

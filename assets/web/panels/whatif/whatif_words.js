@@ -1,10 +1,17 @@
 // What the panel "Another τ" says: of the whole run and of one forward. Text only; numbers come from the fold.
 
-import { counted, figure, short, whole } from "../../core/bytes.js";
+import { counted, figure, short, whole } from "../../core/words.js";
 
+/**
+ * @param {{ forwards: number }} given
+ * @param {number} tokens
+ */
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
-// [what, as run, with the other τ] rows of the table.
+/**
+ * [what, as run, with the other τ] rows of the table.
+ * @param {WhatIf} found
+ */
 export function tableRows(found) {
   const { first, exact, whole: all, drafts } = found;
   if (first < 0)
@@ -28,7 +35,11 @@ export function tableRows(found) {
   return rows;
 }
 
-// Where the first difference is, and what may be believed from there on.
+/**
+ * Where the first difference is, and what may be believed from there on.
+ * @param {WhatIf} found
+ * @param {number} tau
+ */
 export function divergenceText(found, tau) {
   const { first, cells } = found;
   if (!cells.length) return "No forward is there yet.";
@@ -44,12 +55,16 @@ export function divergenceText(found, tau) {
   return `${difference} Up to there this is exact; ${rest}, so every later forward is judged by itself: an estimate.`;
 }
 
+/** @param {WhatIf} found */
 export function losslessText(found) {
   if (!found.drafts) return "";
   return "In a lossless run τ changes no token of the text; it says how boldly to draft. The cells count drafts.";
 }
 
-// What would have been taken besides, and whether the run wrote it anyway.
+/**
+ * What would have been taken besides, and whether the run wrote it anyway.
+ * @param {WhatIf} given
+ */
 export function takenText({ taken, drafts }) {
   if (!taken.num) return "";
   const what = drafts ? "proposals that were not drafted would have been" : "refused tokens would have been taken";
@@ -60,6 +75,7 @@ export function takenText({ taken, drafts }) {
   return `More at ${counted(taken.forwards, "forward")}: ${whole(taken.num)} ${what}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
 }
 
+/** @param {WhatIf} given */
 export function leftText({ left, drafts }) {
   if (!left.num) return "";
   const what = drafts ? "drafts would not have been made" : "tokens that were taken would have been refused";
@@ -70,7 +86,13 @@ export function leftText({ left, drafts }) {
   return `Fewer at ${counted(left.forwards, "forward")}: ${whole(left.num)} ${what}${wrong}.`;
 }
 
-// One forward: what it took, what it would take, and what the run wrote in the place of the difference.
+/**
+ * One forward: what it took, what it would take, and what the run wrote in the place of the difference.
+ * @param {Lane} lane
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ * @param {number} tau
+ */
 export function cellText(lane, cell, rows, tau) {
   const [did, would] = cell.isLossless ? ["drafted", "would draft"] : ["took", "would take"];
   const begin = `Forward ${whole(cell.index + 1)} ${did} ${cell.then}`;
@@ -89,6 +111,10 @@ export function cellText(lane, cell, rows, tau) {
   return `${begin}; τ ${short(tau)} ${would} ${cell.now}, also ${more}.`;
 }
 
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ */
 function outcome(lane, row) {
   if (row.verdict === "same") return "(the run wrote it too)";
   if (row.verdict === "other") return `(the run wrote “${lane.tokenName(row.token.id)}”)`;

@@ -1,7 +1,7 @@
 // The panel "Why here?": every proposal of one forward, why no more of them were taken, what the run wrote in their
 // place, and a way to go on from there with another token. Speaks of the chosen forward, else of the last one shown.
 
-import { whole } from "../../core/bytes.js";
+import { whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { settingsText, whyText } from "../text/card.js";
 import { endIds, proposalRows } from "../folds/why.js";
@@ -16,6 +16,10 @@ export class WhyPanel {
 
   static title = "Why here?";
 
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
   constructor(element, view) {
     this.element = element;
     this.view = view;
@@ -36,6 +40,10 @@ export class WhyPanel {
     this.hold();
   }
 
+  /**
+   * @param {number} by
+   * @param {string} text
+   */
   button(by, text) {
     const node = make("button", "rv-wh-step", text);
     node.type = "button";
@@ -90,7 +98,10 @@ export class WhyPanel {
     return put(this.sentence, `${whyText(lane, step)} ${afterText(lane, rows)}`.trim());
   }
 
-  // One can go on from a place if the text before it is the one that its proposals continued.
+  /**
+   * One can go on from a place if the text before it is the one that its proposals continued.
+   * @param {ProposalRow} row
+   */
   canBranch(row) {
     const { lane } = this.shown;
     const isSeen =
@@ -98,11 +109,19 @@ export class WhyPanel {
     return isSeen && row.place <= lane.tokens.length;
   }
 
+  /**
+   * @param {number} place
+   * @param {number} id
+   */
   branch(place, id) {
     this.view.ask("branch", { lane: this.shown.lane, token: place, id });
   }
 }
 
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
 function whereText(lane, step) {
   const [first, last] = [step.first + 1, step.first + step.count];
   const tokens = first === last ? `token ${whole(first)}` : `tokens ${whole(first)} to ${whole(last)}`;

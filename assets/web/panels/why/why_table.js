@@ -1,7 +1,7 @@
 // The proposals of one forward as a table: bars on one scale with the threshold drawn through them, what became of
 // each, its runners-up. Rows are built once for a forward; what comes afterwards is filled in as the run goes on.
 
-import { probability, short } from "../../core/bytes.js";
+import { probability, short } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { fateText, laterText } from "./why_words.js";
 
@@ -16,7 +16,10 @@ const HEADS = [
 ];
 
 export class WhyTable {
-  // branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
+  /**
+   * branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
+   * @param {{ can(row: ProposalRow): boolean, go(place: number, id: number): void }} branch
+   */
   constructor(branch) {
     this.branch = branch;
     this.element = make("table", "rv-wh-table");
@@ -29,6 +32,12 @@ export class WhyTable {
     this.rows = [];
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {Step} step
+   * @param {ProposalRow[]} rows
+   * @param {Set<number>} ends
+   */
   build(lane, step, rows, ends) {
     this.ends = ends;
     const settings = step.settings || {};
@@ -42,6 +51,10 @@ export class WhyTable {
     this.refresh(lane, rows);
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {ProposalRow} row
+   */
   row(lane, row) {
     const node = make("tr");
     node.dataset.fate = row.fate;
@@ -61,7 +74,11 @@ export class WhyTable {
     return { node, cells, canBranch: null };
   }
 
-  // What may change while the run goes on: what stands there now, and whether one can go on from there.
+  /**
+   * What may change while the run goes on: what stands there now, and whether one can go on from there.
+   * @param {Lane} lane
+   * @param {ProposalRow[]} rows
+   */
   refresh(lane, rows) {
     rows.forEach((row, i) => {
       const { cells, node } = this.rows[i];
@@ -79,6 +96,13 @@ export class WhyTable {
     });
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {ProposalRow} row
+   * @param {number} id
+   * @param {string} p
+   * @param {boolean} canPress
+   */
   chip(lane, row, id, p, canPress) {
     const name = lane.tokenName(id);
     const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
@@ -94,6 +118,12 @@ export class WhyTable {
   }
 }
 
+/**
+ * @param {string} key
+ * @param {string} text
+ * @param {Partial<Settings>} settings
+ * @param {boolean} hasTau
+ */
 function heading(key, text, settings, hasTau) {
   const node = make("th", `rv-wh-${key}`, text);
   node.scope = "col";

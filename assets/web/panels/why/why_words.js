@@ -1,7 +1,11 @@
 // What the panel "Why here?" says of a proposal and of what came of it afterwards. Text only.
 
-import { counted, probability } from "../../core/bytes.js";
+import { counted, probability } from "../../core/words.js";
 
+/**
+ * @param {Lane} lane
+ * @param {number} id
+ */
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 const FATES = {
@@ -16,12 +20,21 @@ const FATES = {
   past: "behind the end",
 };
 
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ */
 export function fateText(lane, row) {
   if (row.fate === "replaced") return `AR's own, for the draft ${quoted(lane, row.draft)}`;
   return FATES[row.fate];
 }
 
-// [kind, text] of what came afterwards: kind is same, other or none.
+/**
+ * [kind, text] of what came afterwards: kind is same, other or none.
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ * @returns {[kind: string, text: string]}
+ */
 export function laterText(lane, row) {
   const { token } = row;
   if (row.verdict === "same") return ["same", `✓ the same, forward ${token.step.index + 1}`];
@@ -32,13 +45,22 @@ export function laterText(lane, row) {
   return ["none", ""];
 }
 
-// The next forward fed this token as a real one, and so says what AR would have chosen.
+/**
+ * The next forward fed this token as a real one, and so says what AR would have chosen.
+ * @param {Lane} lane
+ * @param {Token} given1
+ * @returns {[kind: string, text: string]}
+ */
 function checkText(lane, { id, check }) {
   if (check.id === id) return ["same", `✓ AR too, ${probability(check.p)}`];
   return ["other", `≠ AR: ${quoted(lane, check.id)}, ${probability(check.p)}`];
 }
 
-// What came in the place of the proposals that were not taken, in one sentence; empty where that cannot be said.
+/**
+ * What came in the place of the proposals that were not taken, in one sentence; empty where that cannot be said.
+ * @param {Lane} lane
+ * @param {ProposalRow[]} rows
+ */
 export function afterText(lane, rows) {
   const dropped = rows.filter((row) => row.fate === "dropped").length;
   if (dropped)
@@ -65,6 +87,10 @@ export function afterText(lane, rows) {
   return `The run then wrote the same ${num} tokens: the refused proposals would have been right.`;
 }
 
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow[]} drafts
+ */
 function draftsText(lane, drafts) {
   const judged = drafts.filter((row) => row.verdict !== "unwritten");
   if (!judged.length) return "";

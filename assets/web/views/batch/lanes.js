@@ -1,13 +1,18 @@
 // One method's lanes: for each row a strip of forwards, the state of its cache, its text.
 // One tab stop a side: the arrow keys move between forwards and rows.
 
-import { counted, whole } from "../../core/bytes.js";
+import { lastOf } from "../../core/lists.js";
+import { counted, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
 export class Lanes {
+  /**
+   * @param {Side} side
+   * @param {(text?: string) => void} report
+   */
   constructor(side, report) {
     this.side = side;
     this.report = report;
@@ -32,6 +37,7 @@ export class Lanes {
     this.listen();
   }
 
+  /** @param {Row} row */
   lane(row) {
     const node = make("section", "bv-lane");
     node.dataset.row = String(row.number);
@@ -59,7 +65,12 @@ export class Lanes {
     return { row, node, ...parts, drawn: 0 };
   }
 
-  // `scale`: forwards that a strip's width stands for, the same for both sides.
+  /**
+   * `scale`: forwards that a strip's width stands for, the same for both sides.
+   * @param {number} scale
+   * @param {number} cacheBlock
+   * @param {number} limit
+   */
   draw(scale, cacheBlock, limit) {
     const { side } = this;
     if (scale !== this.scale) this.list.style.setProperty("--forwards", String(scale));
@@ -71,6 +82,10 @@ export class Lanes {
     for (const lane of this.lanes) this.drawLane(lane, limit);
   }
 
+  /**
+   * @param {RowLane} lane
+   * @param {number} limit
+   */
   drawLane(lane, limit) {
     const { row } = lane;
     for (const cell of row.cells.slice(lane.drawn)) this.append(lane, cell);
@@ -89,6 +104,10 @@ export class Lanes {
     this.drawCache(lane, isAt ? row.cellAt(this.at.forward) : row.cells.at(-1), limit);
   }
 
+  /**
+   * @param {RowLane} lane
+   * @param {RowCell} cell
+   */
   append(lane, cell) {
     const node = make("i", "bv-cell", cell.count > 1 ? String(cell.count) : "");
     node.dataset.n = String(Math.min(cell.count, 5));
@@ -104,7 +123,12 @@ export class Lanes {
     }
   }
 
-  // The cache of a row as a bar: the prompt as a stub, then the positions of the answer.
+  /**
+   * The cache of a row as a bar: the prompt as a stub, then the positions of the answer.
+   * @param {RowLane} lane
+   * @param {RowCell | undefined} cell
+   * @param {number} limit
+   */
   drawCache(lane, cell, limit) {
     if (!cell) return;
     put(lane.state, cacheText(this.side, cell));
@@ -134,6 +158,7 @@ export class Lanes {
     this.list.addEventListener("keydown", (event) => this.key(event));
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     const moves = {
       ArrowLeft: [0, -1],
@@ -151,9 +176,14 @@ export class Lanes {
     const row = rows[number];
     if (!row.cells.length) return;
     const wanted = this.at ? this.at.forward + move[1] : row.cells[0].forward;
-    this.point(row, Math.min(row.cells.at(-1).forward, Math.max(row.cells[0].forward, wanted)), true);
+    this.point(row, Math.min(lastOf(row.cells).forward, Math.max(row.cells[0].forward, wanted)), true);
   }
 
+  /**
+   * @param {Row} row
+   * @param {number} forward
+   * @param {boolean} isKey
+   */
   point(row, forward, isKey) {
     const cell = row.cellAt(forward);
     if (!cell) return this.leave();

@@ -1,7 +1,7 @@
 // The two figures, made by the server (app/batch_charts.py): here they get their colours and a node.
 
 import { loadPlotly } from "../../core/plotly.js";
-import { make } from "../../core/dom.js";
+import { find, make } from "../../core/dom.js";
 
 const CHARTS = [
   ["time", "Tokens of all rows against time of decoding"],
@@ -15,9 +15,10 @@ const KEYS = [
 ];
 
 export class Plots {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
-    this.element = root.querySelector(".bv-charts");
+    this.element = find(root, ".bv-charts");
     this.nodes = {};
     for (const [key, title] of CHARTS) {
       const holder = make("figure");
@@ -32,12 +33,17 @@ export class Plots {
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
+  /**
+   * @param {string} colour
+   * @param {string} name
+   */
   key(colour, name) {
     const key = make("span", "bv-chartkey", name);
     key.style.setProperty("--key", `var(--rv-${colour})`);
     return key;
   }
 
+  /** @param {Record<string, Figure> | null} figures */
   show(figures) {
     this.figures = figures;
     this.element.hidden = !figures;
@@ -81,7 +87,12 @@ export class Plots {
   }
 }
 
-// Every text that is "@name" becomes the value of the style sheet's variable of that name.
+/**
+ * Every text that is "@name" becomes the value of the style sheet's variable of that name.
+ * @param {any} value
+ * @param {CSSStyleDeclaration} style
+ * @returns {any}
+ */
 function coloured(value, style) {
   if (typeof value === "string")
     return value.startsWith("@") ? style.getPropertyValue(`--rv-${value.slice(1)}`).trim() || value : value;

@@ -1,9 +1,14 @@
 // The fold of a batch's trace lines into rows: what each forward did for each row, its cache, its text.
 // No DOM, no time of its own.
 
-import { bytesOf, counted, shown } from "../../core/bytes.js";
+import { bytesOf, shown } from "../../core/bytes.js";
+import { counted } from "../../core/words.js";
 
 export class Row {
+  /**
+   * @param {number} number
+   * @param {string} prompt
+   */
   constructor(number, prompt) {
     this.number = number;
     this.prompt = shown(prompt);
@@ -21,12 +26,17 @@ export class Row {
     return first ? first.committed + first.filling : 0;
   }
 
+  /** @param {number} forward */
   cellAt(forward) {
     return this.cells.length ? this.cells[forward - this.cells[0].forward] : undefined;
   }
 }
 
 export class Side {
+  /**
+   * @param {SideHead} given
+   * @param {string[]} prompts
+   */
   constructor({ side, method, title }, prompts) {
     this.name = side;
     this.method = method;
@@ -40,6 +50,7 @@ export class Side {
     this.rows = prompts.map((prompt, number) => new Row(number, prompt));
   }
 
+  /** @param {TraceEvent} event */
   push(event) {
     if (event.type === "header") this.header = event;
     else if (event.type === "step") this.readStep(event);
@@ -47,6 +58,7 @@ export class Side {
     else if (event.type !== "prefill") throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
   }
 
+  /** @param {StepEvent} event */
   readStep(event) {
     for (const [id, text] of Object.entries(event.vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
     const forward = this.forwards;
@@ -70,6 +82,12 @@ export class Side {
     }
   }
 
+  /**
+   * @param {Row} row
+   * @param {RowStep} data
+   * @param {number} forward
+   * @param {boolean} isCommit
+   */
   readRow(row, data, forward, isCommit) {
     const isOver = data.stop === "eos" || data.stop === "limit";
     const ids = data.stop === "eos" ? data.accepted.slice(0, -1) : data.accepted;
@@ -96,7 +114,12 @@ const WAITS = {
   finished: "it has ended and waits for the other rows",
 };
 
-// One forward of a row in words.
+/**
+ * One forward of a row in words.
+ * @param {Side} side
+ * @param {Row} row
+ * @param {RowCell} cell
+ */
 export function cellText(side, row, cell) {
   const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
   const commit = cell.isCommit ? ", the forward that commits the block" : "";
@@ -105,6 +128,10 @@ export function cellText(side, row, cell) {
   return parts.filter(Boolean).join(" · ");
 }
 
+/**
+ * @param {Side} side
+ * @param {RowCell} cell
+ */
 export function cacheText(side, cell) {
   if (side.method === "uncached") return `no cache: ${cell.filling + cell.scratch} positions computed anew`;
   return `committed ${cell.committed} · filling ${cell.filling} · scratch ${cell.scratch}`;

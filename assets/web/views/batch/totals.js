@@ -1,8 +1,8 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { counted, figure, memory, whole } from "../../core/bytes.js";
-import { make, put } from "../../core/dom.js";
+import { counted, environment, figure, memory, whole } from "../../core/words.js";
+import { find, make, put } from "../../core/dom.js";
 import { DEFINITION, speedup, speedupRemark, speedupText } from "../../core/speedup.js";
 
 const BIG = [
@@ -23,11 +23,13 @@ const HINTS = {
 };
 
 export class Totals {
+  /** @param {HTMLElement} root */
   constructor(root) {
-    this.element = root.querySelector(".rv-figures");
-    this.env = root.querySelector(".rv-env");
+    this.element = find(root, ".rv-figures");
+    this.env = find(root, ".rv-env");
   }
 
+  /** @param {Side[]} sides */
   build(sides) {
     this.sides = sides;
     this.nodes = {};
@@ -57,6 +59,7 @@ export class Totals {
   update() {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
+    /** @param {string} text */
     const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
     if (this.nodes.speed) {
       const found = first && second && sides[1].end ? speedup(...sides.map(measured)) : null;
@@ -82,6 +85,7 @@ export class Totals {
       first ? percent(first.idle_share) : "–",
       beside((t) => `${percent(t.idle_share)} %`),
     );
+    /** @param {string} text */
     const both = (text) => [first, second].filter(Boolean).map(text).join(" · ") || "–";
     put(
       this.nodes.forwards.number,
@@ -91,9 +95,14 @@ export class Totals {
       this.nodes.cache.number,
       both((t) => memory(t.peak_cache_bytes)),
     );
-    put(this.env, environment(sides.find((side) => side.header)));
+    put(this.env, environment(sides.find((side) => side.header)?.header));
   }
 
+  /**
+   * @param {string} key
+   * @param {string} text
+   * @param {string} sub
+   */
   set(key, text, sub) {
     const { number, sub: below } = this.nodes[key];
     if (number.data !== text) number.data = text;
@@ -101,24 +110,25 @@ export class Totals {
   }
 }
 
+/** @param {Side} given */
 const measured = ({ rows, seconds }) => ({ tokens: rows.reduce((sum, row) => sum + row.tokens, 0), seconds });
 
+/** @param {Side} side */
 const brief = (side) => side.title.replace("MARS, ", "");
 
+/** @param {number} share */
 const percent = (share) => (share ? figure(100 * share) : "0");
 
-// What the figures, the cache among them, were measured on.
-function environment(side) {
-  if (!side) return "";
-  const { checkpoint, hardware, dtype, threads, versions } = side.header;
-  const named = Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`);
-  return [checkpoint, hardware, dtype, threads ? `${threads} ${threads === 1 ? "thread" : "threads"}` : "", ...named]
-    .filter(Boolean)
-    .join(" · ");
-}
-
-// What the colours and marks of the lanes mean.
+/**
+ * What the colours and marks of the lanes mean.
+ * @param {HTMLElement} element
+ * @param {(isOn: boolean) => void} onTexts
+ */
 export function buildLegend(element, onTexts) {
+  /**
+   * @param {Node} node
+   * @param {string} text
+   */
   const item = (node, text) => {
     const both = make("span", "bv-key");
     both.append(node, make("span", "", text));
@@ -130,6 +140,7 @@ export function buildLegend(element, onTexts) {
     swatch.dataset.n = String(n);
     swatches.append(swatch);
   }
+  /** @param {string} wait */
   const idle = (wait) => {
     const node = make("i", "bv-cell bv-swatch");
     node.dataset.wait = wait;
@@ -137,6 +148,7 @@ export function buildLegend(element, onTexts) {
   };
   const commit = make("i", "bv-cell bv-swatch bv-commit");
   commit.dataset.n = "1";
+  /** @param {string} name */
   const bar = (name) => make("i", `bv-swatch bv-bar bv-${name}`);
   const texts = make("button", "", "whole texts");
   texts.type = "button";

@@ -1,6 +1,6 @@
 // The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
 
-import { put } from "../../core/dom.js";
+import { find, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
 import { Lanes } from "./lanes.js";
 import { Plots } from "./plots.js";
@@ -12,18 +12,23 @@ const EMPTY =
   "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
 
 export class BatchView extends LineView {
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
   constructor(root, missed) {
     super(root, missed);
-    this.status = root.querySelector(".bv-status");
-    this.holder = root.querySelector(".bv-sides");
-    this.live = root.querySelector(".rv-live");
+    this.status = find(root, ".bv-status");
+    this.holder = find(root, ".bv-sides");
+    this.live = find(root, ".rv-live");
     this.totals = new Totals(root);
     this.plots = new Plots(root);
-    buildLegend(root.querySelector(".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
+    buildLegend(find(root, ".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
     this.watchTheme();
     this.clear();
   }
 
+  /** @param {string} [text] */
   fail(text = "This batch cannot be drawn: a line of it is broken.") {
     this.say({ text, kind: "error" });
   }
@@ -33,6 +38,7 @@ export class BatchView extends LineView {
     this.say({ text: EMPTY, kind: "empty" });
   }
 
+  /** @param {BatchHead} head */
   start(head) {
     this.run = String(head.run);
     this.sides = head.sides.map((side) => new Side(side, head.prompts));
@@ -44,6 +50,10 @@ export class BatchView extends LineView {
     this.schedule();
   }
 
+  /**
+   * @param {string} target
+   * @param {any} data
+   */
   line(target, data) {
     const side = this.sides.find((each) => each.name === (data.side || target));
     if (target === "status") this.say(data);
@@ -54,6 +64,7 @@ export class BatchView extends LineView {
     else side.push(data);
   }
 
+  /** @param {Note} given */
   say({ text, kind }) {
     put(this.status, text);
     this.root.dataset.phase = kind;
@@ -81,12 +92,16 @@ export class BatchView extends LineView {
     return second !== undefined && first === second ? 2 : 1;
   }
 
-  // Positions of a full block: what a forward of the block method feeds, its first one apart.
+  /**
+   * Positions of a full block: what a forward of the block method feeds, its first one apart.
+   * @param {Side} side
+   */
   cacheBlock(side) {
     const cells = side.rows.flatMap((row) => row.cells[1] || []);
     return cells.length ? Math.max(...cells.map((cell) => cell.filling + cell.scratch)) : 1;
   }
 
+  /** @param {string} text */
   pointed(text) {
     if (text) put(this.live, text);
     this.schedule();

@@ -1,6 +1,6 @@
 // The runs that are ticked, compared: figures in a table, texts aligned, charts over each other.
 
-import { make } from "../../core/dom.js";
+import { find, make } from "../../core/dom.js";
 import { coloursOf } from "../../core/colours.js";
 import { exportMenu, plotlyOf } from "../../export/menu.js";
 import { chartsPng, elementPng, paneOf } from "../../export/png.js";
@@ -14,23 +14,28 @@ import { Texts } from "./texts.js";
 const PANE = 640; // width of a text in a picture
 
 export class Comparison {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
-    this.element = root.querySelector(".cv-comparison");
-    this.table = root.querySelector(".cv-figuretable");
-    this.chooser = root.querySelector(".cv-reference select");
-    this.card = new Card(root.querySelector(".rv-card"), root);
-    this.texts = new Texts(root.querySelector(".cv-texts"), {
+    this.element = find(root, ".cv-comparison");
+    this.table = find(root, ".cv-figuretable");
+    this.chooser = find(root, ".cv-reference select");
+    this.card = new Card(find(root, ".rv-card"), root);
+    this.texts = new Texts(find(root, ".cv-texts"), {
       token: (...a) => this.card.token(...a),
       leave: () => this.card.hide(),
     });
-    this.plots = new Plots(root, root.querySelector(".rv-charts"));
+    this.plots = new Plots(root, find(root, ".rv-charts"));
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
-    root.querySelector(".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
+    find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
     this.pins = [];
   }
 
-  // Nothing to do where the same runs are shown already; `isNamed`: only a name has changed.
+  /**
+   * Nothing to do where the same runs are shown already; `isNamed`: only a name has changed.
+   * @param {Pin[]} pins
+   * @param {boolean} [isNamed]
+   */
   show(pins, isNamed = false) {
     const isSame = pins.length === this.pins.length && pins.every((pin, i) => pin === this.pins[i]);
     if (isSame && !isNamed) return;
@@ -51,6 +56,7 @@ export class Comparison {
   }
 
   offers() {
+    /** @param {string} what */
     const name = (what) => `compared-${this.pins.length}-runs-${what}.png`;
     return [
       {

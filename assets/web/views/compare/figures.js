@@ -1,8 +1,8 @@
 // What is compared of several lanes: figures, which of them is best, and what makes them not comparable.
 // Pure: lanes in, numbers and sentences out.
 
-import { figure, milliseconds, whole } from "../../core/bytes.js";
-import { folds } from "../../core/trace.js";
+import { figure, milliseconds, threads, whole } from "../../core/words.js";
+import { folds } from "../../core/folds.js";
 import { settingsText } from "../../panels/text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
@@ -25,8 +25,10 @@ const ENDS = {
   cancelled: "stopped",
   error: "failed",
 };
+/** @param {Lane} lane */
 const verdictText = (lane) =>
   lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
+/** @param {Lane} lane */
 export const dayOf = (lane) => (lane.header.date || "").slice(0, 10);
 
 export const FACTS = [
@@ -34,21 +36,16 @@ export const FACTS = [
   ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
   ["settings", (lane) => settingsText(lane.settings, lane.steps.at(-1)?.blockSize)],
   ["checkpoint", (lane) => lane.header.checkpoint || "not known"],
-  [
-    "arithmetic",
-    (lane) =>
-      [
-        lane.header.dtype,
-        lane.header.threads ? `${lane.header.threads} ${lane.header.threads === 1 ? "thread" : "threads"}` : "",
-      ]
-        .filter(Boolean)
-        .join(", "),
-  ],
+  ["arithmetic", (lane) => [lane.header.dtype, threads(lane.header)].filter(Boolean).join(", ")],
   ["hardware", (lane) => lane.header.hardware || "not known"],
   ["measured", (lane) => (lane.header.date || "not known").slice(0, 16).replace("T", " ")],
 ];
 
-// The places of the best values: none where all are alike or fewer than two are known.
+/**
+ * The places of the best values: none where all are alike or fewer than two are known.
+ * @param {number[]} values
+ * @param {number} better
+ */
 export function best(values, better) {
   const known = values.filter(Number.isFinite);
   if (!better || known.length < 2) return [];
@@ -57,12 +54,18 @@ export function best(values, better) {
   return values.flatMap((value, i) => (value === top ? [i] : []));
 }
 
+/** @param {Lane[]} lanes */
 export const isOneMachine = (lanes) => new Set(lanes.map((lane) => lane.header.hardware || "")).size === 1;
 
-// What a reader has to know before comparing, each one sentence.
+/**
+ * What a reader has to know before comparing, each one sentence.
+ * @param {Lane[]} lanes
+ */
 export function remarks(lanes) {
   const said = [];
+  /** @param {(lane: Lane) => unknown} of */
   const each = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
+  /** @param {(lane: Lane) => unknown} of */
   const differ = (of) => new Set(lanes.map(of)).size > 1;
   if (!isOneMachine(lanes))
     said.push(

@@ -1,10 +1,15 @@
 // Files into the tray: a file is read as text, cut into runs, each judged by the server. Either all runs
 // of a file come in or none of them, and a file that is refused gets one sentence.
 
+import { lastOf } from "../../core/lists.js";
+
 const MOST_BYTES = 64_000_000; // of one file
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
-// The runs of a text: a run begins with its header, or with what its owner said of it.
+/**
+ * The runs of a text: a run begins with its header, or with what its owner said of it.
+ * @param {string} text
+ */
 export function runsOf(text) {
   const runs = [];
   let isFresh = false; // only a pin's line so far
@@ -12,13 +17,16 @@ export function runsOf(text) {
     if (!line.trim()) continue;
     const [, kind] = START.exec(line) || [];
     if (!runs.length || kind === "pin" || (kind === "header" && !isFresh)) runs.push([]);
-    runs.at(-1).push(line);
+    lastOf(runs).push(line);
     isFresh = kind === "pin";
   }
   return runs.map((lines) => lines.join("\n"));
 }
 
-// What a whole tray is as a file: before each trace a line with what its owner said of it.
+/**
+ * What a whole tray is as a file: before each trace a line with what its owner said of it.
+ * @param {Pin[]} pins
+ */
 export const trayText = (pins) =>
   pins
     .map(({ record }) => {
@@ -29,7 +37,13 @@ export const trayText = (pins) =>
     })
     .join("");
 
-// judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
+/**
+ * judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
+ * @param {File[]} files
+ * @param {Judge} judge
+ * @param {Tray} tray
+ * @param {number} mostChars
+ */
 export async function importFiles(files, judge, tray, mostChars) {
   const sentences = [];
   let added = 0;
@@ -51,6 +65,11 @@ export async function importFiles(files, judge, tray, mostChars) {
   return { added, sentences };
 }
 
+/**
+ * @param {File} file
+ * @param {Judge} judge
+ * @param {number} mostChars
+ */
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
     refuse(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
@@ -69,8 +88,10 @@ async function judged(file, judge, mostChars) {
   return runs;
 }
 
+/** @param {Uint8Array} bytes */
 const megabytes = (bytes) => `${Number((bytes / 1e6).toPrecision(2))} MB`;
 
+/** @param {string} sentence */
 function refuse(sentence) {
   throw Object.assign(new Error(sentence), { sentence });
 }

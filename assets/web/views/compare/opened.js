@@ -1,13 +1,18 @@
 // A run opened in the race view of the Compare tab, from wherever on the page it is asked for.
 
+import { valueOf } from "../../core/wire.js";
+
 const TAB = "Compare";
 const VIEW = "#opened .mars-race";
 const PATIENCE = 5000; // milliseconds for the tab to appear
 
 let shown = null; // the pin whose run is open
 
-// What the race view reads of a pinned run; see app/components/race_value.py.
-export function valueOf({ id, lane, lines, name, record }) {
+/**
+ * What the race view reads of a pinned run.
+ * @param {Pin} given
+ */
+export function pinnedRun({ id, lane, name }) {
   const day = (lane.header.date || "").slice(0, 10);
   const recorded = [day, name].filter(Boolean).join(" · ");
   const head = {
@@ -16,20 +21,14 @@ export function valueOf({ id, lane, lines, name, record }) {
     pace: 0,
     recorded,
   };
-  const verdict =
-    typeof record.verdict === "boolean"
-      ? [`verdict\t${JSON.stringify({ lane: lane.name, right: record.verdict })}`]
-      : [];
-  return {
-    pin: id,
-    value: [JSON.stringify(head), ...lines.map((line) => `${lane.name}\t${line}`), ...verdict, ""].join("\n"),
-  };
+  return { pin: id, value: valueOf(head, [lane]) };
 }
 
 const view = () => document.querySelector(VIEW)?.lineView;
 
 export const openedPin = () => shown;
 
+/** @param {{ value: string, pin?: string | null }} given */
 export async function openRun({ value, pin = null }) {
   if (!view()) [...document.querySelectorAll('[role="tab"]')].find((tab) => tab.textContent.trim() === TAB)?.click();
   const until = performance.now() + PATIENCE;

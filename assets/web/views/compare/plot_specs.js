@@ -18,6 +18,11 @@ const AXES = {
   forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
 };
 
+/**
+ * @param {"time" | "forwards"} key
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ */
 export function overlayFigure(key, lanes, c) {
   const { title, of, unit } = AXES[key];
   const data = lanes.map((lane, i) => {
@@ -46,6 +51,11 @@ export function overlayFigure(key, lanes, c) {
   };
 }
 
+/**
+ * @param {Json[]} data
+ * @param {number} farthest
+ * @param {number} most
+ */
 function labels(data, farthest, most) {
   const ends = data.map((trace) => ({ trace, x: trace.x.at(-1), y: trace.y.at(-1) })).sort((a, b) => a.y - b.y);
   let [shift, last] = [0, null];

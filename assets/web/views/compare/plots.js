@@ -6,6 +6,10 @@ import { loadPlotly } from "../../core/plotly.js";
 import { PLOTS, overlayFigure } from "./plot_specs.js";
 
 export class Plots {
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLElement} element
+   */
   constructor(root, element) {
     this.root = root;
     this.element = element;
@@ -21,6 +25,7 @@ export class Plots {
     new ResizeObserver(() => this.draw()).observe(element);
   }
 
+  /** @param {Lane[]} lanes */
   async show(lanes) {
     this.lanes = lanes;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly);

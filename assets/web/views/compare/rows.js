@@ -1,9 +1,9 @@
 // One pinned run in the tray: its name, rating and note to edit, its figures, what can be done with it.
 // Names and notes are values of inputs, never markup. What is changed is told to `report`.
 
-import { figure } from "../../core/bytes.js";
-import { make, put } from "../../core/dom.js";
-import { folds } from "../../core/trace.js";
+import { figure } from "../../core/words.js";
+import { find, make, put } from "../../core/dom.js";
+import { folds } from "../../core/folds.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
 import { settingsText } from "../../panels/text/card.js";
 
@@ -12,7 +12,12 @@ const MOST_NAME = 120;
 const MOST_NOTE = 2000;
 
 export class Row {
-  // report: {change(pin, changes), tick(pin, isOn), open(pin), remove(pin)}
+  /**
+   * report: {change(pin, changes), tick(pin, isOn), open(pin), remove(pin)}
+   * @param {Pin} pin
+   * @param {HTMLElement} root
+   * @param {RowReport} report
+   */
   constructor(pin, root, report) {
     this.pin = pin;
     this.root = root;
@@ -30,7 +35,7 @@ export class Row {
     const { name, note, rating } = this.pin.record;
     if (document.activeElement !== this.name) this.name.value = name;
     if (document.activeElement !== this.note) this.note.value = note;
-    this.element.querySelector(`.cv-rating input[value="${rating}"]`).checked = true;
+    find(this.element, `.cv-rating input[value="${rating}"]`).checked = true;
   }
 
   top() {
@@ -69,6 +74,10 @@ export class Row {
     return bottom;
   }
 
+  /**
+   * @param {string} text
+   * @param {() => void} act
+   */
   button(text, act) {
     const button = make("button", "", text);
     button.type = "button";
@@ -95,7 +104,11 @@ export class Row {
     return group;
   }
 
-  // What is typed is kept a moment after the last key, and at once when the field is left.
+  /**
+   * What is typed is kept a moment after the last key, and at once when the field is left.
+   * @param {HTMLInputElement | HTMLTextAreaElement} input
+   * @param {"name" | "note"} field
+   */
   keep(input, field) {
     let timer = null;
     const now = () => {
@@ -134,6 +147,10 @@ export class Row {
     put(this.figures, `${figure(folds.perForward(lane))} TPF · ${figure(folds.perSecond(lane))} tok/s`);
   }
 
+  /**
+   * @param {string} letter
+   * @param {boolean} isOpen
+   */
   mark(letter, isOpen) {
     this.box.checked = Boolean(letter);
     put(this.letter, letter);

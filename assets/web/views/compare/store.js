@@ -8,13 +8,21 @@ export const FORBIDDEN = "This browser does not let the page keep anything; pinn
 export const FULL =
   "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.";
 
+/**
+ * @template T
+ * @param {IDBRequest<T>} request
+ * @returns {Promise<T>}
+ */
 const settled = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
   });
 
-// Other windows of this browser; none where it lets the page have no channel, as in a frame without storage.
+/**
+ * Other windows of this browser; none where it lets the page have no channel, as in a frame without storage.
+ * @param {string} name
+ */
 function channelTo(name) {
   try {
     return new BroadcastChannel(name);
@@ -24,6 +32,7 @@ function channelTo(name) {
 }
 
 export class Store {
+  /** @param {() => IDBFactory} [database] */
   constructor(database = () => window.indexedDB) {
     this.database = database;
     this.memory = new Map(); // what the browser did not take
@@ -31,7 +40,10 @@ export class Store {
     this.channel = channelTo(NAME);
   }
 
-  // listener(): called when another window of this browser has changed what is kept.
+  /**
+   * listener(): called when another window of this browser has changed what is kept.
+   * @param {() => void} listener
+   */
   watch(listener) {
     this.channel.onmessage = listener;
   }
@@ -58,7 +70,10 @@ export class Store {
     return [...kept.filter((record) => !this.memory.has(record.id)), ...this.memory.values()];
   }
 
-  // "" when the record is kept, otherwise the sentence that says why it is only in memory.
+  /**
+   * "" when the record is kept, otherwise the sentence that says why it is only in memory.
+   * @param {PinRecord} record
+   */
   async put(record) {
     const database = await this.open();
     try {
@@ -72,13 +87,18 @@ export class Store {
     }
   }
 
+  /** @param {string} id */
   async remove(id) {
     this.memory.delete(id);
     const database = await this.open();
     if (database) await this.write(database, (records) => records.delete(id));
   }
 
-  // Done when it is on the disk: a full disk says so only as the transaction ends.
+  /**
+   * Done when it is on the disk: a full disk says so only as the transaction ends.
+   * @param {IDBDatabase} database
+   * @param {(records: IDBObjectStore) => void} change
+   */
   write(database, change) {
     return new Promise((resolve, reject) => {
       const transaction = database.transaction(RECORDS, "readwrite");

@@ -3,6 +3,10 @@
 import { make } from "../../core/dom.js";
 import { FACTS, FIGURES, LETTERS, best, isOneMachine, remarks } from "./figures.js";
 
+/**
+ * @param {HTMLElement} element
+ * @param {Pin[]} pins
+ */
 export function drawTable(element, pins) {
   const lanes = pins.map((pin) => pin.lane);
   const table = make("table", "cv-table rv-num");
@@ -24,6 +28,7 @@ export function drawTable(element, pins) {
   element.replaceChildren(scroll, ...remarks(lanes).map((sentence) => make("p", "cv-remark", sentence)));
 }
 
+/** @param {Pin[]} pins */
 function head(pins) {
   const line = make("tr");
   line.append(make("td"));
@@ -36,6 +41,7 @@ function head(pins) {
   return line;
 }
 
+/** @param {Lane[]} lanes */
 function figureRows(lanes) {
   const isFair = isOneMachine(lanes);
   return FIGURES.map(({ name, unit, of, show, better, isTimed }) => {
@@ -52,6 +58,10 @@ function figureRows(lanes) {
   });
 }
 
+/**
+ * @param {string} name
+ * @param {(Node | string)[][]} cells
+ */
 function row(name, cells) {
   const line = make("tr");
   const title = make("th", "", name);

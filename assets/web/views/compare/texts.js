@@ -1,26 +1,38 @@
 // The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
 // What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
 
-import { counted } from "../../core/bytes.js";
-import { make, placeIn, put } from "../../core/dom.js";
+import { counted } from "../../core/words.js";
+import { find, make, placeIn, put } from "../../core/dom.js";
 import { aligned } from "../../panels/folds/diff.js";
 import { Pane } from "../../panels/text/panes.js";
 import { LETTERS } from "./figures.js";
 
 export class Texts {
-  // report: {token(lane, index, anchor), leave()}
+  /**
+   * report: {token(lane, index, anchor), leave()}
+   * @param {HTMLElement} element
+   * @param {{ token(lane: Lane, index: number, anchor: Element): void, leave(): void }} report
+   */
   constructor(element, report) {
     this.element = element;
     this.report = report;
     this.panes = [];
   }
 
+  /**
+   * @param {Pin[]} pins
+   * @param {number} reference
+   */
   show(pins, reference) {
     this.panes = pins.map((pin, i) => this.pane(pin, i));
     this.element.replaceChildren(...this.panes.map((pane) => pane.element));
     this.align(reference);
   }
 
+  /**
+   * @param {Pin} pin
+   * @param {number} i
+   */
   pane(pin, i) {
     const { lane } = pin;
     lane.title = pin.name;
@@ -31,7 +43,7 @@ export class Texts {
       choose() {},
     };
     const made = new Pane(lane, false, report);
-    made.head.querySelector("h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
+    find(made.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     made.draw(lane);
     const text = made.view.element;
     Object.assign(pane, { element: made.element, parts: made.parts, view: made.view, text });
@@ -47,7 +59,10 @@ export class Texts {
     return pane;
   }
 
-  // Marks in every text what it does not share with the reference, and in the reference what some text lacks.
+  /**
+   * Marks in every text what it does not share with the reference, and in the reference what some text lacks.
+   * @param {number} reference
+   */
   align(reference) {
     this.reference = reference;
     const base = this.panes[reference];
@@ -65,11 +80,21 @@ export class Texts {
     this.say(base, "the reference", false);
   }
 
+  /**
+   * @param {TextPane} given
+   * @param {string} text
+   * @param {boolean} isDifferent
+   */
   say({ parts }, text, isDifferent) {
     put(parts.differs, text);
     parts.differs.classList.toggle("rv-same", !isDifferent);
   }
 
+  /**
+   * @param {TextPane} pane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
   pointed(pane, index, anchor) {
     this.light(-1);
     const place = pane.toBase[index];
@@ -82,7 +107,11 @@ export class Texts {
     this.report.leave();
   }
 
-  // Outlines where a token of the reference stands in the other texts.
+  /**
+   * Outlines where a token of the reference stands in the other texts.
+   * @param {number} place
+   * @param {TextPane} from
+   */
   light(place, from) {
     for (const pane of this.panes) {
       if (pane.lit) pane.lit.classList.remove("cv-here");
@@ -91,7 +120,10 @@ export class Texts {
     }
   }
 
-  // The text that the visitor scrolls leads; the others bring the same place to the same height.
+  /**
+   * The text that the visitor scrolls leads; the others bring the same place to the same height.
+   * @param {TextPane} pane
+   */
   scrolled(pane) {
     if (pane !== this.leader || this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -108,17 +140,26 @@ export class Texts {
   }
 }
 
-// Tokens as what they write, so that runs of different vocabularies can be laid beside each other too.
+/**
+ * Tokens as what they write, so that runs of different vocabularies can be laid beside each other too.
+ * @param {Lane} lane
+ */
 const keys = (lane) =>
   lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
 
+/** @param {number} length */
 const identity = (length) => {
   const same = Int32Array.from({ length }, (_, i) => i);
   return { toBase: same, fromBase: same, near: same };
 };
 
-// own: places that the reference lacks; missing: places of the reference that this text lacks;
-// toBase: the same token in the reference or -1; near and fromBase: the same or the place before, both ways.
+/**
+ * own: places that the reference lacks; missing: places of the reference that this text lacks;
+ * toBase: the same token in the reference or -1; near and fromBase: the same or the place before, both ways.
+ * @param {string[]} base
+ * @param {string[]} words
+ * @returns {Alignment}
+ */
 export function alignment(base, words) {
   const [own, missing] = [new Set(), new Set()];
   const toBase = new Int32Array(words.length).fill(-1);
@@ -142,12 +183,20 @@ export function alignment(base, words) {
   return { own, missing, toBase, near, fromBase };
 }
 
+/**
+ * @param {TextPane} pane
+ * @param {Iterable<number>} places
+ */
 function mark(pane, places) {
   for (const node of pane.marked) node.classList.remove("cv-differs");
   pane.marked = [...places].map((index) => pane.view.tokens[index]);
   for (const node of pane.marked) node.classList.add("cv-differs");
 }
 
+/**
+ * @param {Pick<Alignment, "own" | "missing" | "toBase">} given
+ * @param {string} letter
+ */
 export function differenceText({ own, missing, toBase }, letter) {
   if (!own.size && !missing.size) return `same text as ${letter}`;
   const first = Math.min(...own, ...missing);
@@ -157,7 +206,10 @@ export function differenceText({ own, missing, toBase }, letter) {
   return `differs from ${letter} from token ${first + 1} on: ${count}`;
 }
 
-// The first token that is not above the upper edge.
+/**
+ * The first token that is not above the upper edge.
+ * @param {TextPane} given
+ */
 function firstInSight({ text, view }) {
   let [low, high] = [0, view.tokens.length - 1];
   while (low < high) {

@@ -9,6 +9,7 @@ const MOST_NAME = 120;
 const PROMPT = 48; // characters of the prompt in a name
 
 export class Pin {
+  /** @param {PinRecord} record */
   constructor(record) {
     this.record = record;
   }
@@ -23,7 +24,10 @@ export class Pin {
     return this.record.lines;
   }
 
-  // Words that were changed elsewhere; the lines are the same.
+  /**
+   * Words that were changed elsewhere; the lines are the same.
+   * @param {PinRecord} given
+   */
   renew({ name, note, rating }) {
     Object.assign(this.record, { name, note, rating });
     return this;
@@ -40,7 +44,10 @@ export class Pin {
   }
 }
 
-// What a run is called until its owner calls it otherwise.
+/**
+ * What a run is called until its owner calls it otherwise.
+ * @param {Lane} lane
+ */
 export function nameOf(lane) {
   const { header, settings, isMars } = lane;
   const how = isMars ? `MARS ${settingsText(settings, lane.steps.at(-1)?.blockSize)}` : "plain AR";
@@ -48,10 +55,15 @@ export function nameOf(lane) {
   return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
 }
 
+/**
+ * @param {string[]} a
+ * @param {string[]} b
+ */
 const isSame = (a, b) => a.length === b.length && a.every((line, i) => line === b[i]);
 const newId = () => `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
 
 export class Tray {
+  /** @param {Store} [store] */
   constructor(store = new Store()) {
     this.store = store;
     this.pins = [];
@@ -68,8 +80,12 @@ export class Tray {
     this.tell();
   }
 
-  // A run into the tray; `words` (name, note, rating, verdict) and isImported where they are known.
-  // Answers {pin, isNew, sentence}: the sentence says what is not as it should be.
+  /**
+   * A run into the tray; `words` (name, note, rating, verdict) and isImported where they are known.
+   * Answers {pin, isNew, sentence}: the sentence says what is not as it should be.
+   * @param {string[]} lines
+   * @param {Partial<PinRecord>} [words]
+   */
   async add(lines, words = {}) {
     await (this.loading ||= this.load());
     const same = this.pins.find((pin) => isSame(pin.lines, lines));
@@ -92,23 +108,30 @@ export class Tray {
     return { pin, isNew: true, sentence };
   }
 
+  /**
+   * @param {Pin} pin
+   * @param {Partial<PinRecord>} changes
+   */
   async change(pin, changes) {
     Object.assign(pin.record, changes);
     return this.store.put(pin.record);
   }
 
+  /** @param {Pin} pin */
   async remove(pin) {
     this.pins = this.pins.filter((each) => each !== pin);
     this.tell();
     await this.store.remove(pin.id);
   }
 
+  /** @param {Pin} pin */
   async restore(pin) {
     this.pins = [...this.pins, pin].sort((a, b) => b.record.pinned - a.record.pinned);
     this.tell();
     return this.store.put(pin.record);
   }
 
+  /** @param {() => void} listener */
   listen(listener) {
     this.listeners.add(listener);
     this.store.watch(() => this.load());
@@ -120,5 +143,7 @@ export class Tray {
   }
 }
 
+let kept = null;
+
 // The one tray of this page.
-export const tray = new Tray();
+export const tray = () => (kept ||= new Tray());

@@ -1,39 +1,43 @@
 // The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
 
-import { make, put } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 import { allStepsCsv, textBlob } from "../../export/files.js";
 import { exportMenu } from "../../export/menu.js";
 import { Comparison } from "./comparison.js";
 import { LETTERS } from "./figures.js";
 import { importFiles, trayText } from "./import.js";
-import { closeRun, openRun, openedPin, valueOf } from "./opened.js";
+import { closeRun, openRun, openedPin, pinnedRun } from "./opened.js";
 import { Row } from "./rows.js";
 import { tray } from "./tray.js";
 
 const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;
 
 export class CompareView {
-  // judge(text): the server's answer on a trace that somebody brings
+  /**
+   * judge(text): the server's answer on a trace that somebody brings
+   * @param {HTMLElement} root
+   * @param {Judge} judge
+   */
   constructor(root, judge) {
     this.root = root;
     this.judge = judge;
     this.rows = new Map();
     this.ticked = new Set();
     this.bare = []; // rows that do not show their figures yet
-    this.list = root.querySelector(".cv-list");
-    this.said = root.querySelector(".cv-said");
-    this.undo = root.querySelector(".cv-undo");
+    this.list = find(root, ".cv-list");
+    this.said = find(root, ".cv-said");
+    this.undo = find(root, ".cv-undo");
     this.comparison = new Comparison(root);
-    root.querySelector(".cv-head").append(exportMenu(() => this.offers(), "Export all"));
-    this.undo.querySelector("button").addEventListener("click", () => this.restore());
+    find(root, ".cv-head").append(exportMenu(() => this.offers(), "Export all"));
+    find(this.undo, "button").addEventListener("click", () => this.restore());
     this.takeFiles();
     this.watchTheme();
-    tray.listen(() => this.draw());
+    tray().listen(() => this.draw());
     this.draw();
   }
 
   draw() {
-    const { pins } = tray;
+    const { pins } = tray();
     const report = {
       change: (...a) => this.change(...a),
       tick: (...a) => this.tick(...a),
@@ -60,8 +64,8 @@ export class CompareView {
     });
     while (this.list.children.length > nodes.length) this.list.lastChild.remove();
     this.root.dataset.pins = String(pins.length);
-    this.root.querySelector(".cv-empty").hidden = pins.length > 0;
-    if (tray.store.why) this.say(tray.store.why);
+    find(this.root, ".cv-empty").hidden = pins.length > 0;
+    if (tray().store.why) this.say(tray().store.why);
     this.drawTicks();
   }
 
@@ -76,25 +80,30 @@ export class CompareView {
   }
 
   get compared() {
-    return tray.pins.filter((pin) => this.ticked.has(pin));
+    return tray().pins.filter((pin) => this.ticked.has(pin));
   }
 
+  /** @param {boolean} [isNamed] */
   drawTicks(isNamed = false) {
     const { compared } = this;
     const opened = openedPin();
     for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
-    const hint = this.root.querySelector(".cv-hint");
+    const hint = find(this.root, ".cv-hint");
     put(
       hint,
       compared.length === 1
         ? "Tick one more run to compare."
-        : compared.length || !tray.pins.length
+        : compared.length || !tray().pins.length
           ? ""
           : "Tick two or more runs to compare them.",
     );
     this.comparison.show(compared, isNamed);
   }
 
+  /**
+   * @param {Pin} pin
+   * @param {boolean} isOn
+   */
   tick(pin, isOn) {
     if (isOn && this.ticked.size >= LETTERS.length) this.say(TOO_MANY);
     else if (isOn) this.ticked.add(pin);
@@ -102,40 +111,47 @@ export class CompareView {
     this.drawTicks();
   }
 
+  /**
+   * @param {Pin} pin
+   * @param {Partial<PinRecord>} changes
+   */
   async change(pin, changes) {
-    this.say(await tray.change(pin, changes));
+    this.say(await tray().change(pin, changes));
     if (changes.name !== undefined) this.drawTicks(this.ticked.has(pin));
   }
 
+  /** @param {Pin} pin */
   open(pin) {
     if (openedPin() === pin.id) closeRun();
-    else openRun(valueOf(pin));
+    else openRun(pinnedRun(pin));
     this.drawTicks();
   }
 
+  /** @param {Pin} pin */
   async remove(pin) {
-    const place = tray.pins.indexOf(pin);
+    const place = tray().pins.indexOf(pin);
     if (openedPin() === pin.id) closeRun();
     this.removed = pin;
-    put(this.undo.querySelector("span"), `“${pin.name}” was deleted.`);
+    put(find(this.undo, "span"), `“${pin.name}” was deleted.`);
     this.undo.hidden = false;
-    await tray.remove(pin);
-    const next = tray.pins[Math.min(place, tray.pins.length - 1)];
-    (next ? this.rows.get(next).name : this.undo.querySelector("button")).focus();
+    await tray().remove(pin);
+    const next = tray().pins[Math.min(place, tray().pins.length - 1)];
+    (next ? this.rows.get(next).name : find(this.undo, "button")).focus();
   }
 
   async restore() {
     this.undo.hidden = true;
-    this.say(await tray.restore(this.removed));
+    this.say(await tray().restore(this.removed));
     this.rows.get(this.removed).name.focus();
   }
 
+  /** @param {string} sentence */
   say(sentence) {
     put(this.said, sentence || "");
   }
 
   offers() {
-    const { pins } = tray;
+    const { pins } = tray();
     if (!pins.length) return [];
     const runs = () => pins.map((pin) => ({ name: pin.name, lane: pin.lane }));
     return [
@@ -159,12 +175,13 @@ export class CompareView {
 
   takeFiles() {
     const { root } = this;
-    const input = root.querySelector(".cv-files");
-    root.querySelector(".cv-import").addEventListener("click", () => input.click());
+    const input = find(root, ".cv-files");
+    find(root, ".cv-import").addEventListener("click", () => input.click());
     input.addEventListener("change", async () => {
-      await this.import([...input.files]);
+      await this.bring([...input.files]);
       input.value = "";
     });
+    /** @param {KeyboardEvent} event */
     const isFiles = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
     root.addEventListener("dragover", (event) => {
       if (!isFiles(event)) return;
@@ -178,15 +195,16 @@ export class CompareView {
       if (!isFiles(event)) return;
       event.preventDefault();
       root.classList.remove("cv-dropping");
-      this.import([...event.dataTransfer.files]);
+      this.bring([...event.dataTransfer.files]);
     });
   }
 
-  async import(files) {
+  /** @param {File[]} files */
+  async bring(files) {
     if (!files.length) return;
     this.say(`Reading ${files.length === 1 ? files[0].name : `${files.length} files`}…`);
-    const { added, sentences } = await importFiles(files, this.judge, tray, Number(this.root.dataset.mostChars));
-    this.root.querySelector(".cv-refused").replaceChildren(...sentences.map((sentence) => make("li", "", sentence)));
+    const { added, sentences } = await importFiles(files, this.judge, tray(), Number(this.root.dataset.mostChars));
+    find(this.root, ".cv-refused").replaceChildren(...sentences.map((sentence) => make("li", "", sentence)));
     this.say(added ? `${added} ${added === 1 ? "run was" : "runs were"} imported.` : "Nothing was imported.");
   }
 
@@ -199,8 +217,12 @@ export class CompareView {
   }
 }
 
-// Called by the component's js_on_load; `server.judge` is CompareView.judge in Python.
+/**
+ * Called by the component's js_on_load; `server.judge` is CompareView.judge in Python.
+ * @param {HTMLElement} element
+ * @param {{ judge: Judge }} server
+ */
 export function mountCompareView(element, server) {
-  const root = element.querySelector(".mars-compare");
+  const root = find(element, ".mars-compare");
   root.compareView = new CompareView(root, (text) => server.judge(text));
 }

@@ -1,15 +1,23 @@
 // The table of small multiples: a row a threshold, a column a B, plain AR above them. One tab stop:
 // the arrow keys move between cells, Enter opens one. Text only; every number is a fold of the lanes.
 
-import { figure, whole } from "../../core/bytes.js";
+import { figure, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
-import { folds } from "../../core/trace.js";
+import { folds } from "../../core/folds.js";
 import { cellName, isDone, parting, rowName } from "./folds.js";
 import { Strip } from "./strip.js";
 
 const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
 
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} name
+ * @param {string} className
+ * @param {string} text
+ * @returns {HTMLElementTagNameMap[K]}
+ */
 const role = (tag, name, className, text) => {
   const node = make(tag, className, text);
   node.setAttribute("role", name);
@@ -17,6 +25,10 @@ const role = (tag, name, className, text) => {
 };
 
 export class Cells {
+  /**
+   * @param {HTMLElement} element
+   * @param {(cell: Cell) => void} open
+   */
   constructor(element, open) {
     this.element = element;
     this.open = open;
@@ -25,7 +37,12 @@ export class Cells {
     element.addEventListener("focusin", (event) => this.focused(event.target));
   }
 
-  // `rows` of cells, the reference first: [[ar], [cell, cell], ...]
+  /**
+   * `rows` of cells, the reference first: [[ar], [cell, cell], ...]
+   * @param {Cell[][]} rows
+   * @param {number[]} columns
+   * @param {string} prompt
+   */
   build(rows, columns, prompt) {
     this.rows = rows;
     this.parts = new Map();
@@ -46,6 +63,11 @@ export class Cells {
     if (columns.length) this.parts.get(rows[0][0]).node.tabIndex = 0;
   }
 
+  /**
+   * @param {Cell[]} cells
+   * @param {number} at
+   * @param {number} width
+   */
   row(cells, at, width) {
     const row = role("div", "row", at ? "gv-row" : "gv-row gv-reference");
     row.append(role("span", "rowheader", "gv-name rv-num", at ? rowName(cells[0].row) : "plain AR"));
@@ -57,6 +79,7 @@ export class Cells {
     return row;
   }
 
+  /** @param {Cell} cell */
   cell(cell) {
     const node = role("div", "gridcell", "gv-cell");
     node.tabIndex = -1;
@@ -82,13 +105,25 @@ export class Cells {
     return node;
   }
 
-  // `marks`: cell -> "all" or "row"; `scale`: { forwards, tokens } of a full strip.
+  /**
+   * `marks`: cell -> "all" or "row"; `scale`: { forwards, tokens } of a full strip.
+   * @param {Map<Cell, string>} marks
+   * @param {{ forwards: number, tokens: number }} scale
+   * @param {Cell | null} opened
+   */
   draw(marks, scale, opened) {
     const [[ar]] = this.rows;
     for (const cells of this.rows)
       for (const cell of cells) this.drawCell(cell, ar, marks.get(cell), scale, cell === opened);
   }
 
+  /**
+   * @param {Cell} cell
+   * @param {Cell} ar
+   * @param {string | undefined} mark
+   * @param {{ forwards: number, tokens: number }} scale
+   * @param {boolean} isOpened
+   */
   drawCell(cell, ar, mark, scale, isOpened) {
     const { lane } = cell;
     const parts = this.parts.get(cell);
@@ -127,11 +162,13 @@ export class Cells {
     if (parts.node.getAttribute("aria-label") !== text) parts.node.setAttribute("aria-label", text);
   }
 
+  /** @param {EventTarget | null} target */
   press(target) {
     const cell = this.cellOf(target);
     if (cell) this.open(cell);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [row, column] = this.at;
@@ -152,7 +189,10 @@ export class Cells {
     event.preventDefault();
   }
 
-  // A row's end is not the next one's beginning; the column is kept on the way over the reference.
+  /**
+   * A row's end is not the next one's beginning; the column is kept on the way over the reference.
+   * @param {[number, number]} given
+   */
   go([row, column]) {
     if (row < 0 || row >= this.rows.length) return;
     const cells = this.rows[row];
@@ -161,6 +201,7 @@ export class Cells {
     if (!row) this.at = [row, Math.max(0, column === Infinity ? 0 : column)];
   }
 
+  /** @param {EventTarget | null} target */
   focused(target) {
     const cell = this.cellOf(target);
     if (!cell) return;
@@ -170,18 +211,24 @@ export class Cells {
     this.at = [row, this.rows[row].indexOf(cell)];
   }
 
+  /** @param {EventTarget | null} target */
   cellOf(target) {
     const node = target.closest(".gv-cell");
     return node && this.rows.flat().find((cell) => cell.name === node.dataset.cell);
   }
 }
 
+/** @param {Lane} lane */
 function stateOf(lane) {
   if (!lane.header) return "waiting";
   if (!lane.end) return "running";
   return isDone(lane) ? "done" : "stopped";
 }
 
+/**
+ * @param {Cell} cell
+ * @param {Cell} ar
+ */
 function textsOf(cell, ar) {
   const { lane } = cell;
   if (!lane.steps.length) return { tpf: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };

@@ -1,11 +1,12 @@
 // The grid view: binds the feed to cells, says what is best, opens a cell as a run in the race view below.
 
-import { make, put } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { Asked, onceText } from "../../panels/text/asked.js";
-import { environment } from "../../panels/figures.js";
+import { valueOf } from "../../core/wire.js";
+import { environment } from "../../core/words.js";
 import { Cells } from "./cells.js";
 import { cellName, fastest, isDone, parting } from "./folds.js";
 
@@ -14,9 +15,14 @@ const EMPTY =
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 export class GridView extends LineView {
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
   constructor(root, missed) {
     super(root, missed);
-    const part = (name) => root.querySelector(`.${name}`);
+    /** @param {string} name */
+    const part = (name) => find(root, `.${name}`);
     this.parts = {
       status: part("gv-status"),
       best: part("gv-best"),
@@ -30,6 +36,7 @@ export class GridView extends LineView {
     this.clear();
   }
 
+  /** @param {string} [text] */
   fail(text = "This grid cannot be drawn: a line of it is broken.") {
     this.say({ text, kind: "error" });
   }
@@ -39,10 +46,16 @@ export class GridView extends LineView {
     this.say({ text: EMPTY, kind: "empty" });
   }
 
+  /** @param {GridHead} head */
   start(head) {
     this.run = String(head.run);
     this.prompt = head.prompt;
     this.close();
+    /**
+     * @param {string} name
+     * @param {GridRow | null} row
+     * @param {number} blockSize
+     */
     const cell = (name, row, blockSize) => ({
       name,
       row,
@@ -57,6 +70,11 @@ export class GridView extends LineView {
     this.schedule();
   }
 
+  /**
+   * @param {string} target
+   * @param {any} data
+   * @param {string} text
+   */
   line(target, data, text) {
     const cell = this.named.get(data.cell || target);
     if (target === "status") this.say(data);
@@ -65,6 +83,7 @@ export class GridView extends LineView {
     else cell.lane.push(data, text);
   }
 
+  /** @param {Note} given */
   say({ text, kind }) {
     this.status = text;
     this.phase = kind;
@@ -114,11 +133,13 @@ export class GridView extends LineView {
     if (!best) return "";
     const ar = this.reference.lane;
     const same = fastest(cells.filter((cell) => parting(cell.lane, ar).isSame));
+    /** @param {Cell} cell */
     const named = (cell) => `${cellName(cell)} (speedup ${speedupText(laneSpeedup(cell.lane, ar))})`;
     if (same === best) return `Fastest: ${named(best)}, with AR's own text.`;
     return `Fastest: ${named(best)}. ${same ? `Fastest with AR's own text: ${named(same)}.` : "No cell wrote AR's own text."}`;
   }
 
+  /** @param {Cell} cell */
   open(cell) {
     if (!cell.lane.header) return;
     this.opened = cell;
@@ -155,14 +176,12 @@ export class GridView extends LineView {
       lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })),
       pace: 0,
     };
-    const order = [...cells].reverse(); // the reference ran first, so that the value only grows
-    const lines = order.flatMap((cell) => cell.lane.lines.map((line) => `${cell.lane.name}\t${line}`));
-    for (const { lane } of order)
-      if (lane.verdict !== null) lines.push(`verdict\t${JSON.stringify({ lane: lane.name, right: lane.verdict })}`);
-    race.lineView.read(`${JSON.stringify(head)}\n${lines.join("\n")}\n`);
+    const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so that the value only grows
+    race.lineView.read(valueOf(head, order));
   }
 }
 
+/** @param {HTMLElement} element */
 function buildLegend(element) {
   const keys = make("span", "gv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("i", `gv-key gv-key-${n}`, n === 5 ? "5+" : String(n)));

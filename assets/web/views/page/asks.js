@@ -1,12 +1,16 @@
 // What a view asks of the page: another run of what it shows, or one that goes on from a token of it.
 // Knows the page's ids and the names of its controls; whether their values make sense is the server's affair.
 
-const ANSWERED = ["run", "branch"];
+export const ANSWERED = ["run", "branch"];
 const CHOSEN = ["tau", "block_size", "lossless", "groups", "lookup", "metric", "temperature", "seed"];
 
 let wanted = null;
 
-// The run that is asked for: prompt, checkpoint and given tokens of the run on show, settings, lanes.
+/**
+ * The run that is asked for: prompt, checkpoint and given tokens of the run on show, settings, lanes.
+ * @param {AskDetail} given
+ * @param {Run} run
+ */
 function orderOf({ kind, lane, token, id, settings }, run) {
   const main = run.lanes.find((each) => each.isMars) || run.lanes[0];
   const from = kind === "branch" ? run.lanes.find((each) => each.name === (lane.name || lane)) : main;
@@ -23,7 +27,12 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   };
 }
 
-// The new values of the page's controls, in the order of their names; what nobody chose stays as it is.
+/**
+ * The new values of the page's controls, in the order of their names; what nobody chose stays as it is.
+ * @param {Order} given
+ * @param {string[]} names
+ * @param {unknown[]} now
+ */
 function filled({ settings, view }, names, now) {
   const chosen = { view };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
@@ -32,7 +41,10 @@ function filled({ settings, view }, names, now) {
   return names.map((name, i) => (name in chosen ? chosen[name] : now[i]));
 }
 
-// The race view stands in the first tab; what is asked elsewhere is shown there.
+/**
+ * The race view stands in the first tab; what is asked elsewhere is shown there.
+ * @param {Element} target
+ */
 function showLive(target) {
   const race = document.getElementById("race");
   if (!race) return;
@@ -41,14 +53,18 @@ function showLive(target) {
   if (race.getBoundingClientRect().top < 0) race.scrollIntoView();
 }
 
+/**
+ * Called by the hidden button: what it sends, then the values of the controls.
+ * @param {string[]} names
+ * @param {unknown[]} now
+ */
+export const asked = (names, now) => (wanted ? [wanted.asked, ...filled(wanted, names, now)] : ["", ...now]);
+
 export function mountAsks() {
-  window.marsAsk = [...(window.marsAsk || []), ...ANSWERED];
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (!ANSWERED.includes(detail.kind)) return;
     wanted = orderOf(detail, target.lineView.run);
     showLive(target);
     document.getElementById("ask").click();
   });
-  // Called by that button: what it sends, then the values of the controls.
-  window.marsAsked = (names, now) => (wanted ? [wanted.asked, ...filled(wanted, names, now)] : ["", ...now]);
 }

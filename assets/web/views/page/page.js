@@ -1,16 +1,31 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
-(() => {
-  window.mars.mountApi();
-  window.mars.mountAsks();
-  window.mars.mountPrompt();
-  window.mars.mountShare();
-  window.marsAsk = [...(window.marsAsk || []), "pin", "open"]; // answered by views/compare/pin.js
+import { PINS, mountPins } from "../compare/pin.js";
+import { mountApi } from "./api.js";
+import { ANSWERED, asked, mountAsks } from "./asks.js";
+import { mountPrompt } from "./prompt.js";
+import { share } from "./share.js";
 
+const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
+const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
+
+// Called in the document's head; what the page's own scripts call stands in `mars` afterwards.
+export function mountPage() {
+  mountApi();
+  mountAsks();
+  mountPins();
+  mountKeys();
+  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });
+}
+
+function mountKeys() {
+  /** @param {number} id */
   const press = (id) => document.getElementById(id)?.click();
-  const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
-  const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
+  /**
+   * @param {KeyboardEvent} event
+   * @param {number[]} ids
+   */
   const around = (event, ids) =>
     Object.keys(ids).find((id) => event.target instanceof Element && event.target.closest(`#${id}`));
 
@@ -30,4 +45,4 @@
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop"].forEach(press);
   });
-})();
+}

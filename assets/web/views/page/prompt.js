@@ -5,19 +5,21 @@ const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls beside the race view
 const PAUSE = 100; // milliseconds until a view that is not mounted yet is looked for again
 
+// Answers the function that the page calls whenever a box changes, whoever changed it.
 export function mountPrompt() {
   const wanted = {};
+  /** @param {number} place */
   const tell = (place) => {
     const view = document.querySelector(VIEWS[place])?.lineView;
     if (view) view.want(wanted[place]);
     else setTimeout(() => tell(place), PAUSE);
   };
+  /** @param {Event} given */
   const acted = ({ target }) => {
     if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
   };
   for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
-  // Called by the page whenever a box changes, whoever changed it.
-  window.marsPrompt = (place, prompt) => {
+  return (place, prompt) => {
     wanted[place] = prompt;
     tell(place);
   };

@@ -1,8 +1,8 @@
 // The bar that moves through a run: play and pause, step, to either end, a scrubber, speeds of the measured clock.
 // Moves one number (playhead.js) and tells `moved`; draws itself from it. Knows no text, figures or charts.
 
-import { make, put } from "../../core/dom.js";
-import { mainLane } from "../../core/trace.js";
+import { make, put, shape } from "../../core/dom.js";
+import { mainLane } from "../../core/folds.js";
 
 const ICONS = {
   start: "M3 3h2v10H3z M13 3v10L6 8z",
@@ -23,6 +23,10 @@ const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden d
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
 
 export class Player {
+  /**
+   * @param {HTMLElement} element
+   * @param {() => void} moved
+   */
   constructor(element, moved) {
     this.element = element;
     this.moved = moved;
@@ -51,13 +55,16 @@ export class Player {
     this.stillness.addEventListener("change", () => this.draw());
   }
 
+  /**
+   * @param {string} name
+   * @param {string} label
+   * @param {() => void} act
+   */
   button(name, label, act) {
     const button = make("button");
     button.type = "button";
-    const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    icon.setAttribute("viewBox", "0 0 16 16");
-    icon.setAttribute("aria-hidden", "true");
-    icon.append(document.createElementNS("http://www.w3.org/2000/svg", "path"));
+    const icon = shape("svg", "", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+    icon.append(shape("path", ""));
     button.append(icon);
     button.addEventListener("click", act);
     dress(button, name, label);
@@ -92,6 +99,7 @@ export class Player {
     return group;
   }
 
+  /** @param {Playhead | null} playhead */
   show(playhead) {
     this.playhead = playhead;
     this.isPlaying = false;
@@ -103,11 +111,13 @@ export class Player {
     return this.isPlaying || (this.playhead.isFollowing && this.playhead.isLive);
   }
 
+  /** @param {number} time */
   seek(time) {
     this.playhead.seek(time);
     this.moved();
   }
 
+  /** @param {number} direction */
   step(direction) {
     this.isPlaying = false;
     if (direction > 0) this.playhead.next();
@@ -135,6 +145,7 @@ export class Player {
     this.frame = requestAnimationFrame((now) => this.tick(now));
   }
 
+  /** @param {number} now */
   tick(now) {
     const { playhead } = this;
     if (!this.isPlaying || !this.element.isConnected) return;
@@ -152,7 +163,10 @@ export class Player {
     this.nextTick();
   }
 
-  // Space plays from anywhere in the view that has no use for it; arrows, Home and End move where this bar has focus.
+  /**
+   * Space plays from anywhere in the view that has no use for it; arrows, Home and End move where this bar has focus.
+   * @param {KeyboardEvent} event
+   */
   key(event) {
     const { target, key } = event;
     if (!this.playhead || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
@@ -194,7 +208,10 @@ export class Player {
     }
   }
 
-  // While the run moves by itself, a reader of the screen hears of it at most once a second.
+  /**
+   * While the run moves by itself, a reader of the screen hears of it at most once a second.
+   * @param {string} text
+   */
   describe(text) {
     const now = performance.now();
     if (this.isMoving && now - (this.describedAt || 0) < 1000) return;
@@ -203,6 +220,11 @@ export class Player {
   }
 }
 
+/**
+ * @param {HTMLElement} button
+ * @param {string} icon
+ * @param {string} label
+ */
 function dress(button, icon, label) {
   if (button.dataset.act === icon) return;
   button.dataset.act = icon;

@@ -14,6 +14,11 @@ let opened = ""; // the tab chosen last, for every view as long as the page live
 let counted = 0;
 
 export class Panels {
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   * @param {PanelKind[]} [kinds]
+   */
   constructor(element, view, kinds = PANELS) {
     this.element = element;
     this.view = view;
@@ -30,6 +35,7 @@ export class Panels {
     if (kinds.length) this.open(this.tabs.find((tab) => tab.Kind.id === opened) || this.tabs[0], false);
   }
 
+  /** @param {PanelKind} Kind */
   tab(Kind) {
     const button = make("button", "rv-tab", Kind.title);
     const element = make("div", "rv-panel");
@@ -46,6 +52,10 @@ export class Panels {
     return tab;
   }
 
+  /**
+   * @param {Tab} tab
+   * @param {boolean} isChosen
+   */
   open(tab, isChosen) {
     for (const each of this.tabs) {
       const isOpen = each === tab;
@@ -60,6 +70,7 @@ export class Panels {
     this.draw();
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();

@@ -1,10 +1,11 @@
 // The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
-import { counted } from "../../core/bytes.js";
-import { put } from "../../core/dom.js";
+import { counted } from "../../core/words.js";
+import { find, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
-import { Lane, compared, divergence, mainLane } from "../../core/trace.js";
+import { compared, divergence, mainLane } from "../../core/folds.js";
+import { Lane } from "../../core/trace.js";
 import { pinButton } from "../compare/pin.js";
 import { runMenu } from "../../export/menu.js";
 import { Player } from "../player/player.js";
@@ -17,32 +18,37 @@ import { Pane } from "../../panels/text/panes.js";
 import { Playhead } from "../../core/playhead.js";
 
 export class RaceView extends LineView {
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
   constructor(root, missed) {
     super(root, missed);
     this.run = null;
     this.selected = null; // { lane, step }: the forward that was chosen, by its index
-    this.card = new Card(root.querySelector(".rv-card"), root);
-    this.asked = new Asked(root.querySelector(".rv-asked"));
+    this.card = new Card(find(root, ".rv-card"), root);
+    this.asked = new Asked(find(root, ".rv-asked"));
     this.figures = new Figures(root);
-    this.panes = root.querySelector(".rv-panes");
-    this.status = root.querySelector(".rv-status");
-    this.note = root.querySelector(".rv-note");
-    this.live = root.querySelector(".rv-live");
+    this.panes = find(root, ".rv-panes");
+    this.status = find(root, ".rv-status");
+    this.note = find(root, ".rv-note");
+    this.live = find(root, ".rv-live");
     this.charts = new Charts(root, {
       step: (...a) => this.pointedStep(...a),
       leave: () => this.left(),
       choose: (...a) => this.clicked(...a),
     });
-    buildLegend(root.querySelector(".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
+    buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
-    this.player = new Player(root.querySelector(".rv-player"), () => this.moved());
-    this.panels = new Panels(root.querySelector(".rv-panels"), this);
-    root.querySelector(".rv-top").append(runMenu(this));
+    this.player = new Player(find(root, ".rv-player"), () => this.moved());
+    this.panels = new Panels(find(root, ".rv-panels"), this);
+    find(root, ".rv-top").append(runMenu(this));
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
   }
 
+  /** @param {string} [sentence] */
   fail(sentence = "This trace cannot be read: a line of it is broken.") {
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
     this.run.fault = sentence;
@@ -59,6 +65,7 @@ export class RaceView extends LineView {
     this.draw();
   }
 
+  /** @param {RaceHead} head */
   start(head) {
     this.card.hide();
     this.selected = null;
@@ -85,7 +92,7 @@ export class RaceView extends LineView {
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length === 2);
-    const badge = this.root.querySelector(".rv-recorded");
+    const badge = find(this.root, ".rv-recorded");
     badge.hidden = !head.recorded;
     badge.textContent = typeof head.recorded === "string" ? `recorded ${head.recorded}` : "recorded run";
     this.charts.show(this.run);
@@ -97,7 +104,10 @@ export class RaceView extends LineView {
     return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.run)) : 0;
   }
 
-  // A lane as it is shown now.
+  /**
+   * A lane as it is shown now.
+   * @param {Lane} lane
+   */
   shown(lane) {
     return lane.at(this.playhead.shown(lane));
   }
@@ -110,7 +120,11 @@ export class RaceView extends LineView {
     return { lane, step: this.playhead.shown(lane) - 1 };
   }
 
-  // Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
+  /**
+   * Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
+   * @param {Lane | null} lane
+   * @param {Step} step
+   */
   choose(lane, step) {
     const found = lane && this.run.lanes.find((each) => each.name === lane.name);
     this.selected = found && found.steps[step] ? { lane: found, step } : null;
@@ -119,7 +133,11 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  // Shows the run as it was right after this forward.
+  /**
+   * Shows the run as it was right after this forward.
+   * @param {Lane} lane
+   * @param {Step} step
+   */
   goTo(lane, step) {
     const found = this.run.lanes.find((each) => each.name === lane.name);
     const index = Math.min(step, found.steps.length - 1);
@@ -129,17 +147,27 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  // Asks the page for what a trace cannot give; whether somebody answers. The page lists in window.marsAsk what it answers.
+  /**
+   * Asks the page for what a trace cannot give; whether somebody answers. The page lists in `mars.answers` what it answers.
+   * @param {string} kind
+   * @param {object} data
+   */
   ask(kind, data) {
     if (!this.canAsk(kind)) return false;
     this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
     return true;
   }
 
+  /** @param {string} kind */
   canAsk(kind) {
-    return Array.isArray(window.marsAsk) && window.marsAsk.includes(kind);
+    return Boolean(window.mars.answers?.includes(kind));
   }
 
+  /**
+   * @param {string} target
+   * @param {any} data
+   * @param {string} text
+   */
   line(target, data, text) {
     const { run } = this;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
@@ -202,7 +230,12 @@ export class RaceView extends LineView {
     for (const pane of this.entries) pane.compared(found);
   }
 
-  // At most one polite sentence a second for screen readers.
+  /**
+   * At most one polite sentence a second for screen readers.
+   * @param {string} state
+   * @param {string} sentence
+   * @param {Lane} main
+   */
   say(state, sentence, main) {
     const now = performance.now();
     const isOver = !["running", "slow", "waiting"].includes(state);
@@ -221,6 +254,12 @@ export class RaceView extends LineView {
     );
   }
 
+  /**
+   * @param {TokenView} view
+   * @param {number} index
+   * @param {Element} anchor
+   * @param {string} how
+   */
   pointedToken(view, index, anchor, how) {
     const { lane } = view;
     this.isPointing = how === "keyboard";
@@ -229,6 +268,11 @@ export class RaceView extends LineView {
     if (how === "keyboard") put(this.live, this.card.element.innerText.replace(/\s+/g, " "));
   }
 
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} point
+   */
   pointedStep(lane, index, point) {
     const { view } = this.entries.find((pane) => pane.lane === lane);
     view.highlight(index);
@@ -238,7 +282,11 @@ export class RaceView extends LineView {
     this.lit = view;
   }
 
-  // A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
+  /**
+   * A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
+   * @param {Lane} lane
+   * @param {number} index
+   */
   clicked(lane, index) {
     this.entries.find((pane) => pane.lane === lane).view.element.focus({ preventScroll: true });
     this.choose(lane, index);
@@ -258,7 +306,10 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  // Escape lets go of the chosen forward before it does anything else.
+  /**
+   * Escape lets go of the chosen forward before it does anything else.
+   * @param {KeyboardEvent} event
+   */
   key(event) {
     if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
     event.preventDefault();

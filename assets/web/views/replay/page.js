@@ -1,6 +1,6 @@
 // A page of its own around one race view: its data stand in the document, nothing is fetched.
 
-import { put } from "../../core/dom.js";
+import { find, put } from "../../core/dom.js";
 import { mountRaceView } from "../race/view.js";
 
 // What the document carries as JSON.
@@ -9,24 +9,35 @@ export const pageData = () => JSON.parse(document.getElementById("data").textCon
 export function mountReplay() {
   const { title, why, value, isListed } = pageData();
   frame(title, isListed);
-  show(document.querySelector(".rp-why"), why);
-  return mountRaceView(document.querySelector(".rp-main"), { value }, () => {});
+  show(find(document, ".rp-why"), why);
+  return mountRaceView(find(document, ".rp-main"), { value }, () => {});
 }
 
-// What every page has: its title, the way back to the list, the theme.
+/**
+ * What every page has: its title, the way back to the list, the theme.
+ * @param {string} title
+ * @param {boolean} isListed
+ */
 export function frame(title, isListed) {
   document.title = `${title} · MARS live`;
-  put(document.querySelector("h1"), title);
-  document.querySelector(".rp-back").hidden = !isListed;
-  switchTheme(document.querySelector(".rp-theme"));
+  put(find(document, "h1"), title);
+  find(document, ".rp-back").hidden = !isListed;
+  switchTheme(find(document, ".rp-theme"));
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {string | undefined} text
+ */
 function show(element, text) {
   element.hidden = !text;
   put(element, text || "");
 }
 
-// Light or dark as the system is, until somebody chooses; then as chosen, here and on the next page.
+/**
+ * Light or dark as the system is, until somebody chooses; then as chosen, here and on the next page.
+ * @param {HTMLElement} button
+ */
 function switchTheme(button) {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
@@ -58,6 +69,7 @@ function read() {
   }
 }
 
+/** @param {string} theme */
 function write(theme) {
   try {
     window.localStorage.setItem(KEY, theme);

@@ -1,7 +1,7 @@
 // The list of a replay site: a recording a line, with what it measured. Text only, from the page's data.
 
-import { counted, figure } from "../../core/bytes.js";
-import { make } from "../../core/dom.js";
+import { counted, figure } from "../../core/words.js";
+import { find, make } from "../../core/dom.js";
 import { settingsText } from "../../panels/text/card.js";
 import { frame, pageData } from "./page.js";
 
@@ -12,10 +12,14 @@ export function mountSite() {
   frame(title, false);
   const kinds = new Set(recordings.map((recording) => recording.circumstances));
   const isCommon = kinds.size === 1; // said once for all of them
-  if (isCommon) document.querySelector(".rp-on").textContent = [...kinds][0];
-  document.querySelector(".rp-list").append(...recordings.map((recording) => item(recording, isCommon)));
+  if (isCommon) find(document, ".rp-on").textContent = [...kinds][0];
+  find(document, ".rp-list").append(...recordings.map((recording) => item(recording, isCommon)));
 }
 
+/**
+ * @param {ListedRun} recording
+ * @param {boolean} isCommon
+ */
 function item(recording, isCommon) {
   const node = make("li");
   const link = make("a", "", recording.title);
@@ -25,7 +29,10 @@ function item(recording, isCommon) {
   return node;
 }
 
-// Tokens that each forward took, a bar a forward.
+/**
+ * Tokens that each forward took, a bar a forward.
+ * @param {number[]} counts
+ */
 function bars(counts) {
   const node = make("div", "rp-bars");
   node.setAttribute("aria-hidden", "true");
@@ -37,6 +44,7 @@ function bars(counts) {
   return node;
 }
 
+/** @param {ListedRun} given */
 function facts({ settings, tpf, speedup, against, num_tokens: numTokens }) {
   const node = make("p", "rp-facts");
   node.append(make("b", "", `${figure(tpf)} TPF`));

@@ -1,14 +1,22 @@
 // The slots of a lane's cache at one forward: final, fed again, drafts, masks. Pure; no DOM.
 
-import { draftIds } from "../../core/trace.js";
+import { draftIds } from "../../core/folds.js";
 
-// Tokens that were there before the first one was predicted.
+/**
+ * Tokens that were there before the first one was predicted.
+ * @param {Lane} lane
+ */
 export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
 
+/** @param {Lane} lane */
 export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
-// What forward `index` found and fed. prompt + output are final; pending, drafts and masks were fed.
-// after: the cursor once it was done, so what became final.
+/**
+ * What forward `index` found and fed. prompt + output are final; pending, drafts and masks were fed.
+ * after: the cursor once it was done, so what became final.
+ * @param {Lane} lane
+ * @param {number} index
+ */
 export function cacheAt(lane, index) {
   const step = lane.steps[index];
   const prompt = Math.min(promptTokens(lane), step.cursor);
@@ -26,6 +34,11 @@ export function cacheAt(lane, index) {
   };
 }
 
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} drafts
+ */
 function cursorAfter(lane, index, drafts) {
   const step = lane.steps[index];
   const next = lane.steps[index + 1];
@@ -35,10 +48,15 @@ function cursorAfter(lane, index, drafts) {
   return step.cursor + step.pending - drafts + agreed;
 }
 
-// Slots one by one, from `before` ahead of the cursor to the last that was fed.
-// {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted,
-//  group: of a mask, after which draft it stands (0: after the token before them)}; only proposals of the group that
-// was used are known.
+/**
+ * Slots one by one, from `before` ahead of the cursor to the last that was fed.
+ * {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted,
+ * group: of a mask, after which draft it stands (0: after the token before them)}; only proposals of the group that
+ * was used are known.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} before
+ */
 export function slotsAt(lane, index, before) {
   const step = lane.steps[index];
   const { prompt, drafts, cursor, used } = cacheAt(lane, index);
@@ -68,7 +86,12 @@ export function slotsAt(lane, index, before) {
   return slots;
 }
 
-// What the slot `offset` behind the first one that AR reads predicted, and the group of a mask.
+/**
+ * What the slot `offset` behind the first one that AR reads predicted, and the group of a mask.
+ * @param {Step} step
+ * @param {number} offset
+ * @param {number} drafts
+ */
 function predictionAt(step, offset, drafts) {
   const isMask = offset > drafts;
   if (offset < 0) return { group: 0, proposal: null };
@@ -80,6 +103,13 @@ function predictionAt(step, offset, drafts) {
   return { group, proposal: isUsed ? step.proposals[step.count + place] || null : null };
 }
 
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} slot
+ * @param {string} state
+ * @param {number} first
+ */
 function idOf(lane, index, slot, state, first) {
   if (state === "mask") return null;
   const place = slot - promptTokens(lane);
@@ -92,7 +122,12 @@ function idOf(lane, index, slot, state, first) {
   return ids.length === promptTokens(lane) ? ids[slot] : null;
 }
 
-// What each forward from `from` to `to` fed: {index, cursor, pending, drafts, masks, isCommit}.
+/**
+ * What each forward from `from` to `to` fed: {index, cursor, pending, drafts, masks, isCommit}.
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} to
+ */
 export function fedBy(lane, from, to) {
   const all = [];
   for (let i = Math.max(0, from); i < Math.min(to, lane.steps.length); i += 1)

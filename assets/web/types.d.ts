@@ -1,0 +1,399 @@
+// What travels to the page and through its modules: the events of a trace, the heads of the views' values, and what the
+// views, panels and pictures hand each other. The server's side of it: mars_runtime/trace.py, app/components/*.py.
+
+// --- events of a trace ---------------------------------------------------------------------------------------------
+
+interface Settings {
+  method: string;
+  tau: number;
+  block_size: number | "auto";
+  metric: string;
+  lossless: boolean;
+  groups: string;
+  lookup: boolean;
+  max_new_tokens: number;
+  temperature: number;
+  seed: number;
+}
+
+type Vocabulary = Record<string, string>;
+
+interface HeaderEvent {
+  type: "header";
+  settings: Settings;
+  vocabulary?: Vocabulary;
+  prompt?: string;
+  prompt_ids: number[];
+  num_given?: number;
+  checkpoint: string;
+  hardware: string;
+  dtype: string;
+  threads: number;
+  date: string;
+  versions?: Record<string, string>;
+  slot_bytes?: number;
+}
+
+interface PrefillEvent {
+  type: "prefill";
+  seconds: number;
+  cache_bytes?: number;
+}
+
+// A token, how sure the model was of it, and [token, probability] of the next ones.
+type Proposal = [id: number, confidence: number, runnersUp?: [id: number, p: number][]];
+
+interface RowStep {
+  row: number;
+  start: number;
+  cursor: number;
+  num_pending: number;
+  num_fed: number;
+  proposals: Proposal[];
+  accepted: number[];
+  stop: string;
+  num_drafted?: number;
+  block_size?: number;
+  groups?: number[];
+  looked_up?: number[];
+  checks?: [id: number, p: number][];
+  settings?: Partial<Settings>;
+}
+
+interface StepEvent {
+  type: "step";
+  seconds: number;
+  rows: RowStep[];
+  vocabulary?: Vocabulary;
+  commit?: boolean;
+  idle?: [row: number, wait: string, committed: number, filling: number, fed: number][];
+}
+
+interface EndEvent {
+  type: "end";
+  reason: string;
+  message?: string;
+}
+
+type TraceEvent = HeaderEvent | PrefillEvent | StepEvent | EndEvent;
+
+// --- what a lane holds -----------------------------------------------------------------------------------------------
+
+type Lane = import("./core/trace.js").Lane;
+type Playhead = import("./core/playhead.js").Playhead;
+
+interface Step {
+  index: number;
+  first: number;
+  count: number;
+  proposals: Proposal[];
+  drafted: number;
+  settings: Settings;
+  blockSize: number;
+  stop: string;
+  seconds: number;
+  clock: number;
+  cursor: number;
+  pending: number;
+  fed: number;
+  groups: number[];
+  lookedUp: number[];
+  isCommit: boolean;
+}
+
+interface Token {
+  id: number;
+  text: string;
+  step: Step;
+  position: number;
+  isEnd: boolean;
+  joins: number;
+  joined: string;
+  confidence: number | null;
+  check?: { id: number; p: number };
+  rest?: string;
+}
+
+interface Move {
+  step: number;
+  until: number;
+  token: number;
+  settings: Settings;
+  before: Settings;
+}
+
+interface End {
+  reason: string;
+  message: string;
+}
+
+// How the texts of two lanes compare.
+interface Compared {
+  place: number;
+  isShown: boolean;
+  isSame: boolean;
+}
+
+interface Speedup {
+  kind: string;
+  ratio: number;
+  low: number;
+  high: number;
+  limit: number;
+}
+
+interface Timed {
+  tokens: number;
+  seconds: number[];
+}
+
+// --- values of the views ---------------------------------------------------------------------------------------------
+
+interface LaneHead {
+  lane: string;
+  title: string;
+}
+
+interface Head {
+  run: string;
+  from?: number;
+}
+
+interface RaceHead extends Head {
+  lanes: LaneHead[];
+  pace?: number;
+  recorded?: boolean | string;
+}
+
+interface SideHead {
+  side: string;
+  method: string;
+  title: string;
+}
+
+interface BatchHead extends Head {
+  sides: SideHead[];
+  prompts: string[];
+}
+
+interface GridRow {
+  tau: number;
+  lossless: boolean;
+}
+
+interface GridHead extends Head {
+  prompt: string;
+  rows: GridRow[];
+  columns: number[];
+}
+
+interface Note {
+  text: string;
+  kind: string;
+}
+
+// What reads a value of lines: a view.
+interface Sink<H extends Head = Head> {
+  start(head: H): void;
+  line(tag: string, data: unknown, text: string): void;
+  clear(): void;
+}
+
+interface Run {
+  id: string;
+  head: RaceHead;
+  pace: number;
+  note: Note;
+  fault: string;
+  lanes: Lane[];
+  recorded?: boolean | string;
+  checked: number;
+  differs: number;
+}
+
+interface Cell {
+  name: string;
+  row: GridRow | null;
+  blockSize: number;
+  lane: Lane;
+}
+
+// --- folds -----------------------------------------------------------------------------------------------------------
+
+interface ProposalRow {
+  place: number;
+  id: number;
+  confidence: number;
+  runnersUp: [id: number, p: number][];
+  draft: number | undefined;
+  fate: string;
+  token: Token | undefined;
+  verdict: string | null;
+}
+
+interface WhatIfCell {
+  index: number;
+  isLossless: boolean;
+  then: number;
+  now: number;
+  same: number;
+  other: number;
+  unknown: number;
+  checked: number;
+  wrong: number;
+  agreedThen: number;
+  agreedNow: number;
+  gain: number;
+}
+
+type WhatIf = ReturnType<typeof import("./panels/folds/whatif.js").whatIf>;
+type CacheState = ReturnType<typeof import("./panels/folds/slots.js").cacheAt>;
+type Slot = ReturnType<typeof import("./panels/folds/slots.js").slotsAt>[number];
+type Fed = ReturnType<typeof import("./panels/folds/slots.js").fedBy>[number];
+type SlotRun = ReturnType<typeof import("./explain/slots.js").slotRun>;
+type SlotForward = SlotRun["forwards"][number];
+type SlotMoment = ReturnType<typeof import("./explain/slots.js").momentOf>;
+type Segment = { kind: string; a: number; b: number; num: number };
+
+// --- what views and panels ask of each other -------------------------------------------------------------------------
+
+interface Focus {
+  lane: Lane;
+  step: number;
+}
+
+// A race view, as its panels, menus and player see it.
+interface View {
+  root: HTMLElement;
+  run: Run | null;
+  selected: Focus | null;
+  playhead: Playhead;
+  focus: Focus;
+  shown(lane: Lane): Lane;
+  choose(lane: Lane | null, step?: number): void;
+  goTo(lane: Lane, step: number): void;
+  canAsk(kind: string): boolean;
+  ask(kind: string, data: object): boolean;
+}
+
+// Where a card stands: an element, or a box on the page.
+type Anchor = Element | { left: number; right: number; top: number; bottom: number };
+type TokenView = import("./panels/text/text.js").TokenView;
+
+interface TextReport {
+  token(view: TokenView, index: number, anchor: Element, how: string): void;
+  leave(view: TokenView): void;
+  choose(lane: Lane, step: number): void;
+}
+
+interface ChartReport {
+  step(lane: Lane, index: number, anchor: Anchor): void;
+  leave(): void;
+  choose(lane: Lane, step: number): void;
+}
+
+interface Recording {
+  note: string;
+  prompt: string;
+  verdicts: Record<string, boolean>;
+  lanes: { name: string; title: string; lines: string[] }[];
+}
+
+interface FileOffer {
+  text: string;
+  hint: string;
+  make(): NamedBlob | Promise<NamedBlob>;
+}
+
+interface NamedBlob {
+  name: string;
+  blob: Blob;
+}
+
+interface Offer {
+  label: string;
+  files: FileOffer[];
+}
+
+interface PinRecord {
+  id: string;
+  pinned: number;
+  name: string;
+  note: string;
+  rating: number;
+  verdict: boolean | null;
+  isImported: boolean;
+  lines: string[];
+}
+
+type Pin = import("./views/compare/tray.js").Pin;
+type Tray = import("./views/compare/tray.js").Tray;
+
+// --- the browser and plotly ------------------------------------------------------------------------------------------
+
+interface Colours {
+  ink: string;
+  card: string;
+  surface: string;
+  muted: string;
+  grid: string;
+  line: string;
+  warm: string;
+  mars: string;
+  ar: string;
+  bars: string[];
+  font: string;
+  isCoarse: boolean;
+}
+
+// Specifications are plain JSON to us; what plotly makes of them is its own affair.
+type Json = { [name: string]: any };
+
+interface Figure {
+  data: Json[];
+  layout: Json;
+}
+
+interface PlotAxis {
+  range: number[];
+  _length: number;
+  _offset: number;
+  l2p(value: number): number;
+  p2l(pixels: number): number;
+}
+
+interface PlotNode extends HTMLDivElement {
+  _fullLayout?: { xaxis: PlotAxis; yaxis: PlotAxis } & { [name: string]: PlotAxis };
+  on(event: string, listener: (event: Json) => void): void;
+}
+
+interface Plotly {
+  Icons: { home: object };
+  newPlot(node: Element, data: Json[], layout: Json, config: Json): Promise<unknown>;
+  react(node: Element, data: Json[], layout: Json, config: Json): Promise<unknown>;
+  relayout(node: Element, changes: Json): Promise<unknown>;
+  purge(node: Element): void;
+  toImage(figure: Json, options: Json): Promise<string>;
+}
+
+// The one global of ours: what the bundle exports, and what the page adds (views/page/page.js).
+interface Mars {
+  answers?: string[];
+  [name: string]: unknown;
+}
+
+interface Window {
+  mars: Mars;
+  Plotly?: Plotly;
+  gradio_config?: { root?: string };
+}
+
+// An element keeps its view, a token or cell what it stands for.
+interface HTMLElement {
+  lineView?: import("./core/line_view.js").LineView & Partial<View>;
+  compareView?: import("./views/compare/view.js").CompareView;
+  pictures?: Record<string, unknown>;
+  rvToken?: number;
+  rvForward?: number;
+  rvState?: string;
+}
