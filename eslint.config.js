@@ -9,6 +9,7 @@ export default [
     languageOptions: { ecmaVersion: 2024, sourceType: "module", globals: globals.browser },
     rules: {
       eqeqeq: "error",
+      "no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
       "no-var": "error",
       "prefer-const": ["error", { destructuring: "all" }],
       "no-control-regex": "off", // invisible characters are looked for on purpose

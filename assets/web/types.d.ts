@@ -253,7 +253,7 @@ type Fed = ReturnType<typeof import("./panels/folds/slots.js").fedBy>[number];
 type SlotRun = ReturnType<typeof import("./explain/slots.js").slotRun>;
 type SlotForward = SlotRun["forwards"][number];
 type SlotMoment = ReturnType<typeof import("./explain/slots.js").momentOf>;
-type Segment = { kind: string; a: number; b: number; num: number };
+type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
 
 // --- what views and panels ask of each other -------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ interface Focus {
 // A race view, as its panels, menus and player see it.
 interface View {
   root: HTMLElement;
-  run: Run | null;
+  run: Run; // panels are drawn while there is one
   selected: Focus | null;
   playhead: Playhead;
   focus: Focus;
@@ -363,7 +363,7 @@ interface PlotAxis {
 }
 
 interface PlotNode extends HTMLDivElement {
-  _fullLayout?: { xaxis: PlotAxis; yaxis: PlotAxis } & { [name: string]: PlotAxis };
+  _fullLayout: { xaxis: PlotAxis; yaxis: PlotAxis } & { [name: string]: PlotAxis }; // once it is plotted
   on(event: string, listener: (event: Json) => void): void;
 }
 
@@ -382,6 +382,11 @@ interface Mars {
   [name: string]: unknown;
 }
 
+// How a view asks its page for what a trace cannot give.
+interface DocumentEventMap {
+  "mars-ask": CustomEvent<any>;
+}
+
 interface Window {
   mars: Mars;
   Plotly?: Plotly;
@@ -389,11 +394,272 @@ interface Window {
 }
 
 // An element keeps its view, a token or cell what it stands for.
-interface HTMLElement {
-  lineView?: import("./core/line_view.js").LineView & Partial<View>;
+interface Element {
+  lineView?: import("./core/line_view.js").LineView & View;
   compareView?: import("./views/compare/view.js").CompareView;
   pictures?: Record<string, unknown>;
   rvToken?: number;
   rvForward?: number;
   rvState?: string;
+}
+
+// --- shapes that several functions of one module hand each other -----------------------------------------------------
+
+interface MaskSlot {
+  isNoisy: boolean;
+  position: number;
+  block: number;
+}
+
+// What of two lists is compared: from a to endA, from b to endB.
+interface Box {
+  a: number;
+  b: number;
+  endA: number;
+  endB: number;
+}
+
+type Add = (kind: string, a: number, b: number, num: number) => void;
+type KindToken = Pick<Token, "text" | "joins" | "isEnd"> & { step: { count: number } };
+type Judged = ReturnType<typeof import("./panels/folds/judged.js").judge>;
+
+interface Verdict {
+  place: number;
+  token: Token;
+  ar: { id: number; p: number | null };
+  agrees: boolean;
+}
+
+interface PlaceEntry {
+  place: number;
+  step: number;
+  mine: string;
+  theirs: string;
+  p: number | null;
+}
+
+interface ChartEntry {
+  node: PlotNode;
+  cursor: HTMLElement;
+  later: HTMLElement;
+  isPlotted: boolean;
+  zoomed: Set<string>;
+  config?: Json;
+}
+
+// share: of the room, NaN for none; n: of the ramp; mark: a line at a share.
+interface BarItem {
+  label: string;
+  share: number;
+  top: string;
+  value: string;
+  say: string;
+  sub?: string;
+  n?: number;
+  mark?: number | null;
+  isVoid?: boolean;
+}
+
+interface PanelKind {
+  id: string;
+  title: string;
+  new (element: HTMLElement, view: View): { draw(): void };
+}
+
+interface Tab {
+  Kind: PanelKind;
+  button: HTMLButtonElement;
+  element: HTMLElement;
+  panel: { draw(): void } | null;
+}
+
+type Side = import("./views/batch/side.js").Side;
+type Row = import("./views/batch/side.js").Row;
+
+interface RowCell {
+  forward: number;
+  count: number;
+  wait: string;
+  isCommit: boolean;
+  committed: number;
+  filling: number;
+  scratch: number;
+  text: string;
+  end: string;
+}
+
+interface Totals {
+  tokens_per_second: number;
+  effective_tpf: number;
+  idle_share: number;
+  num_forwards: number;
+  num_commits: number;
+  peak_cache_bytes: number;
+}
+
+// The server's answer on a trace that somebody brings: its lines and what its owner said of it, or a sentence.
+type Judge = (text: string) => Promise<{ lines?: string[]; pin?: Partial<PinRecord>; error?: string } | null>;
+
+interface Alignment {
+  own: Set<number>;
+  missing: Set<number>;
+  toBase: Int32Array;
+  near: Int32Array;
+  fromBase: Int32Array;
+}
+
+interface AskDetail {
+  kind: string;
+  lane: Lane | string;
+  token: number;
+  id: number;
+  settings: Partial<Settings>;
+}
+
+interface Order {
+  asked: string;
+  settings: Partial<Settings>;
+  view: string;
+}
+
+interface ListedRun {
+  address: string;
+  title: string;
+  why: string;
+  settings: Settings;
+  tpf: number;
+  speedup: number | null;
+  against: string;
+  num_tokens: number;
+  counts: number[];
+  circumstances: string;
+}
+
+// A bar of a picture and its row in the table beside it.
+interface Bar {
+  node: HTMLElement;
+  top: HTMLElement;
+  room: HTMLElement;
+  fill: HTMLElement;
+  mark: HTMLElement;
+  label: HTMLElement;
+  sub: HTMLElement;
+  row: HTMLTableRowElement;
+  cells: HTMLTableCellElement[];
+}
+
+// Forwards of a text that are hidden and shown at once; cut: how many of them are shown, -1 when not known.
+interface Group {
+  node: HTMLElement;
+  first: number;
+  nodes: HTMLElement[][];
+  cut: number;
+}
+
+// --- the tour --------------------------------------------------------------------------------------------------------
+
+// What becomes of a run that the tour starts on the page behind it.
+interface LiveReport {
+  begin(lanes: Lane[]): void;
+  draw(isOver: boolean): void;
+  fail(sentence: string): void;
+}
+
+interface Beat {
+  until?: number | "refusal" | "end";
+  why?: boolean;
+  tau?: number;
+  commit?: number;
+  mismatch?: number;
+  play?: boolean;
+  query?: number;
+}
+
+interface SceneSpec {
+  kind: string;
+  recording?: string;
+  isLive?: boolean;
+  isAlone?: boolean;
+  beats?: Beat[];
+  picture?: string;
+  fact?: string;
+  line?: string;
+  of?: string;
+  lines?: string[];
+}
+
+interface Scene {
+  beats: Beat[];
+  canLive?: boolean;
+  isPlaying?: boolean;
+  beat(index: number, isPlayed: boolean): void;
+  goLive?(): void;
+  leave(): void;
+}
+
+interface Stop {
+  headline: string;
+  says: string;
+  scene: SceneSpec;
+}
+
+// What a beat of the tour does with a picture of How it works.
+interface Picture {
+  timer?: number | null;
+  last: number;
+  setTau(tau: number): void;
+  seek(moment: number): void;
+  fullCommit(): number;
+  tellingMismatch(): number;
+  play(): void;
+  pause(): void;
+  choose(query: number): void;
+}
+
+// --- Compare and the grid --------------------------------------------------------------------------------------------
+
+type PinRow = import("./views/compare/rows.js").Row;
+
+// What a row of the tray tells the view.
+interface RowReport {
+  change(pin: Pin, changes: Partial<PinRecord>): void;
+  tick(pin: Pin, isOn: boolean): void;
+  open(pin: Pin): void;
+  remove(pin: Pin): void;
+}
+
+// A text beside others; own .. fromBase as `alignment` has it.
+interface TextPane extends Alignment {
+  lane: Lane;
+  element: HTMLElement;
+  parts: Record<string, HTMLElement>;
+  view: TokenView;
+  text: HTMLElement;
+  marked: HTMLElement[];
+  lit: HTMLElement | null;
+}
+
+interface CellParts {
+  node: HTMLElement;
+  tpf: HTMLElement;
+  mark: HTMLElement;
+  ratio: HTMLElement;
+  speed: HTMLElement;
+  strip: import("./views/grid/strip.js").Strip;
+  differs: HTMLElement;
+  verdict: HTMLElement;
+}
+
+// The nodes of a row of a batch.
+interface RowLane {
+  row: Row;
+  node: HTMLElement;
+  strip: HTMLElement;
+  slots: HTMLElement;
+  state: HTMLElement;
+  text: HTMLElement;
+  tokens: HTMLElement;
+  verdict: HTMLElement;
+  parts: HTMLElement[];
+  drawn: number;
 }

@@ -44,6 +44,7 @@ export function aloneText(bytes) {
   }
 }
 
+/** @type {Record<string, string>} */
 const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
 // Controls, joiners and direction marks have no ink of their own and could disturb the card.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;

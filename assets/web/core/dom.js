@@ -18,7 +18,7 @@ export const make = (tag, className, text) => {
  * An element of SVG with its attributes.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
- * @param {string} className
+ * @param {string} [className]
  * @param {Record<string, string | number>} [attributes]
  * @returns {SVGElementTagNameMap[K]}
  */
@@ -36,10 +36,16 @@ export function shape(tag, className, attributes = {}) {
  * @returns {HTMLElement}
  */
 export function find(root, selector) {
-  const found = root.querySelector(selector);
+  const found = /** @type {HTMLElement | null} */ (root.querySelector(selector));
   if (!found) throw new Error(`Nothing here is ${selector}.`);
   return found;
 }
+
+/**
+ * The element that something happened to.
+ * @param {Event} event
+ */
+export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 
 /**
  * @param {Node} node

@@ -7,8 +7,17 @@ export class Feed {
   /** @param {Sink} sink */
   constructor(sink) {
     this.sink = sink;
+    /** @type {string | null} */
     this.run = null;
-    this.lines = [];
+    /** @type {string[]} */
+    this.lines = []; // not worked on yet
+    /** @type {string | null} */
+    this.head = null;
+    this.isSame = false; // whether the first line is the one that was read before
+    this.isBehind = false;
+    this.begin = 0; // number of the value's first line
+    this.taken = 0; // lines of the run
+    this.offset = 0; // characters of the value
   }
 
   /**

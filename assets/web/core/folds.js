@@ -10,7 +10,10 @@ export function draftIds(step) {
   return step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
 }
 
-// Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
+/**
+ * Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
+ * @type {Record<"tokens" | "forwards" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
+ */
 export const folds = {
   tokens: (lane) => lane.tokens.length,
   forwards: (lane) => lane.steps.length,
@@ -22,8 +25,8 @@ export const folds = {
 
 /**
  * Where two lanes first hold different tokens, looking on from `from`; -1 while they agree.
- * @param {number} a
- * @param {number} b
+ * @param {Lane} a
+ * @param {Lane} b
  * @param {number} from
  */
 export function divergence(a, b, from) {
@@ -53,4 +56,24 @@ export function compared(lanes, place) {
  */
 export function mainLane(run) {
   return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
+}
+
+/**
+ * The header of a lane of which something was read.
+ * @param {Lane} lane
+ * @returns {HeaderEvent}
+ */
+export function headerOf({ header, name }) {
+  if (!header) throw new Error(`Nothing of ${name} was read yet.`);
+  return header;
+}
+
+/**
+ * The settings that are in force in such a lane.
+ * @param {Lane} lane
+ * @returns {Settings}
+ */
+export function settingsOf({ settings, name }) {
+  if (!settings) throw new Error(`Nothing of ${name} was read yet.`);
+  return settings;
 }

@@ -1,5 +1,4 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
-// A view gives start(head), line(target, data, text), clear(), fail(sentence), draw() and recolour().
 
 import { find } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -13,10 +12,36 @@ export class LineView {
    */
   constructor(root, missed) {
     this.root = root;
+    this.latest = "";
+    this.isAsking = false;
+    /** @type {number | null} */
+    this.frame = null;
     this.missed = missed;
     this.feed = new Feed(this);
+    /** @type {string | null} */
     this.wanted = null; // the prompt in the page's box, where there is one
   }
+
+  // What a view gives.
+
+  /** @param {Head} _head */
+  start(_head) {}
+
+  /**
+   * @param {string} _tag
+   * @param {any} _data
+   * @param {string} _text
+   */
+  line(_tag, _data, _text) {}
+
+  clear() {}
+
+  /** @param {string} [_sentence] */
+  fail(_sentence) {}
+
+  draw() {}
+
+  recolour() {}
 
   /** @param {string} prompt */
   want(prompt) {
@@ -33,7 +58,7 @@ export class LineView {
 
   // Lets go of a refusal that shows no result; what was decoded stays.
   dismiss() {
-    if (["error", "refused"].includes(this.root.dataset.state) && this.root.dataset.steps === "0") this.read("");
+    if (["error", "refused"].includes(this.root.dataset.state || "") && this.root.dataset.steps === "0") this.read("");
   }
 
   /** @param {string} value */
@@ -51,7 +76,7 @@ export class LineView {
     if (this.isAsking) return;
     const { run } = this.feed;
     this.isAsking = true;
-    const whole = await this.missed(run).catch(() => "");
+    const whole = await this.missed(run || "").catch(() => "");
     this.isAsking = false;
     if (this.feed.run !== run) return;
     if (whole) {

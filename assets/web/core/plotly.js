@@ -1,10 +1,12 @@
 // Fetches plotly.js from this server, once a page, whichever view asks first.
 
+/** @type {Promise<Plotly | null> | null} */
 let loading = null;
 
 /**
  * One script for all views of the page; failing is a sentence, not an exception.
  * @param {string} url
+ * @returns {Promise<Plotly | null>}
  */
 export function loadPlotly(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);

@@ -2,9 +2,11 @@
 // after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
 // been read, as every rate does; its prefill counts for the first token alone.
 
+import { cutOf } from "./cut.js";
 import { draftIds } from "./folds.js";
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
+/** @type {(keyof Settings)[]} */
 const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
 
 const JOINER = "\u200d";
@@ -26,22 +28,34 @@ export class Lane {
   constructor({ lane, title }) {
     this.name = lane;
     this.title = title;
+    /** @type {string[]} */
     this.lines = []; // as they were received
+    /** @type {HeaderEvent | null} */
     this.header = null;
+    /** @type {Settings | null} */
     this.settings = null;
+    /** @type {Map<number, Uint8Array>} */
     this.vocabulary = new Map();
+    /** @type {Token[]} */
     this.tokens = [];
     this.shortened = -1; // in a cut: the token that ends earlier than it does in the whole
+    /** @type {Step[]} */
     this.steps = [];
+    /** @type {Move[]} */
     this.moves = [];
+    /** @type {number | null} */
     this.prefill = null;
     this.cacheBytes = 0; // reserved for keys and values, 0 if not told
     this.seconds = 0;
+    /** @type {End | null} */
     this.end = null;
+    /** @type {boolean | null} */
     this.verdict = null;
     this.given = ""; // text of the output that was given, not generated
     this.decoder = new TextDecoder("utf-8");
     this.tail = new Uint8Array(0);
+    /** @type {Lane | null} */
+    this.cut = null;
   }
 
   /**
@@ -53,7 +67,7 @@ export class Lane {
     else if (event.type === "prefill") this.readPrefill(event);
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
-    else throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
+    else throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
     // A slice would keep the whole value alive that it was cut from: joined and cut again it is a string of its own.
     this.lines.push(` ${line}`.slice(1));
   }
@@ -70,8 +84,8 @@ export class Lane {
 
   // The tokens of the output that were given: a branch goes on from them.
   givenIds() {
-    const ids = this.header.prompt_ids || [];
-    return ids.slice(ids.length - (this.header.num_given || 0));
+    const ids = this.header?.prompt_ids || [];
+    return ids.slice(ids.length - (this.header?.num_given || 0));
   }
 
   /**
@@ -97,15 +111,16 @@ export class Lane {
     const row = event.rows.find((r) => r.row === 0) || event.rows[0];
     if (!row) return;
     const before = this.settings;
-    if (row.settings) this.settings = { ...before, ...row.settings };
+    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...row.settings });
     const index = this.steps.length;
+    /** @type {Step} */
     const step = {
       index,
       first: this.tokens.length,
       count: row.accepted.length,
       proposals: row.proposals,
       drafted: row.num_drafted || 0,
-      settings: this.settings,
+      settings: /** @type {Settings} */ (this.settings), // of the header, which comes first
       blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
@@ -119,7 +134,7 @@ export class Lane {
     };
     this.steps.push(step);
     this.readChecks(row.checks || []);
-    if (before && FOLLOWED.some((k) => before[k] !== this.settings[k])) this.readMove(step, before);
+    if (before && FOLLOWED.some((k) => before[k] !== step.settings[k])) this.readMove(step, before);
     row.accepted.forEach((id, position) => this.readToken(step, id, position, row.accepted.length));
   }
 
@@ -178,10 +193,10 @@ export class Lane {
     const last = this.moves[this.moves.length - 1];
     if (last && last.until === step.index - 1) {
       last.until = step.index;
-      last.settings = this.settings;
+      last.settings = step.settings;
       return;
     }
-    this.moves.push({ step: step.index, until: step.index, token: step.first, settings: this.settings, before });
+    this.moves.push({ step: step.index, until: step.index, token: step.first, settings: step.settings, before });
   }
 
   /** @param {EndEvent} event */
@@ -227,76 +242,10 @@ export class Lane {
    */
   at(num) {
     if (num >= this.steps.length) return this;
-    if (!this.cut || this.cut.steps.length !== num) this.cut = this.cutAt(num);
-    return this.cut;
-  }
-
-  /**
-   * @param {number} num
-   * @returns {Lane}
-   */
-  cutAt(num) {
-    const steps = this.steps.slice(0, num);
-    const last = steps[num - 1];
-    const tokens = this.tokens.slice(0, last ? last.first + last.count : 0);
-    if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known a forward later
-    const shortened = this.unjoin(tokens);
-    const moves = this.moves
-      .filter((move) => move.step < num)
-      .map((move) => (move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
-    const { name, title, header, given, vocabulary, lines, prefill } = this;
-    return Object.assign(Object.create(Lane.prototype), {
-      name,
-      title,
-      header,
-      given,
-      vocabulary,
-      lines,
-      prefill,
-      steps,
-      tokens,
-      moves,
-      shortened,
-      settings: last ? last.settings : header && header.settings,
-      seconds: last ? last.clock : 0,
-      tail: this.tailOf(tokens),
-      end: null,
-      verdict: null,
-    });
-  }
-
-  /**
-   * Takes from the last token that has text what later tokens joined to it; its place, or -1.
-   * @param {Token[]} tokens
-   */
-  unjoin(tokens) {
-    let [place, length] = [-1, 0];
-    for (let i = tokens.length; i < this.tokens.length && !this.tokens[i].text; i += 1) {
-      const { joins, joined } = this.tokens[i];
-      if (joins >= 0 && joins < tokens.length) [place, length] = [joins, length + joined.length];
+    if (!this.cut || this.cut.steps.length !== num) {
+      this.cut = Object.assign(Object.create(Lane.prototype), cutOf(this, num));
     }
-    if (place >= 0) tokens[place] = { ...tokens[place], text: tokens[place].text.slice(0, -length) };
-    return place;
-  }
-
-  /**
-   * The bytes of a character that the last of these tokens left incomplete.
-   * @param {Token[]} tokens
-   */
-  tailOf(tokens) {
-    const ids = [
-      ...this.givenIds(),
-      ...tokens
-        .slice(-4)
-        .filter((token) => !token.isEnd)
-        .map((token) => token.id),
-    ];
-    return incompleteTail(
-      ids
-        .slice(-4)
-        .map((id) => this.bytes(id))
-        .reduce(joinBytes, new Uint8Array(0)),
-    );
+    return /** @type {Lane} */ (this.cut);
   }
 
   get isMars() {

@@ -8,6 +8,7 @@ import { cacheWords, losslessWords } from "./slot_words.js";
 import { slotRun } from "./slots.js";
 import { TauView } from "./tau_view.js";
 
+/** @type {Record<string, (element: HTMLElement) => unknown>} */
 export const PICTURES = {
   mask: (element) => new MaskView(element),
   caches: (element) =>
@@ -55,9 +56,12 @@ function ofRecording(element, name, draw) {
  */
 export function mountExplain(element) {
   const root = find(element, ".mars-explain");
-  root.pictures = {};
-  for (const place of root.querySelectorAll("[data-picture]")) {
-    root.pictures[place.dataset.picture] = PICTURES[place.dataset.picture](place);
+  /** @type {Record<string, unknown>} */
+  const pictures = {};
+  root.pictures = pictures;
+  for (const place of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-picture]"))) {
+    const name = place.dataset.picture || "";
+    pictures[name] = PICTURES[name](place);
   }
   return root;
 }

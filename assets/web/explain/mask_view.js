@@ -6,6 +6,7 @@ import { streams, twoStreamMask } from "./mask.js";
 const CELL = 20;
 const GAP = 10;
 const EDGE = 34;
+/** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number, value: number][]} */
 const KNOBS = [
   ["length", "Length L", 4, 24, 12],
   ["prompt", "of it prompt", 0, 12, 4],
@@ -13,10 +14,30 @@ const KNOBS = [
 ];
 
 export class MaskView {
+  /** @type {MaskSlot[]} */
+  slots;
+  /** @type {Record<string, { input: HTMLInputElement, output: HTMLOutputElement }>} */
+  inputs;
+  /** @type {{ length: number, prompt: number, blockSize: number }} */
+  values;
+  /** @type {boolean[][]} */
+  grid;
+  /** @type {SVGSVGElement} */
+  svg;
+  /** @type {HTMLElement[]} */
+  cells;
+  /** @type {SVGRectElement} */
+  row;
+  /** @type {number} */
+  at;
+  /** @type {SVGPathElement} */
+  lit;
+
   /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
-    this.values = Object.fromEntries(KNOBS.map(([name, , , , value]) => [name, value]));
+    this.values = { length: 12, prompt: 4, blockSize: 4 };
+    for (const [name, , , , value] of KNOBS) this.values[name] = value;
     this.picture = make("div", "ex-mask");
     this.picture.tabIndex = 0;
     this.picture.setAttribute("role", "group");
@@ -62,7 +83,8 @@ export class MaskView {
     const most = this.values.length - 1;
     this.inputs.prompt.input.max = String(Math.min(most, 12));
     this.values.prompt = Math.min(this.values.prompt, most);
-    for (const [each, { input, output }] of Object.entries(this.inputs)) {
+    for (const [each] of KNOBS) {
+      const { input, output } = this.inputs[each];
       input.value = String(this.values[each]);
       put(output, String(this.values[each]));
     }
@@ -153,10 +175,12 @@ export class MaskView {
   drawStrips() {
     const { length, prompt } = this.values;
     this.cells = [];
-    const rows = [
+    /** @type {[name: string, from: number, to: number][]} */
+    const streamed = [
       ["clean", 0, length],
       ["noisy", prompt, length],
-    ].map(([name, from, to]) => {
+    ];
+    const rows = streamed.map(([name, from, to]) => {
       const row = make("div", "ex-stream");
       row.style.setProperty("--n", String(length));
       row.append(make("span", "ex-name", name));
@@ -192,6 +216,7 @@ export class MaskView {
     const { length, prompt } = this.values;
     const slot = this.slots[this.at];
     const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
+    /** @type {Record<string, number>} */
     const moves = {
       ArrowUp: this.at - 1,
       ArrowDown: this.at + 1,
@@ -229,8 +254,8 @@ export class MaskView {
 const span = (name, from, to) => (from > to ? "" : from === to ? `${name}${from}` : `${name}${from} to ${name}${to}`);
 
 /**
- * @param {MaskSlot} given
- * @param {MaskSlot} given1
+ * @param {MaskSlot} slot
+ * @param {{ length: number, prompt: number, blockSize: number }} values
  */
 function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   const learns = position + 1 < length ? `x${position + 1}` : "what follows the last token";

@@ -34,7 +34,9 @@ export function recording(name) {
 function parse(value) {
   if (!value) return null;
   const { head, lines } = readValue(value);
+  /** @type {Recording["lanes"]} */
   const lanes = head.lanes.map(({ lane, title }) => ({ name: lane, title, lines: [] }));
+  /** @type {Record<string, boolean>} */
   const verdicts = {};
   for (const [tag, text] of lines) {
     const lane = lanes.find(({ name }) => name === tag);

@@ -1,16 +1,26 @@
 // Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it.
 // Two moments a forward: fed, then read. Drawn once, then only classes and texts change.
 
+import { headerOf } from "../core/folds.js";
 import { lastOf } from "../core/lists.js";
 import { counted, probability } from "../core/words.js";
-import { make, put } from "../core/dom.js";
+import { make, put, targetOf } from "../core/dom.js";
 import { legend } from "./slot_words.js";
 import { momentOf } from "./slots.js";
 
+/** @type {Record<string, string>} */
 const NAMES = { final: "final", pending: "fed again", draft: "draft", mask: "mask", ahead: "" };
+/** @type {Record<string, string>} */
 const MARKS = { accepted: "✓", agreed: "✓", replaced: "↺", refused: "✗", dropped: "✗", draft: "?" };
 
 export class SlotLane {
+  /** @type {{ place: number, above: HTMLElement, below: HTMLElement }[]} */
+  columns;
+  /** @type {SlotRun} */
+  run;
+  /** @type {number} */
+  width;
+
   /** @param {SlotRun} run */
   constructor(run) {
     this.run = run;
@@ -66,13 +76,13 @@ export class SlotLane {
   }
 
   /**
-   * @param {{ place: number, above: HTMLElement, below: HTMLElement }} given
-   * @param {{ place: number, above: HTMLElement, below: HTMLElement }} given1
+   * @param {{ place: number, above: HTMLElement, below: HTMLElement }} column
+   * @param {SlotMoment} moment
    */
   drawColumn({ place, above, below }, { now, isRead }) {
     const slot = now && now.fed[place - now.first];
     const kind = slot ? slot.kind : now && place < now.first ? "final" : "ahead";
-    const id = slot ? slot.id : place < 0 ? this.run.lane.header.prompt_ids.at(-1) : this.run.emitted[place];
+    const id = slot ? slot.id : place < 0 ? lastOf(headerOf(this.run.lane).prompt_ids) : this.run.emitted[place];
     above.className = `ex-cell ex-in ex-${kind}`;
     put(above, kind === "mask" ? "M" : kind === "ahead" ? "" : this.name(place, id));
     above.title = NAMES[kind];
@@ -89,10 +99,10 @@ export class SlotLane {
 
   /**
    * @param {number} place
-   * @param {number} id
+   * @param {number | null} id
    */
   name(place, id) {
-    const isKnown = this.run.lane.vocabulary.has(id);
+    const isKnown = id !== null && this.run.lane.vocabulary.has(id);
     return isKnown ? this.run.lane.tokenName(id) : place < 0 ? "…" : `#${id}`;
   }
 
@@ -118,6 +128,13 @@ export class SlotLane {
 }
 
 export class SlotPlayer {
+  /** @type {HTMLInputElement} */
+  range;
+  /** @type {number | null} */
+  timer;
+  /** @type {HTMLButtonElement} */
+  button;
+
   /**
    * @param {HTMLElement} element
    * @param {SlotRun[]} runs
@@ -195,8 +212,9 @@ export class SlotPlayer {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const isButton = event.target.tagName === "BUTTON";
+    const isButton = targetOf(event).tagName === "BUTTON";
     if (event.target === this.range || event.ctrlKey || event.metaKey || event.altKey) return;
+    /** @type {Record<string, () => void>} */
     const acts = {
       ArrowRight: () => this.step(1),
       ArrowLeft: () => this.step(-1),
@@ -239,7 +257,7 @@ export class SlotPlayer {
   }
 
   pause() {
-    clearInterval(this.timer);
+    clearInterval(this.timer ?? undefined);
     this.timer = null;
     this.face();
   }

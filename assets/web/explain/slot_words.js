@@ -70,7 +70,7 @@ const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accept
 
 /**
  * What a lossless forward fed, found and put right.
- * @param {[SlotMoment]} given
+ * @param {SlotMoment[]} states
  */
 export function losslessWords([state]) {
   const { now } = state;

@@ -10,6 +10,7 @@ import { proposalRows } from "../panels/folds/why.js";
 
 // agreed: a draft that AR confirms; replaced: AR's token where a draft was wrong; accepted: emitted now;
 // draft: to be verified by the next forward; refused: below the threshold; dropped: behind a wrong draft.
+/** @type {Record<string, string>} */
 const FATES = {
   own: "accepted",
   taken: "accepted",

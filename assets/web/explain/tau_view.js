@@ -5,6 +5,11 @@ import { make, put } from "../core/dom.js";
 import { acceptPrefix } from "../panels/folds/whatif.js";
 
 export class TauPicture {
+  /** @type {{ row: HTMLElement, fate: HTMLElement }[]} */
+  rows;
+  /** @type {number} */
+  index;
+
   /** @param {SlotRun} run */
   constructor(run) {
     this.run = run;
@@ -58,6 +63,11 @@ export class TauPicture {
 }
 
 export class TauView {
+  /** @type {HTMLInputElement} */
+  slider;
+  /** @type {HTMLOutputElement} */
+  output;
+
   /**
    * @param {HTMLElement} element
    * @param {SlotRun} run
@@ -82,9 +92,9 @@ export class TauView {
     this.slider.addEventListener("input", () => this.draw());
     row.append(make("span", "", "Threshold τ"), this.slider, this.output);
     const pick = make("div", "ex-controls");
-    for (const [text, label, by] of [
-      ["‹", "Forward before", -1],
-      ["›", "Next forward", 1],
+    for (const { text, label, by } of [
+      { text: "‹", label: "Forward before", by: -1 },
+      { text: "›", label: "Next forward", by: 1 },
     ]) {
       const button = make("button", "", text);
       button.type = "button";

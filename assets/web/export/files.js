@@ -1,6 +1,8 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards. Pure but for `download`.
 // Knows lanes; knows no view and no drawing.
 
+import { headerOf, settingsOf } from "../core/folds.js";
+
 const MOST_NAME = 120;
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
 const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that begins so
@@ -11,7 +13,7 @@ const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that beg
  * @param {string} extension
  */
 export function fileName(lane, extension) {
-  const { header, settings } = lane;
+  const [header, settings] = [headerOf(lane), settingsOf(lane)];
   const how =
     settings.method === "ar"
       ? ["ar"]

@@ -1,7 +1,7 @@
 // A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
 // is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
 
-import { find, make, put } from "../core/dom.js";
+import { find, make, put, targetOf } from "../core/dom.js";
 import { loadPlotly } from "../core/plotly.js";
 import { coloursOf } from "../core/colours.js";
 import { compared, mainLane } from "../core/folds.js";
@@ -52,7 +52,7 @@ function lineOf({ label, files }, said) {
         download(name, blob);
         put(said, `${name} is on its way.`);
       } catch (error) {
-        put(said, error.sentence || FAILED);
+        put(said, /** @type {{ sentence?: string }} */ (error).sentence || FAILED);
       }
       button.disabled = false;
       button.focus();
@@ -75,13 +75,13 @@ function closeByItself(menu) {
     find(menu, "summary").focus();
   });
   menu.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+    if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget))) menu.open = false;
   });
   menu.addEventListener("toggle", () => {
     if (!menu.open) return;
-    /** @param {KeyboardEvent} event */
+    /** @param {Event} event */
     const elsewhere = (event) => {
-      if (menu.isConnected && menu.open && menu.contains(event.target)) return;
+      if (menu.isConnected && menu.open && menu.contains(targetOf(event))) return;
       menu.open = false;
       document.removeEventListener("pointerdown", elsewhere);
     };
@@ -136,17 +136,13 @@ export const chartsOffer = (lane, lanes, root) => ({
         const plotly = await plotlyOf(root);
         const c = coloursOf(root);
         const figures = [
-          ["Tokens accepted by each forward", forwardsFigure(lane, c, false)],
-          ["Confidence of each accepted token", confidenceFigure(lane, c, false)],
-          ["Tokens against measured time, from the prompt read", timeFigure(lanes, c)],
+          { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, false) },
+          { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, false) },
+          { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c) },
         ];
         return {
           name: fileName(lane, "charts.png"),
-          blob: await chartsPng(
-            figures.map(([title, spec]) => ({ title, spec })),
-            root,
-            plotly,
-          ),
+          blob: await chartsPng(figures, root, plotly),
         };
       },
     },
@@ -159,15 +155,16 @@ export const chartsOffer = (lane, lanes, root) => ({
  */
 export const runMenu = (view) =>
   exportMenu(() => {
-    const lanes = view.run ? view.run.lanes.filter((lane) => lane.steps.length) : [];
-    if (!lanes.length) return [];
-    const main = mainLane(view.run);
+    const { run } = view;
+    const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
+    if (!run || !lanes.length) return [];
+    const main = mainLane(run);
     const page = {
       text: "HTML",
       hint: "page that replays the run without a network",
-      make: () => replayFile(view, main),
+      make: () => replayFile(view.root, run, main),
     };
-    const found = view.run.lanes.length === 2 ? compared(view.run.lanes, view.run.differs) : null;
+    const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
     return [
       ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
       chartsOffer(main, lanes, view.root),
@@ -176,20 +173,21 @@ export const runMenu = (view) =>
   });
 
 /**
- * @param {View} view
+ * @param {HTMLElement} root
+ * @param {Run} run
  * @param {Lane} main
  */
-async function replayFile(view, main) {
+async function replayFile(root, run, main) {
   try {
-    return { name: fileName(main, "html"), blob: textBlob(await replayHtml(view), "text/html") };
+    return { name: fileName(main, "html"), blob: textBlob(await replayHtml({ root, run }), "text/html") };
   } catch (error) {
-    throw Object.assign(error, { sentence: "The page for replays did not load from the server; try again." });
+    throw Object.assign(/** @type {Error} */ (error), { sentence: "The page for replays did not load from the server; try again." });
   }
 }
 
 /** @param {HTMLElement} root */
 export async function plotlyOf(root) {
-  const plotly = await loadPlotly(root.dataset.plotly);
+  const plotly = await loadPlotly(root.dataset.plotly || "");
   if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });
   return plotly;
 }

@@ -39,7 +39,7 @@ export function textPng(lane, title, root, found = null) {
   const { element } = paneOf(lane, title, found);
   const asked = new Asked(make("div", "rv-asked"));
   asked.drawRun([lane], null);
-  const foot = [environment(lane.header), (lane.header.date || "").slice(0, 16).replace("T", " ")]
+  const foot = [environment(lane.header), (lane.header?.date || "").slice(0, 16).replace("T", " ")]
     .filter(Boolean)
     .join(" · ");
   return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
@@ -95,8 +95,9 @@ function svgOf(host, { width, height, isDark }) {
 function dropUnwritable(body) {
   const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const text = node.data.replace(NOT_XML, "\ufffd");
-    if (text !== node.data) node.data = text;
+    const { data } = /** @type {Text} */ (node);
+    const text = data.replace(NOT_XML, "\ufffd");
+    if (text !== data) node.textContent = text;
   }
 }
 
@@ -144,7 +145,7 @@ function canvasOf(width, height, background) {
   const canvas = make("canvas");
   canvas.width = Math.floor(width * scale);
   canvas.height = Math.floor(height * scale);
-  const draw = canvas.getContext("2d");
+  const draw = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   draw.fillStyle = background;
   draw.fillRect(0, 0, canvas.width, canvas.height);
   return { canvas, draw, scale };

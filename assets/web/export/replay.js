@@ -1,6 +1,7 @@
 // A run as a file of its own: the page that the server keeps ready for it, with the run's own lines in it.
 // Knows a view's run and where that page is; draws nothing.
 
+import { headerOf } from "../core/folds.js";
 import { fileAddress } from "../core/plotly.js";
 import { statusLine, valueOf } from "../core/wire.js";
 
@@ -19,7 +20,7 @@ export function canSaveReplay({ root, run }) {
  * @param {{ root: HTMLElement, run: Run }} given
  */
 export async function replayHtml({ root, run }) {
-  const answer = await fetch(fileAddress(root.dataset.replay));
+  const answer = await fetch(fileAddress(root.dataset.replay || ""));
   if (!answer.ok) throw new Error("The page for replays did not load; try again.");
   const shell = await answer.text();
   const title = run.lanes.map((lane) => lane.title).join(" against ");
@@ -33,7 +34,7 @@ export async function replayHtml({ root, run }) {
  * @param {Run} run
  */
 export function runValue(run) {
-  const { header } = run.lanes[0];
+  const header = headerOf(run.lanes[0]);
   const recorded =
     run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;
   return valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);

@@ -7,6 +7,11 @@ import { DEFINITION, laneSpeedup, speedupRemark, speedupText } from "../core/spe
 import { folds } from "../core/folds.js";
 
 export class Figures {
+  /** @type {Record<string, { list: HTMLElement, title: HTMLElement, number: Node, sub: HTMLElement }>} */
+  big;
+  /** @type {Record<string, HTMLElement>} */
+  small;
+
   /** @param {HTMLElement} root */
   constructor(root) {
     this.element = find(root, ".rv-figures");
@@ -59,7 +64,7 @@ export class Figures {
   update(main, other) {
     const speed = folds.perSecond(main);
     const base = other ? folds.perSecond(other) : NaN;
-    const hasBoth = Number.isFinite(speed) && Number.isFinite(base);
+    const beside = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
     if (other) this.drawSpeedup(laneSpeedup(main, other), other);
     this.set(
@@ -67,16 +72,16 @@ export class Figures {
       figure(folds.perForward(main)),
       forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "",
     );
-    this.set("perSecond", figure(speed), hasBoth ? `${other.title} ${figure(base)}` : "");
+    this.set("perSecond", figure(speed), beside ? `${beside.title} ${figure(base)}` : "");
     this.set(
       "forward",
       milliseconds(folds.secondsPerForward(main)),
-      hasBoth ? `${other.title} ${milliseconds(folds.secondsPerForward(other))} ms` : "",
+      beside ? `${beside.title} ${milliseconds(folds.secondsPerForward(beside))} ms` : "",
     );
     const first = `${milliseconds(folds.toFirst(main))} ms`;
     put(
       this.small.first,
-      !forwards ? "–" : hasBoth ? `${first} · ${other.title} ${milliseconds(folds.toFirst(other))} ms` : first,
+      !forwards ? "–" : beside ? `${first} · ${beside.title} ${milliseconds(folds.toFirst(beside))} ms` : first,
     );
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
@@ -106,6 +111,7 @@ export class Figures {
   }
 }
 
+/** @type {Record<string, string>} */
 const ENDS = {
   eos: "reached the end of its text",
   limit: "reached the limit of tokens",
@@ -124,7 +130,7 @@ export function statusOf(run) {
   const { lanes, note } = run;
   const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
   if (run.fault) return ["error", run.fault];
-  if (failed) return ["error", failed.end.message || "The run failed; run it again."];
+  if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
   if (lanes.length && lanes.every((lane) => lane.end)) return finished(run);
   if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
   if (!lanes.some((lane) => lane.steps.length)) {
@@ -143,6 +149,9 @@ export function statusOf(run) {
   return ["running", "Real time: this is how fast it runs here."];
 }
 
+/** @param {Lane} lane */
+const reasonOf = (lane) => lane.end?.reason || "";
+
 /**
  * A rest of N forwards after each makes it N + 1 times slower.
  * @param {number} pace
@@ -155,20 +164,20 @@ const timesSlower = (pace) => String(Number((pace + 1).toFixed(1)));
  */
 function finished(run) {
   const { lanes } = run;
-  const isStopped = lanes.some((lane) => lane.end.reason === "cancelled");
-  const message = lanes.map((lane) => lane.end.message).find(Boolean);
+  const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
+  const message = lanes.map((lane) => lane.end?.message).find(Boolean);
   if (isStopped)
     return [
       "stopped",
       `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`,
     ];
   if (message) return ["finished", message];
-  const reasons = new Set(lanes.map((lane) => lane.end.reason));
+  const reasons = new Set(lanes.map(reasonOf));
   if (reasons.size === 1 && lanes.length > 1)
-    return ["finished", `Finished: both ${ENDS[lanes[0].end.reason].replace("its text", "their texts")}.`];
+    return ["finished", `Finished: both ${ENDS[reasonOf(lanes[0])].replace("its text", "their texts")}.`];
   return [
     "finished",
-    `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[lane.end.reason] || lane.end.reason}`).join(", ")}.`,
+    `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[reasonOf(lane)] || reasonOf(lane)}`).join(", ")}.`,
   ];
 }
 
@@ -190,7 +199,7 @@ export function buildLegend(element, onCounts, isOn) {
   });
   /**
    * @param {string} className
-   * @param {HTMLElement} sample
+   * @param {string} sample
    * @param {string} text
    */
   const item = (className, sample, text) => {

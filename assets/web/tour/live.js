@@ -1,12 +1,10 @@
 // A run on the page behind the tour: fills in its controls, presses Run, follows its lanes. Knows the page by its ids.
 
-import { find } from "../core/dom.js";
-
 const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown instead
 const LONGEST = 100; // that a frame may count: a browser that hangs does not say that the server does
 
 /** @param {string} selector */
-const input = (selector) => document.querySelector(selector);
+const input = (selector) => /** @type {HTMLInputElement | null} */ (document.querySelector(selector));
 
 /**
  * @param {HTMLInputElement | null} field
@@ -14,7 +12,7 @@ const input = (selector) => document.querySelector(selector);
  */
 function put(field, value) {
   if (!field || String(field.value) === String(value)) return;
-  field.value = value;
+  field.value = String(value);
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
@@ -27,14 +25,22 @@ function tick(box, isOn) {
 }
 
 export class LiveRun {
+  /** @type {View} */
+  view;
+  /** @type {boolean} */
+  hasBegun;
+  /** @type {number} */
+  timer;
+  /** @type {number} */
+  frame;
+
   // An exported page has no Run button, so nothing is offered there.
   static isPossible() {
     return Boolean(document.getElementById("run") && LiveRun.view());
   }
 
   static view() {
-    const root = find(document, "#race .mars-race");
-    return root && root.lineView;
+    return document.querySelector("#race .mars-race")?.lineView;
   }
 
   /**
@@ -45,7 +51,7 @@ export class LiveRun {
    */
   constructor(prompt, settings, report) {
     this.report = report;
-    this.view = LiveRun.view();
+    this.view = /** @type {View} */ (LiveRun.view()); // asked for where it is possible
     this.before = this.view.run;
     put(input("#prompt textarea"), prompt);
     put(input("#tau input[type=range]"), settings.tau);
@@ -56,7 +62,7 @@ export class LiveRun {
     tick(input(`#groups input[value=${settings.groups || "one"}]`), true);
     this.waited = 0;
     this.frameBefore = performance.now();
-    this.timer = setTimeout(() => document.getElementById("run").click(), 50); // once the page has taken the values in
+    this.timer = setTimeout(() => document.getElementById("run")?.click(), 50); // once the page has taken the values in
     this.frame = requestAnimationFrame((now) => this.follow(now));
   }
 
@@ -66,7 +72,7 @@ export class LiveRun {
     this.frameBefore = now;
     const { run, root } = this.view;
     const isOurs = run && run !== this.before;
-    const hasFailed = isOurs && (["error", "refused"].includes(root.dataset.state) || run.fault);
+    const hasFailed = isOurs && (["error", "refused"].includes(root.dataset.state || "") || run.fault);
     const isLate = !this.hasBegun && this.waited > PATIENCE;
     if (hasFailed) return this.fail("The live run failed, so this is a recording.");
     if (isLate) return this.fail("The live run did not begin within three seconds, so this is a recording.");

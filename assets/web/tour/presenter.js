@@ -1,11 +1,22 @@
 // Presenter mode: the tour in a dialog over the page, one stop at a time, driven by the space bar.
 // The browser's own modal dialog keeps the focus in, the page inert, and gives the focus back.
 
-import { find, make, put } from "../core/dom.js";
+import { find, make, put, targetOf } from "../core/dom.js";
 import { makeScene } from "./scenes.js";
 import { TOUR } from "./tour.js";
 
 class Presenter {
+  /** @type {number} */
+  beat;
+  /** @type {number} */
+  stop;
+  /** @type {HTMLButtonElement} */
+  live;
+  /** @type {HTMLElement} */
+  where;
+  /** @type {Scene} */
+  scene;
+
   /** @param {Stop[]} tour */
   constructor(tour) {
     this.tour = tour;
@@ -115,13 +126,14 @@ class Presenter {
   }
 
   goLive() {
-    if (this.scene.canLive) this.scene.goLive();
+    if (this.scene.canLive) this.scene.goLive?.();
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const isControl = event.target.matches("button, input");
+    const isControl = targetOf(event).matches("button, input");
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    /** @type {Record<string, () => void>} */
     const acts = {
       PageDown: () => this.next(),
       PageUp: () => this.back(),
@@ -130,7 +142,7 @@ class Presenter {
       Escape: () => this.dialog.close(),
     };
     if (!isControl) acts[" "] = () => this.next();
-    if (!event.target.matches("input"))
+    if (!targetOf(event).matches("input"))
       Object.assign(acts, { ArrowRight: () => this.next(), ArrowLeft: () => this.back() });
     const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     event.stopPropagation(); // the keys of the page behind are not meant

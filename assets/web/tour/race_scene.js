@@ -54,19 +54,40 @@ class Column {
 }
 
 export class RaceScene {
+  /** @type {Column[]} */
+  columns;
+  /** @type {Lane[]} */
+  lanes;
+  /** @type {number} */
+  time;
+  /** @type {number} */
+  target;
+  /** @type {number} */
+  slow;
+  /** @type {number} */
+  length;
+  /** @type {number | null} */
+  frame;
+  /** @type {LiveRun | null} */
+  live;
+  /** @type {HTMLElement | null} */
+  why;
+  /** @type {Beat[]} */
+  beats;
+
   /**
    * @param {HTMLElement} element
-   * @param {RaceSpec} spec
+   * @param {SceneSpec} spec
    */
   constructor(element, spec) {
     this.spec = spec;
-    this.recorded = recording(spec.recording);
+    this.recorded = recording(spec.recording || "");
     this.prompt = make("p", "pr-prompt");
     this.panes = make("div", "pr-lanes");
     this.mark = make("p", "pr-mark");
     this.mark.setAttribute("role", "status");
     element.append(this.prompt, this.panes, this.mark);
-    this.beats = this.recorded ? spec.beats : [];
+    this.beats = (this.recorded && spec.beats) || [];
     if (this.recorded) this.useRecording();
     else put(this.mark, "The recording of this stop did not come with the page.");
   }
@@ -74,6 +95,7 @@ export class RaceScene {
   /** @param {string} [note] */
   useRecording(note = "") {
     const { recorded, spec } = this;
+    if (!recorded) return;
     this.live = null;
     const lanes = recorded.lanes.map(({ name, title, lines }) =>
       Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }),
@@ -116,7 +138,7 @@ export class RaceScene {
     if (this.live) this.useRecording();
     const { until, why } = this.beats[index];
     const steps = this.lanes[0].steps;
-    const number = until === "refusal" ? refusal(steps) : until;
+    const number = typeof until === "number" ? until : refusal(steps);
     this.target = until === "end" ? this.length : steps[Math.min(number, steps.length) - 1].clock;
     this.explain(why ? number : 0);
     if (isPlayed && this.time < this.target) return this.play();
@@ -139,7 +161,7 @@ export class RaceScene {
   }
 
   stop() {
-    cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.frame || 0);
     this.frame = null;
   }
 
@@ -164,7 +186,7 @@ export class RaceScene {
     if (this.why) this.why.remove();
     this.why = null;
     this.panes.classList.toggle("pr-has-why", Boolean(number));
-    if (!number) return;
+    if (!number || !this.recorded) return;
     const { title, lines } = this.recorded.lanes[0];
     const run = slotRun(title, lines);
     const forward = run.forwards[Math.min(number, run.forwards.length) - 1];
@@ -189,12 +211,14 @@ export class RaceScene {
 
   // Runs the recording's prompt and settings on the page.
   goLive() {
+    const { recorded } = this;
+    if (!recorded) return;
     this.leave();
     this.explain(0);
     put(this.mark, "Asking the page to run it…");
     this.mark.dataset.kind = "asking";
-    const settings = JSON.parse(this.recorded.lanes[0].lines[0]).settings;
-    this.live = new LiveRun(this.recorded.prompt, settings, {
+    const settings = JSON.parse(recorded.lanes[0].lines[0]).settings;
+    this.live = new LiveRun(recorded.prompt, settings, {
       begin: (lanes) => this.show(lanes),
       draw: (isOver) => this.drawLive(isOver),
       fail: (sentence) => this.fallBack(sentence),

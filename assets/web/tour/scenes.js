@@ -16,7 +16,7 @@ class FigureScene {
    */
   constructor(element, spec) {
     this.beats = [{}];
-    const [value, ...lines] = spec.fact ? measured(spec) : ofRecording(spec.recording);
+    const [value, ...lines] = spec.fact ? measured(spec) : ofRecording(spec.recording || "");
     element.append(make("p", "pr-figure", value), ...lines.map((line) => make("p", "pr-figureline", line)));
   }
 
@@ -44,24 +44,27 @@ function ofRecording(name) {
 /** @param {SceneSpec} spec */
 function measured(spec) {
   return [
-    `${fact(spec.fact)}×`,
-    `and ${fact(spec.line)}× on natural text, which it cannot foresee`,
+    `${fact(spec.fact || "")}×`,
+    `and ${fact(spec.line || "")}× on natural text, which it cannot foresee`,
     `${fact(`${spec.of}-command`)}, on ${fact(`${spec.of}-where`)}`,
   ];
 }
 
 class PictureScene {
+  /** @type {Beat[]} */
+  beats;
+
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
    */
   constructor(element, spec) {
-    this.beats = spec.beats;
+    this.beats = spec.beats || [];
     const place = make("div", "ex-picture");
     const holder = make("div", "mars-explain pr-picture");
     holder.append(place);
     element.append(holder);
-    this.picture = PICTURES[spec.picture](place);
+    this.picture = /** @type {Picture | null} */ (PICTURES[spec.picture || ""](place));
     if (!this.picture) this.beats = [{}];
   }
 
@@ -72,11 +75,13 @@ class PictureScene {
    */
   beat(index, isPlayed) {
     const { picture } = this;
+    if (!picture) return;
     const { tau, commit, mismatch, play, query } = this.beats[index];
     if (tau !== undefined) picture.setTau(tau);
     if (commit !== undefined) picture.seek(2 * picture.fullCommit() + 1 + commit);
     if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
-    if (play) isPlayed ? picture.play() : picture.seek(picture.last);
+    if (play && isPlayed) picture.play();
+    else if (play) picture.seek(picture.last);
     if (query !== undefined) picture.choose(query);
   }
 
@@ -85,7 +90,7 @@ class PictureScene {
   }
 
   leave() {
-    if (this.isPlaying) this.picture.pause();
+    if (this.isPlaying) this.picture?.pause();
   }
 }
 
@@ -96,7 +101,7 @@ class WordsScene {
    */
   constructor(element, spec) {
     this.beats = [{}];
-    element.append(...spec.lines.map((line) => make("p", "pr-line", line)));
+    element.append(...(spec.lines || []).map((line) => make("p", "pr-line", line)));
   }
 
   beat() {}
@@ -104,6 +109,7 @@ class WordsScene {
   leave() {}
 }
 
+/** @type {Record<string, new (element: HTMLElement, spec: SceneSpec) => Scene>} */
 const SCENES = { race: RaceScene, figure: FigureScene, picture: PictureScene, words: WordsScene };
 
 /**

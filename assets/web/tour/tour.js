@@ -3,6 +3,7 @@
 // the proposals of that forward.
 // A picture's beats are what its scene understands (scenes.js).
 
+/** @type {Stop[]} */
 export const TOUR = [
   {
     headline: "Several tokens from one forward pass",

@@ -15,6 +15,19 @@ const AROUND = 8; // tokens shown on each side of the place where the texts part
 const PARTS = ["own", "agreed", "differs", "open"];
 
 export class AgainstArPanel {
+  /** @type {string} */
+  key;
+  /** @type {string} */
+  placed;
+  /** @type {string} */
+  listed;
+  /** @type {[Lane | null, Lane | undefined]} */
+  waiting;
+  /** @type {number | null} */
+  timer = null;
+  /** @type {number | undefined} */
+  alignedAt;
+
   static id = "against-ar";
 
   static title = "Against AR";
@@ -53,21 +66,22 @@ export class AgainstArPanel {
     this.key = key;
     const [lane, other] = shownLanes(this.view);
     const sentence = nothing(lane);
-    this.drawMeter(sentence ? null : lane, other, sentence);
-    this.drawPlace(sentence ? null : lane, other);
-    this.later(sentence ? null : lane, other);
+    const spoken = sentence ? null : lane || null;
+    this.drawMeter(spoken, other, sentence);
+    this.drawPlace(spoken, other);
+    this.later(spoken, other);
   }
 
   /**
    * The share of tokens that AR would have chosen, and what it is made of.
-   * @param {Lane} lane
-   * @param {Lane} other
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
    * @param {string} sentence
    */
   drawMeter(lane, other, sentence) {
     const found = lane ? judge(lane, other) : null;
     const isLossless = lane && lane.steps.every((step) => isVerified(step.settings));
-    const hasMeter = Boolean(lane) && !isLossless && Boolean(found.judged.length || found.source);
+    const hasMeter = Boolean(lane) && !isLossless && Boolean(found && (found.judged.length || found.source));
     this.bar.hidden = !hasMeter;
     this.share.hidden = !hasMeter;
     put(this.detail, "");
@@ -90,7 +104,7 @@ export class AgainstArPanel {
         refused.map(({ place, draft, token }) => correction(lane, place, draft, token)),
       );
     }
-    if (!hasMeter) {
+    if (!hasMeter || !found) {
       put(
         this.headText,
         "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.",
@@ -111,6 +125,7 @@ export class AgainstArPanel {
     );
   }
 
+  /** @param {Judged} found */
   drawShare({ own, judged, agreed, open, source }) {
     const known = own + judged.length;
     put(this.share, `${figure((100 * (own + agreed)) / known)} %`);
@@ -118,6 +133,7 @@ export class AgainstArPanel {
       this.headText,
       ` of ${counted(known, "judged token")} are what AR would have chosen, given the same text before.`,
     );
+    /** @type {Record<string, number>} */
     const numbers = { own, agreed, differs: judged.length - agreed, open };
     for (const name of PARTS) this.parts[name].style.flexGrow = String(numbers[name]);
     const parts = [
@@ -148,6 +164,7 @@ export class AgainstArPanel {
     this.list.replaceChildren(...shownEntries.map((entry) => this.entry(entry)));
   }
 
+  /** @param {PlaceEntry} found */
   entry({ place, step, mine, theirs, p }) {
     const item = make("li");
     const button = make("button", "rv-num");
@@ -157,7 +174,7 @@ export class AgainstArPanel {
       make("code", "rv-ag-mine", mine),
       make("span", "rv-ag-word", "AR"),
       make("code", "rv-ag-theirs", theirs),
-      make("span", "rv-ag-p", Number.isFinite(p) ? probability(p) : ""),
+      make("span", "rv-ag-p", p !== null && Number.isFinite(p) ? probability(p) : ""),
     );
     button.addEventListener("click", () => this.view.choose(subject(this.view), step));
     item.append(button);
@@ -166,22 +183,23 @@ export class AgainstArPanel {
 
   /**
    * The first place where the two texts part, with what stands around it in both.
-   * @param {Lane} lane
-   * @param {Lane} other
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
    */
   drawPlace(lane, other) {
     const place = lane && other ? divergence(lane, other, 0) : -1;
-    const key = `${lane ? lane.tokens.length : 0}:${other ? other.tokens.length : 0}:${place}`;
-    if (place >= 0 && this.placed === `${place}:${Math.min(lane.tokens.length, other.tokens.length) - place > AROUND}`)
-      return;
-    this.placed = place >= 0 ? `${place}:${Math.min(lane.tokens.length, other.tokens.length) - place > AROUND}` : key;
+    const both = lane && other ? [lane, other] : [];
+    const [length, least] = [lane?.tokens.length || 0, Math.min(...both.map((each) => each.tokens.length))];
+    const key = place >= 0 ? `${place}:${least - place > AROUND}` : `${length}:${other?.tokens.length || 0}:${place}`;
+    if (place >= 0 && this.placed === key) return;
+    this.placed = key;
     put(this.placeTitle, lane && other ? placeText(lane, other, place) : "");
-    this.place.replaceChildren(...(place < 0 ? [] : [lane, other].map((each) => around(each, place))));
+    this.place.replaceChildren(...(place < 0 ? [] : both.map((each) => around(each, place))));
   }
 
   /**
-   * @param {Lane} lane
-   * @param {Lane} other
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
    */
   later(lane, other) {
     this.waiting = [lane, other];
@@ -198,7 +216,7 @@ export class AgainstArPanel {
   }
 }
 
-/** @param {Lane} lane */
+/** @param {Lane | undefined} lane */
 function nothing(lane) {
   if (!lane || !lane.steps.length) return "Nothing has been decoded yet.";
   return lane.isMars ? "" : "This run is plain AR itself; run MARS, with or without AR beside it, to compare.";
@@ -207,7 +225,7 @@ function nothing(lane) {
 /**
  * @param {Lane} lane
  * @param {number} place
- * @param {number} draft
+ * @param {Proposal} draft
  * @param {Token} token
  */
 const correction = (lane, place, draft, token) => ({

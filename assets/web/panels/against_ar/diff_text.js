@@ -12,7 +12,7 @@ const FOLD = 48; // parts longer than this are folded
 export class DiffText {
   /**
    * names: what to call the first and the second text.
-   * @param {string[]} names
+   * @param {[string, string]} names
    */
   constructor(names) {
     this.names = names;
@@ -27,19 +27,18 @@ export class DiffText {
   }
 
   /**
-   * @param {Lane} lane
-   * @param {Lane} other
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
    */
   draw(lane, other) {
-    const hasBoth = Boolean(lane && other && lane.tokens.length && other.tokens.length);
-    const segments = hasBoth
+    const segments = lane?.tokens.length && other?.tokens.length
       ? aligned(
           lane.tokens.map((token) => token.id),
           other.tokens.map((token) => token.id),
         )
       : [];
     this.element.hidden = segments.every((segment) => segment.kind === "both");
-    if (this.element.hidden) return;
+    if (this.element.hidden || !lane || !other) return;
     markAhead(segments, lane, other);
     put(this.title, summary(segments, this.names));
     const top = this.text.scrollTop;
@@ -48,7 +47,7 @@ export class DiffText {
   }
 
   /**
-   * @param {HTMLElement} segment
+   * @param {Segment} segment
    * @param {Lane} lane
    * @param {Lane} other
    */

@@ -20,6 +20,13 @@ const NUMBERS = [
 const WIDE = new Set(["bytes", "room"]);
 
 export class CachePanel {
+  /** @type {Record<string, { row: HTMLElement, value: HTMLElement, name: HTMLElement }>} */
+  values;
+  /** @type {string} */
+  key;
+  /** @type {View} */
+  view;
+
   static id = "cache";
 
   static title = "Cache";
@@ -137,6 +144,7 @@ function headText(lane, index, state) {
   return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next forward starts there and overwrites what lies behind.`;
 }
 
+/** @type {Record<string, string>} */
 const STATES = {
   prompt: "prompt, final",
   final: "output, final",

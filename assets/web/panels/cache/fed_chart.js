@@ -3,14 +3,24 @@
 
 import { lastOf } from "../../core/lists.js";
 import { counted, whole } from "../../core/words.js";
-import { make, put, shape } from "../../core/dom.js";
+import { make, put, shape, targetOf } from "../../core/dom.js";
 import { fedBy } from "../folds/slots.js";
 
 const COLUMNS = 60; // forwards in sight, the shown one among them
 const POINTS = 200; // of the line of the cursor
+/** @type {("pending" | "drafts" | "masks")[]} */
 const PARTS = ["pending", "drafts", "masks"];
 
 export class FedChart {
+  /** @type {HTMLElement[]} */
+  nodes;
+  /** @type {number} */
+  index;
+  /** @type {Lane} */
+  lane;
+  /** @type {number} */
+  from;
+
   /** @param {(lane: Lane, index: number) => void} choose */
   constructor(choose) {
     this.choose = choose;
@@ -57,7 +67,7 @@ export class FedChart {
     this.from = Math.max(0, Math.min(index - COLUMNS / 2, last - COLUMNS));
     const shown = fedBy(lane, this.from, this.from + COLUMNS);
     const most = shown.reduce((sum, each) => Math.max(sum, each.used - each.cursor), 1);
-    while (this.nodes.length > shown.length) this.nodes.pop().remove();
+    while (this.nodes.length > shown.length) this.nodes.pop()?.remove();
     while (this.nodes.length < shown.length) this.add();
     shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
     this.element.style.setProperty("--columns", String(shown.length));
@@ -103,7 +113,7 @@ export class FedChart {
    */
   drawColumn(node, each, most) {
     [...PARTS].reverse().forEach((name, i) => {
-      node.children[i].style.height = `${(100 * each[name]) / most}%`;
+      /** @type {HTMLElement} */ (node.children[i]).style.height = `${(100 * each[name]) / most}%`;
     });
     node.classList.toggle("rv-fc-at", each.index === this.index);
     node.classList.toggle("rv-fc-commit", each.isCommit);
@@ -129,7 +139,7 @@ export class FedChart {
     const level = (point) => point.split(",")[1];
     this.path.setAttribute(
       "d",
-      `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(points.at(-1))} L100,100 Z`,
+      `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(lastOf(points))} L100,100 Z`,
     );
     for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
@@ -142,10 +152,11 @@ export class FedChart {
 
   listen() {
     this.columns.addEventListener("click", (event) => {
-      const node = event.target.closest(".rv-fc-column");
+      const node = /** @type {HTMLElement | null} */ (targetOf(event).closest(".rv-fc-column"));
       if (node) this.choose(this.lane, this.from + this.nodes.indexOf(node));
     });
     this.columns.addEventListener("keydown", (event) => {
+      /** @type {Record<string, number>} */
       const moves = {
         ArrowLeft: -1,
         ArrowDown: -1,

@@ -2,7 +2,7 @@
 // One tab stop, arrow keys read the slots; state is said by colour, line and a word.
 
 import { whole } from "../../core/words.js";
-import { make, put } from "../../core/dom.js";
+import { make, put, targetOf } from "../../core/dom.js";
 
 const HINT = "Point at a slot, or focus the strip and use the arrow keys.";
 const LEGEND = [
@@ -13,6 +13,15 @@ const LEGEND = [
 ];
 
 export class SlotStrip {
+  /** @type {HTMLElement[]} */
+  nodes;
+  /** @type {(Slot & { text: string, say: string })[]} */
+  slots;
+  /** @type {Record<string, HTMLElement>} */
+  pieces;
+  /** @type {HTMLElement | undefined} */
+  lit;
+
   constructor() {
     this.element = make("div", "rv-ca-strip");
     this.row = make("div", "rv-ca-slots");
@@ -41,7 +50,10 @@ export class SlotStrip {
     this.listen();
   }
 
-  // hidden: {prompt, output} slots that are drawn as one piece each; slots: with text and say; free: slots behind.
+  /**
+   * hidden: slots that are drawn as one piece each; slots: with text and say; free: slots behind.
+   * @param {{ hidden: { prompt: number, output: number }, slots: (Slot & { text: string, say: string })[], cursor: number, free: number }} cache
+   */
   draw({ hidden, slots, cursor, free }) {
     this.slots = slots;
     this.piece("prompt", hidden.prompt, "prompt");
@@ -81,13 +93,14 @@ export class SlotStrip {
 
   listen() {
     this.row.addEventListener("pointermove", (event) => {
-      const index = this.nodes.indexOf(event.target);
+      const index = this.nodes.indexOf(targetOf(event));
       if (index >= 0) this.point(index);
     });
     this.row.addEventListener("pointerleave", () => this.point(-1));
     this.row.addEventListener("blur", () => this.point(-1));
     this.row.addEventListener("keydown", (event) => {
       const last = this.nodes.length - 1;
+      /** @type {Record<string, number>} */
       const targets = {
         ArrowRight: this.at < 0 ? last : this.at + 1,
         ArrowLeft: this.at < 0 ? last : this.at - 1,

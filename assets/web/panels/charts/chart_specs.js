@@ -10,6 +10,7 @@ export const WINDOW = 240; // forwards shown while running; the whole run is sho
  * @param {Colours} c
  * @param {string} title
  * @param {Json} more
+ * @returns {Json}
  */
 export const axis = (c, title, more) => ({
   title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
@@ -33,6 +34,7 @@ export const axis = (c, title, more) => ({
  * @param {Json} xaxis
  * @param {Json} yaxis
  * @param {Json} more
+ * @returns {Json}
  */
 export const layout = (c, xaxis, yaxis, more) => ({
   margin: { l: 52, r: 38, t: 8, b: 40 },
@@ -74,6 +76,7 @@ function forwardsRange(lane, from) {
  */
 function moveMarks(lane, c, from, isNamed) {
   const moves = lane.moves.filter((move) => move.step >= from);
+  /** @type {Json[]} */
   const shapes = moves.map((move) => ({
     type: "line",
     xref: "x",
@@ -91,6 +94,7 @@ function moveMarks(lane, c, from, isNamed) {
    * @param {number} i
    */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || moves[i + 1].step - move.step > room);
+  /** @type {Json[]} */
   const annotations = moves.filter(hasRoom).map((move) => ({
     x: move.step + 0.5,
     y: 1,
@@ -112,12 +116,16 @@ function moveMarks(lane, c, from, isNamed) {
  * between the grid and the traces survive react when their number falls (plotly.js 4.1).
  * @param {string} path
  * @param {Json} more
+ * @returns {Json[]}
  */
 const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 // Rectangles of one colour.
 class Boxes {
+  /** @type {string[]} */
+  path;
+
   /** @param {string} color */
   constructor(color) {
     this.color = color;
@@ -140,7 +148,7 @@ class Boxes {
   }
 }
 
-/** @param {string} value */
+/** @param {number} value */
 const round = (value) => Math.round(value * 1000) / 1000;
 const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
 
@@ -174,6 +182,9 @@ export function forwardsFigure(lane, c, isLive) {
 
 // A level that holds from forward to forward, with a gap where it jumps.
 class Level {
+  /** @type {number | null} */
+  now;
+
   constructor() {
     this.path = "";
     this.now = null;
@@ -203,7 +214,7 @@ export function confidenceFigure(lane, c, isLive) {
   /**
    * @param {Boxes} boxes
    * @param {Step} step
-   * @param {string} value
+   * @param {number} value
    */
   const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
   for (const step of lane.steps.slice(from)) {
@@ -274,7 +285,7 @@ export function timeFigure(lanes, c) {
     };
   });
   const annotations = data.map(({ x: xs, y: ys, line }, i) =>
-    endLabel(lineName(lanes[i], lanes), xs.at(-1), ys.at(-1), line.color, lanes[i].isMars ? "bottom" : "top"),
+    endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isMars ? "bottom" : "top"),
   );
   const x = axis(c, "seconds of decoding", { range: [0, longest * 1.02], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });

@@ -12,10 +12,24 @@ const CHARTS = [
   ["time", "Tokens against measured time, from the prompt read"],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"],
 ];
+/** @type {Record<string, string>} */
 const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
+  /** @type {Record<string, ChartEntry>} */
+  nodes;
+  /** @type {number} */
+  width;
+  /** @type {Plotly | null} */
+  plotly;
+  /** @type {Run | null} */
+  run;
+  /** @type {number | null} */
+  timer;
+  /** @type {Playhead} */
+  playhead;
+
   /**
    * @param {HTMLElement} root
    * @param {ChartReport} report
@@ -30,7 +44,7 @@ export class Charts {
     for (const [key, title] of CHARTS) {
       const figureNode = make("figure");
       figureNode.dataset.chart = key;
-      const node = make("div", "rv-plot");
+      const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
       const [cursor, later] = [make("div", "rv-cursor"), make("div", "rv-later")];
       cursor.hidden = true;
       later.hidden = true;
@@ -39,7 +53,7 @@ export class Charts {
       this.element.append(figureNode);
       this.nodes[key] = { node, cursor, later, isPlotted: false, zoomed: new Set() };
     }
-    loadPlotly(root.dataset.plotly).then((plotly) => this.ready(plotly));
+    loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
     new ResizeObserver(() => this.resized()).observe(this.element);
   }
 
@@ -78,7 +92,7 @@ export class Charts {
   schedule() {
     if (this.timer || !this.plotly || !this.run || !this.dirty.size) return;
     if (!this.root.isConnected) {
-      Object.values(this.nodes).forEach(({ node }) => this.plotly.purge(node));
+      Object.values(this.nodes).forEach(({ node }) => this.plotly?.purge(node));
       return;
     }
     this.timer = setTimeout(() => {
@@ -93,9 +107,15 @@ export class Charts {
     }, this.pause);
   }
 
+  // The lane that the charts of one lane draw; asked for while there is a run.
+  main() {
+    return mainLane(this.run || { lanes: [] });
+  }
+
   /** @param {string} key */
   draw(key) {
-    const { run } = this;
+    const { run, plotly } = this;
+    if (!run || !plotly) return;
     const main = mainLane(run);
     if (!run.lanes.some((lane) => lane.steps.length)) return;
     const isLive = run.lanes.some((lane) => !lane.end);
@@ -111,7 +131,7 @@ export class Charts {
     spec.layout.height = entry.node.clientHeight;
     if (entry.isPlotted) {
       for (const name of entry.zoomed) spec.layout[name].range = [...entry.node._fullLayout[name].range];
-      this.plotly.react(entry.node, spec.data, spec.layout, this.config(key));
+      plotly.react(entry.node, spec.data, spec.layout, this.config(key));
     } else this.plot(key, entry, spec);
     this.drawLater(key);
   }
@@ -123,7 +143,7 @@ export class Charts {
    */
   plot(key, entry, spec) {
     entry.isPlotted = true;
-    this.plotly.newPlot(entry.node, spec.data, spec.layout, this.config(key));
+    this.plotly?.newPlot(entry.node, spec.data, spec.layout, this.config(key));
     entry.node.on("plotly_relayout", (event) => {
       this.zoomed(key, event);
       this.drawLater(key);
@@ -151,7 +171,7 @@ export class Charts {
       return;
     }
     const { xaxis, yaxis } = full;
-    const x = xaxis.l2p(key === "time" ? playhead.now : playhead.shown(mainLane(this.run)) + 0.5);
+    const x = xaxis.l2p(key === "time" ? playhead.now : playhead.shown(this.main()) + 0.5);
     const left = Math.max(0, Math.min(xaxis._length, x));
     later.style.transform = `translate(${xaxis._offset + left}px, ${yaxis._offset}px)`;
     later.style.width = `${xaxis._length - left}px`;
@@ -162,7 +182,7 @@ export class Charts {
   /** @param {string} key */
   config(key) {
     const entry = this.nodes[key];
-    const showAll = { name: "all", title: "Show all", icon: this.plotly.Icons.home, click: () => this.unzoom(key) };
+    const showAll = { name: "all", title: "Show all", icon: this.plotly?.Icons.home, click: () => this.unzoom(key) };
     entry.config ||= {
       displaylogo: false,
       responsive: false,
@@ -186,7 +206,7 @@ export class Charts {
     if (!entry.zoomed.has("xaxis") || !twin || !twin.isPlotted) return;
     const { range } = entry.node._fullLayout.xaxis;
     if (twin.node._fullLayout.xaxis.range.every((value, i) => value === range[i])) return;
-    this.plotly.relayout(twin.node, { "xaxis.range": [...range] });
+    this.plotly?.relayout(twin.node, { "xaxis.range": [...range] });
   }
 
   /** @param {string} key */
@@ -211,7 +231,7 @@ export class Charts {
       y >= 0 &&
       y <= yaxis._length &&
       index >= 0 &&
-      index < mainLane(this.run).steps.length;
+      index < this.main().steps.length;
     const top = box.top + yaxis._offset;
     return {
       index: isInside ? index : -1,
@@ -224,7 +244,7 @@ export class Charts {
     node.addEventListener("pointermove", (event) => {
       const { index, anchor } = this.under(node, event);
       if (index < 0 || event.buttons) return this.report.leave();
-      return this.report.step(mainLane(this.run), index, anchor);
+      return this.report.step(this.main(), index, anchor);
     });
     node.addEventListener("pointerleave", () => this.report.leave());
     // Plotly covers the page while a button is down: a press that ends where it began is a click.
@@ -237,7 +257,7 @@ export class Charts {
           "pointerup",
           (event) => {
             const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
-            if (isStill) this.report.choose(mainLane(this.run), index);
+            if (isStill) this.report.choose(this.main(), index);
           },
           { once: true },
         );
@@ -248,7 +268,7 @@ export class Charts {
 
   /**
    * A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.
-   * @param {Step} step
+   * @param {number} step
    */
   cursor(step) {
     for (const key of ["forwards", "confidence"]) {

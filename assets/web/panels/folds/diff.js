@@ -13,6 +13,7 @@ const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
  * @returns {Segment[]}
  */
 export function aligned(first, second) {
+  /** @type {Segment[]} */
   const segments = [];
   /**
    * @param {string} kind
@@ -141,6 +142,7 @@ function sharedRuns(first, second, { a, b, endA, endB }, length) {
     return places;
   };
   const there = once(second, b, endB);
+  /** @type {[x: number, y: number][]} */
   const pairs = [];
   for (const [key, x] of once(first, a, endA)) {
     const y = there.get(key);
@@ -155,7 +157,9 @@ function sharedRuns(first, second, { a, b, endA, endB }, length) {
  * @returns {[x: number, y: number][]}
  */
 function rising(pairs) {
-  const [ends, before] = [[], new Array(pairs.length).fill(-1)];
+  /** @type {number[]} */
+  const ends = [];
+  const before = new Array(pairs.length).fill(-1);
   pairs.forEach(([, y], i) => {
     let [low, high] = [0, ends.length];
     while (low < high) {
@@ -167,6 +171,6 @@ function rising(pairs) {
     ends[low] = i;
   });
   const chain = [];
-  for (let i = ends.length ? ends.at(-1) : -1; i >= 0; i = before[i]) chain.unshift(pairs[i]);
+  for (let i = ends[ends.length - 1] ?? -1; i >= 0; i = before[i]) chain.unshift(pairs[i]);
   return chain;
 }

@@ -9,7 +9,7 @@ import { divergence } from "../../core/folds.js";
 export const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
 
 /** @param {Settings | null} settings */
-export const isVerified = (settings) => Boolean(settings) && (settings.method === "ar" || settings.lossless === true);
+export const isVerified = (settings) => settings?.method === "ar" || settings?.lossless === true;
 
 /**
  * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
@@ -22,13 +22,14 @@ export function judge(lane, other) {
   const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // by the next forward
   const hasChecks = lane.tokens.some(isTold);
   const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
-  const end = source === "lane" ? comparable(lane, other) : 0;
+  const end = source === "lane" && other ? comparable(lane, other) : 0;
+  /** @type {Verdict[]} */
   const judged = [];
   let [own, open] = [0, 0];
   lane.tokens.forEach((token, place) => {
     if (token.position === 0 || isVerified(token.step.settings)) own += 1;
-    else if (isTold(token)) judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
-    else if (place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
+    else if (token.check && isTold(token)) judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
+    else if (other && place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
     else open += 1;
   });
   return { own, judged, open, agreed: judged.filter((each) => each.agrees).length, source };
@@ -55,6 +56,7 @@ function comparable(lane, other) {
  * @param {Lane} lane
  */
 export function draftsJudged(lane) {
+  /** @type {{ place: number, draft: Proposal, token: Token, confidence: number, agrees: boolean }[]} */
   const found = [];
   lane.steps.forEach((step, i) => {
     const next = lane.steps[i + 1];

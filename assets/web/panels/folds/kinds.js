@@ -17,13 +17,17 @@ const INSIDE = /^(?:[ \t]|@|$)/;
  */
 export function codeRanges(text) {
   const marks = [...text.matchAll(/```/g)].map((found) => found.index);
+  /** @type {[from: number, to: number][]} */
   const ranges = [];
   for (let i = 0; i < marks.length; i += 2)
     ranges.push([marks[i], i + 1 < marks.length ? marks[i + 1] + 3 : text.length]);
   /** @param {number} at */
   const isFenced = (at) => ranges.some(([from, to]) => at >= from && at < to);
+  /** @type {[from: number, to: number][]} */
   const blocks = [];
-  let [at, block] = [0, null];
+  let at = 0;
+  /** @type {[from: number, to: number] | null} */
+  let block = null;
   for (const line of text.split("\n")) {
     const isHead = HEAD.test(line) && !isFenced(at);
     if (isHead && !block) blocks.push((block = [at, at + line.length]));
@@ -47,6 +51,7 @@ function plainKind(text) {
  */
 export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
+  /** @type {(string | null)[]} */
   const kinds = new Array(tokens.length).fill(null);
   let [at, first] = [0, 0]; // first: of the pieces that wait for their character
   tokens.forEach((token, i) => {
@@ -69,8 +74,8 @@ export function kindsOf(tokens) {
 export function byKind(tokens) {
   const found = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
   kindsOf(tokens).forEach((kind, i) => {
-    if (!kind) return;
-    const entry = found.get(kind);
+    const entry = kind && found.get(kind);
+    if (!entry) return;
     entry.tokens += 1;
     entry.forwards += 1 / tokens[i].step.count;
   });

@@ -136,7 +136,7 @@ function count(cell, rows) {
 function check(cell, tokens) {
   const checked = tokens.filter((token) => token.check);
   cell.checked = checked.length;
-  cell.wrong = checked.filter((token) => token.check.id !== token.id).length;
+  cell.wrong = checked.filter((token) => token.check?.id !== token.id).length;
 }
 
 /**
@@ -183,7 +183,9 @@ export function whatIf(lane, tau, ends, known = []) {
 
 /** @param {WhatIfCell[]} cells */
 function takenMore(cells) {
-  const [same, other, unknown] = ["same", "other", "unknown"].map((key) => sum(cells, (cell) => cell[key]));
+  const same = sum(cells, (cell) => cell.same);
+  const other = sum(cells, (cell) => cell.other);
+  const unknown = sum(cells, (cell) => cell.unknown);
   return {
     forwards: cells.filter((cell) => cell.now > cell.then).length,
     num: same + other + unknown,

@@ -2,6 +2,7 @@
 // plain values out. Knows no text and no DOM.
 
 import { draftIds } from "../../core/folds.js";
+import { lastOf } from "../../core/lists.js";
 
 /** @param {Step} step */
 export const isLossless = (step) => Boolean(step.settings && step.settings.lossless && step.settings.method !== "ar");
@@ -14,7 +15,7 @@ export function endIds(lanes) {
   const ids = new Set();
   for (const lane of lanes) {
     const last = lane.steps.at(-1);
-    if (last && last.stop === "eos" && lane.tokens.length) ids.add(lane.tokens.at(-1).id);
+    if (last && last.stop === "eos" && lane.tokens.length) ids.add(lastOf(lane.tokens).id);
   }
   return ids;
 }

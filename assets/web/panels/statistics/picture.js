@@ -1,14 +1,20 @@
 // A small picture of bars: one tab stop, arrow keys read the values, a table says the same to screen readers.
 // Draws items, updates them in place; knows nothing of what they mean.
 
-import { make, put } from "../../core/dom.js";
+import { make, put, targetOf } from "../../core/dom.js";
 
 const CROWDED = 16; // bars that have room for a label each
 
 export class Picture {
+  /** @type {BarItem[]} */
+  items;
+  /** @type {Bar[]} */
+  bars;
+  rest = ""; // what is said while no bar is pointed at
+
   /**
    * names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
-   * @param {{ key: string, title: string, label: string, value: string, isAcross: boolean }} given
+   * @param {{ key: string, title: string, label: string, value: string, isAcross?: boolean }} given
    */
   constructor({ key, title, label, value, isAcross }) {
     this.element = make("figure", "rv-pic");
@@ -39,7 +45,7 @@ export class Picture {
   /**
    * items: {label, share (0..1 of the room, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null), say, value, isVoid}
    * @param {BarItem[]} items
-   * @param {PictureRest} rest
+   * @param {string} rest
    */
   draw(items, rest) {
     this.items = items;
@@ -67,6 +73,7 @@ export class Picture {
   }
 
   add() {
+    /** @type {Bar} */
     const bar = {
       node: make("div", "rv-pic-bar"),
       top: make("span", "rv-pic-top rv-num"),
@@ -76,10 +83,10 @@ export class Picture {
       label: make("span", "rv-pic-label rv-num"),
       sub: make("span", "rv-pic-sub rv-num"),
       row: make("tr"),
+      cells: [make("th"), make("td")],
     };
     bar.room.append(bar.fill, bar.mark, bar.top);
     bar.node.append(bar.room, bar.label, bar.sub);
-    bar.cells = [make("th"), make("td")];
     bar.cells[0].scope = "row";
     bar.row.append(...bar.cells);
     this.plot.append(bar.node);
@@ -89,12 +96,12 @@ export class Picture {
 
   drop() {
     const bar = this.bars.pop();
-    bar.node.remove();
-    bar.row.remove();
+    bar?.node.remove();
+    bar?.row.remove();
   }
 
   /**
-   * @param {HTMLElement} bar
+   * @param {Bar} bar
    * @param {BarItem} item
    * @param {boolean} isLabelled
    */
@@ -103,9 +110,9 @@ export class Picture {
     bar.node.style.setProperty("--share", share.toFixed(4));
     bar.node.dataset.n = String(item.n || 0);
     bar.node.classList.toggle("rv-pic-void", Boolean(item.isVoid));
-    const hasMark = Number.isFinite(item.mark);
-    bar.mark.hidden = !hasMark;
-    bar.node.style.setProperty("--mark", hasMark ? item.mark.toFixed(4) : "0");
+    const mark = Number.isFinite(item.mark) ? item.mark : null;
+    bar.mark.hidden = typeof mark !== "number";
+    bar.node.style.setProperty("--mark", mark?.toFixed(4) ?? "0");
     put(bar.top, isLabelled ? item.top : "");
     put(bar.label, isLabelled ? item.label : "");
     put(bar.sub, item.sub || "");
@@ -115,7 +122,7 @@ export class Picture {
 
   listen() {
     this.plot.addEventListener("pointermove", (event) => {
-      const node = event.target.closest(".rv-pic-bar");
+      const node = targetOf(event).closest(".rv-pic-bar");
       if (node) this.point(this.bars.findIndex((bar) => bar.node === node));
     });
     this.plot.addEventListener("pointerleave", () => this.point(-1));
@@ -126,6 +133,7 @@ export class Picture {
   /** @param {KeyboardEvent} event */
   key(event) {
     const last = this.items.length - 1;
+    /** @type {Record<string, number>} */
     const targets = {
       ArrowRight: this.at + 1,
       ArrowDown: this.at + 1,

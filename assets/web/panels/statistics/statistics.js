@@ -35,6 +35,9 @@ const PICTURES = [
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class StatisticsPanel {
+  /** @type {string} */
+  key;
+
   static id = "statistics";
 
   static title = "Statistics";
@@ -107,15 +110,14 @@ export class StatisticsPanel {
 
   /**
    * @param {Lane} lane
-   * @param {Lane} other
+   * @param {Lane | undefined} other
    */
   drawCalibration(lane, other) {
     const picture = this.pictures.calibration;
     const { judged, source } = judge(lane, other);
     const drafts = draftsJudged(lane);
-    const pairs = [...judged.map(({ token, agrees }) => ({ confidence: token.confidence, agrees })), ...drafts].filter(
-      (pair) => pair.confidence !== null,
-    );
+    const known = judged.flatMap(({ token: { confidence }, agrees }) => (confidence === null ? [] : [{ confidence, agrees }]));
+    const pairs = [...known, ...drafts];
     this.hint.hidden = !pairs.length;
     if (!pairs.length) return picture.say(noCalibration(lane, source));
     const metric = (lane.settings && lane.settings.metric) || "probability";
@@ -151,6 +153,7 @@ export class StatisticsPanel {
   }
 }
 
+/** @param {{ low: number, high: number, num: number, agreed: number, mean: number }} bin */
 function binText({ low, high, num, agreed, mean }) {
   const range = `Confidence ${short(low)} to ${short(high)}`;
   if (!num) return `${range}: no token judged.`;

@@ -94,7 +94,10 @@ function probs(lane, proposal) {
   const [token, confidence, runnersUp] = proposal;
   const grid = make("div", "rv-probs");
   const rest = (runnersUp || []).slice(0, 4);
-  for (const [id, p, isBest] of [[token, confidence, true], ...rest.map(([i, q]) => [i, q, false])]) {
+  /** @type {[id: number, p: number, isBest: boolean][]} */
+  const rows = [[token, confidence, true]];
+  for (const [id, p] of rest) rows.push([id, p, false]);
+  for (const [id, p, isBest] of rows) {
     grid.append(make("code", "", lane.tokenName(id)));
     const bar = make("span", isBest ? "rv-bar rv-best" : "rv-bar");
     const fill = make("i");
@@ -198,8 +201,7 @@ export class Card {
     element.replaceChildren(...parts);
     element.hidden = false;
     const box = root.getBoundingClientRect();
-    const rects = anchor.getClientRects ? anchor.getClientRects() : [anchor];
-    const at = rects[0] || anchor.getBoundingClientRect();
+    const at = anchor instanceof Element ? anchor.getClientRects()[0] || anchor.getBoundingClientRect() : anchor;
     const width = element.offsetWidth;
     const height = element.offsetHeight;
     const isAbove = at.bottom + 8 + height > window.innerHeight && at.top - 8 - height > 0;

@@ -1,9 +1,20 @@
 // The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
 
+import { lastOf } from "../../core/lists.js";
+
 const GROUP = 48; // forwards in a group
 const AT_ONCE = 8; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
 
 export class Groups {
+  /** @type {HTMLElement[]} */
+  chunks;
+  /** @type {Group[]} */
+  groups;
+  /** @type {HTMLElement} */
+  segment;
+  /** @type {Group} */
+  group;
+
   /**
    * @param {HTMLElement} element
    * @param {HTMLElement} tail
@@ -39,7 +50,7 @@ export class Groups {
     this.group.node.append(...nodes);
     this.group.nodes.push(nodes);
     this.group.cut = -1;
-    this.chunks.push(nodes.at(-1));
+    this.chunks.push(lastOf(nodes));
   }
 
   /**

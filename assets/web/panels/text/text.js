@@ -2,7 +2,7 @@
 // stop, arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
 
 import { shown } from "../../core/bytes.js";
-import { placeIn, put } from "../../core/dom.js";
+import { placeIn, put, targetOf } from "../../core/dom.js";
 import { moveText } from "./card.js";
 import { Groups } from "./groups.js";
 
@@ -11,7 +11,7 @@ const CODE = /```|\n(?:def|class) \w+.*:\n/;
 
 /**
  * @param {string} className
- * @param {string} text
+ * @param {string} [text]
  */
 const span = (className, text) => {
   const node = document.createElement("span");
@@ -21,6 +21,21 @@ const span = (className, text) => {
 };
 
 export class TokenView {
+  /** @type {HTMLElement[]} */
+  tokens;
+  /** @type {HTMLElement} */
+  moveNode;
+  /** @type {string} */
+  seen;
+  /** @type {Lane} */
+  lane;
+  /** @type {HTMLElement | undefined} */
+  lit;
+  /** @type {HTMLElement | undefined} */
+  chosen;
+  /** @type {HTMLElement | undefined} */
+  given;
+
   /**
    * @param {HTMLElement} element
    * @param {Lane} lane
@@ -196,11 +211,11 @@ export class TokenView {
       { passive: true },
     );
     element.addEventListener("click", (event) => {
-      const index = event.target.rvToken;
-      if (index !== undefined && window.getSelection().isCollapsed)
+      const index = targetOf(event).rvToken;
+      if (index !== undefined && window.getSelection()?.isCollapsed)
         this.report.choose(this.lane, this.lane.tokens[index].step.index);
     });
-    element.addEventListener("pointerover", (event) => this.point(event.target, "pointer"));
+    element.addEventListener("pointerover", (event) => this.point(targetOf(event), "pointer"));
     element.addEventListener("pointerleave", () => this.leave("pointer"));
     element.addEventListener("keydown", (event) => this.key(event));
     element.addEventListener("blur", () => this.leave("keyboard"));
@@ -226,7 +241,7 @@ export class TokenView {
     this.report.leave(this);
   }
 
-  /** @param {Step} step */
+  /** @param {number} step */
   highlight(step) {
     if (this.lit) this.lit.classList.remove("rv-on");
     this.lit = this.chunks[step];
@@ -235,7 +250,7 @@ export class TokenView {
 
   /**
    * The chosen forward stays marked until another is chosen or none.
-   * @param {Step} step
+   * @param {number} step
    */
   choose(step) {
     if (this.chosen) this.chosen.classList.remove("rv-chosen");
@@ -264,6 +279,7 @@ export class TokenView {
     if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
     /** @param {number} i */
     const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
+    /** @type {Record<string, number>} */
     const targets = {
       ArrowRight: at + 1,
       ArrowLeft: at < 0 ? last : at - 1,

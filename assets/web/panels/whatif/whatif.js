@@ -2,6 +2,7 @@
 // first forward that differs, an estimate behind it; one press runs it for real.
 
 import { short } from "../../core/words.js";
+import { settingsOf } from "../../core/folds.js";
 import { make, put } from "../../core/dom.js";
 import { endIds, proposalRows } from "../folds/why.js";
 import { cellOf, whatIf } from "../folds/whatif.js";
@@ -12,6 +13,31 @@ import { cellText, divergenceText, leftText, losslessText, tableRows, takenText 
 let counted = 0;
 
 export class WhatIfPanel {
+  /** @type {Lane} */
+  lane;
+  /** @type {HTMLInputElement} */
+  slider;
+  /** @type {WhatIf | null} */
+  found;
+  /** @type {string} */
+  key;
+  /** @type {View} */
+  view;
+  /** @type {number} */
+  tau;
+  /** @type {HTMLOutputElement} */
+  output;
+  /** @type {HTMLButtonElement} */
+  run;
+  /** @type {HTMLElement} */
+  legendText;
+  /** @type {number | null} */
+  frame;
+  /** @type {boolean} */
+  isEnded;
+  /** @type {boolean} */
+  isOwn;
+
   static id = "whatif";
 
   static title = "Another τ";
@@ -22,7 +48,7 @@ export class WhatIfPanel {
    */
   constructor(element, view) {
     this.view = view;
-    this.tau = null;
+    this.tau = NaN; // until a lane is there
     element.classList.add("rv-wi");
     this.none = make("p", "rv-wi-none");
     this.body = make("div", "rv-wi-body");
@@ -89,11 +115,11 @@ export class WhatIfPanel {
     this.body.hidden = Boolean(sentence);
     if (sentence) return;
     if (lane !== this.lane) this.take(lane);
-    this.fold(lane);
-    this.write(lane);
+    const found = this.fold(lane);
+    this.write(lane, found);
     const focus = this.view.focus;
     const chosen = focus.lane === lane ? focus.step : -1;
-    this.strip.draw(this.found.cells, this.found.first, chosen);
+    this.strip.draw(found.cells, found.first, chosen);
     if (this.strip.at < 0) this.point(-1);
   }
 
@@ -114,21 +140,27 @@ export class WhatIfPanel {
   fold(lane) {
     const ends = endIds(this.view.run.lanes);
     const key = `${this.tau} ${[...ends].join()}`;
-    if (key === this.key && this.found.cells.length === lane.steps.length && this.isEnded === Boolean(lane.end)) return;
-    this.found = whatIf(lane, this.tau, ends, key === this.key ? this.found.cells : []);
+    const known = key === this.key ? this.found : null;
+    if (known && known.cells.length === lane.steps.length && this.isEnded === Boolean(lane.end)) return known;
+    const found = whatIf(lane, this.tau, ends, known ? known.cells : []);
+    this.found = found;
     this.key = key;
     this.isEnded = Boolean(lane.end);
+    return found;
   }
 
-  /** @param {Lane} lane */
-  write(lane) {
-    const { found, tau } = this;
+  /**
+   * @param {Lane} lane
+   * @param {WhatIf} found
+   */
+  write(lane, found) {
+    const { tau } = this;
     put(this.output, short(tau));
     this.slider.setAttribute("aria-valuetext", `τ ${short(tau)}`);
     put(this.run, `Run it with τ ${short(tau)}`);
     this.run.hidden = !this.view.canAsk("run");
     const taus = new Set(lane.steps.map((step) => step.settings && step.settings.tau));
-    const asRun = taus.size > 1 ? "as run, τ moved" : `as run, τ ${short(lane.settings.tau)}`;
+    const asRun = taus.size > 1 ? "as run, τ moved" : `as run, τ ${short(settingsOf(lane).tau)}`;
     fillRow(this.tableHead, "th", ["", asRun, `with τ ${short(tau)}`]);
     const rows = tableRows(found);
     while (this.tableBody.rows.length > rows.length) this.tableBody.deleteRow(-1);
@@ -157,7 +189,7 @@ export class WhatIfPanel {
   }
 
   ask() {
-    const { block_size, lossless, metric } = this.lane.settings;
+    const { block_size, lossless, metric } = settingsOf(this.lane);
     this.view.ask("run", { settings: { tau: this.tau, block_size, lossless, metric } });
   }
 }
@@ -168,7 +200,7 @@ export class WhatIfPanel {
  * @param {Set<number>} ends
  */
 function telling(lane, ends) {
-  const taus = lane.settings.tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
+  const taus = settingsOf(lane).tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
   /** @param {number} tau */
   const differs = (tau) =>
     lane.steps.some((_, index) => {

@@ -1,7 +1,7 @@
 // One cell a forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
 // sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
 
-import { make } from "../../core/dom.js";
+import { make, targetOf } from "../../core/dom.js";
 
 const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
 const SIGHT = 236; // pixels of height at most
@@ -14,6 +14,21 @@ const MARGIN = 1; // rows kept above and below those in sight
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
 export class WhatIfStrip {
+  /** @type {WhatIfCell[]} */
+  cells;
+  /** @type {number} */
+  chosen;
+  /** @type {number} */
+  top;
+  /** @type {number} */
+  first;
+  /** @type {number} */
+  columns;
+  /** @type {number} */
+  at;
+  /** @type {Map<number, HTMLElement>} */
+  nodes;
+
   /**
    * point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
    * @param {{ point(index: number): void, choose(index: number): void }} given
@@ -42,7 +57,12 @@ export class WhatIfStrip {
     this.element.scrollTop = 0;
   }
 
-  // first: of the cells that differ; chosen: the forward that the panels speak of.
+  /**
+   * first: of the cells that differ; chosen: the forward that the panels speak of.
+   * @param {WhatIfCell[]} cells
+   * @param {number} first
+   * @param {number} chosen
+   */
   draw(cells, first, chosen) {
     const hadSight = this.isInSight(this.chosen);
     Object.assign(this, { cells, first, chosen });
@@ -119,8 +139,8 @@ export class WhatIfStrip {
 
   listen() {
     const { element } = this;
-    /** @param {KeyboardEvent} event */
-    const indexOf = (event) => event.target.rvForward ?? -1;
+    /** @param {Event} event */
+    const indexOf = (event) => targetOf(event).rvForward ?? -1;
     element.addEventListener(
       "scroll",
       () => {
@@ -151,6 +171,7 @@ export class WhatIfStrip {
     const last = this.cells.length - 1;
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const from = this.at >= 0 ? this.at : this.chosen;
+    /** @type {Record<string, number>} */
     const targets = {
       ArrowRight: from + 1,
       ArrowDown: from + this.columns,

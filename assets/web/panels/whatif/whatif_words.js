@@ -117,6 +117,6 @@ export function cellText(lane, cell, rows, tau) {
  */
 function outcome(lane, row) {
   if (row.verdict === "same") return "(the run wrote it too)";
-  if (row.verdict === "other") return `(the run wrote “${lane.tokenName(row.token.id)}”)`;
+  if (row.verdict === "other" && row.token) return `(the run wrote “${lane.tokenName(row.token.id)}”)`;
   return row.verdict === "unwritten" ? "(nothing stands there)" : "(cannot be judged)";
 }

@@ -12,6 +12,13 @@ const BRANCH =
   "A token that is a button goes on from there: the prompt and the text up to its place are kept, that token is put there, and the run goes on.";
 
 export class WhyPanel {
+  /** @type {Focus | null} */
+  held;
+  /** @type {View} */
+  view;
+  /** @type {Focus} */
+  shown;
+
   static id = "why";
 
   static title = "Why here?";
@@ -27,10 +34,7 @@ export class WhyPanel {
     this.lane = make("b", "rv-wh-lane");
     this.where = make("span", "rv-wh-where rv-num");
     this.settings = make("span", "rv-wh-settings rv-num");
-    this.buttons = [
-      [-1, "‹ previous"],
-      [1, "next ›"],
-    ].map(([by, text]) => this.button(by, text));
+    this.buttons = [this.button(-1, "‹ previous"), this.button(1, "next ›")];
     const head = make("div", "rv-wh-head");
     head.append(this.lane, this.where, this.settings, ...this.buttons);
     this.sentence = make("p", "rv-wh-say");

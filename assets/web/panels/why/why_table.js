@@ -16,6 +16,11 @@ const HEADS = [
 ];
 
 export class WhyTable {
+  /** @type {{ node: HTMLElement, cells: Record<string, HTMLTableCellElement>, canBranch: boolean | null }[]} */
+  rows;
+  /** @type {Set<number>} */
+  ends;
+
   /**
    * branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
    * @param {{ can(row: ProposalRow): boolean, go(place: number, id: number): void }} branch
@@ -42,7 +47,7 @@ export class WhyTable {
     this.ends = ends;
     const settings = step.settings || {};
     const hasTau = settings.method !== "ar" && Number.isFinite(settings.tau);
-    put(this.caption, `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(settings.tau)}` : ""}`);
+    put(this.caption, `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`);
     this.element.classList.toggle("rv-wh-tau", hasTau);
     this.element.style.setProperty("--tau", hasTau ? String(settings.tau) : "0");
     this.head.replaceChildren(...HEADS.map(([key, text]) => heading(key, text, settings, hasTau)));
@@ -106,10 +111,12 @@ export class WhyTable {
   chip(lane, row, id, p, canPress) {
     const name = lane.tokenName(id);
     const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
-    const node = make(isButton ? "button" : "span", "rv-wh-chip");
-    node.append(make("code", "", name));
-    if (p) node.append(make("small", "rv-num", p));
-    if (!isButton) return node;
+    const parts = [make("code", "", name), ...(p ? [make("small", "rv-num", p)] : [])];
+    const plain = make("span", "rv-wh-chip");
+    if (!isButton) plain.append(...parts);
+    if (!isButton) return plain;
+    const node = make("button", "rv-wh-chip");
+    node.append(...parts);
     node.type = "button";
     node.title = `Go on from token ${row.place + 1} with “${name}”`;
     node.setAttribute("aria-label", p ? `${node.title}, ${p}` : node.title);
@@ -132,7 +139,7 @@ function heading(key, text, settings, hasTau) {
   const name = make("span", "rv-wh-metric", settings.metric || "probability");
   node.append(name);
   if (!hasTau) return node;
-  const mark = make("span", "rv-wh-mark rv-num", `τ ${short(settings.tau)}`);
+  const mark = make("span", "rv-wh-mark rv-num", `τ ${short(Number(settings.tau))}`);
   node.append(mark);
   return node;
 }

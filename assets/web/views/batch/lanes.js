@@ -3,12 +3,17 @@
 
 import { lastOf } from "../../core/lists.js";
 import { counted, whole } from "../../core/words.js";
-import { make, put } from "../../core/dom.js";
+import { make, put, targetOf } from "../../core/dom.js";
 import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
 export class Lanes {
+  /** @type {{ row: Row, forward: number } | null} */
+  at;
+  /** @type {(Element | null)[]} */
+  marked;
+
   /**
    * @param {Side} side
    * @param {(text?: string) => void} report
@@ -49,8 +54,8 @@ export class Lanes {
       text: make("div", "bv-text"),
       tokens: make("span", "bv-tokens rv-num"),
       verdict: make("span", "bv-verdict"),
+      parts: ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`)),
     };
-    parts.parts = ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`));
     parts.slots.append(...parts.parts);
     label.append(
       make("b", "bv-number rv-num", String(row.number + 1)),
@@ -100,8 +105,8 @@ export class Lanes {
       lane.verdict.dataset.right = String(row.verdict);
       put(lane.verdict, row.verdict ? "✓ right" : "✗ wrong");
     }
-    const isAt = this.at && this.at.row === row;
-    this.drawCache(lane, isAt ? row.cellAt(this.at.forward) : row.cells.at(-1), limit);
+    const at = this.at && this.at.row === row ? this.at : null;
+    this.drawCache(lane, at ? row.cellAt(at.forward) : row.cells.at(-1), limit);
   }
 
   /**
@@ -147,10 +152,10 @@ export class Lanes {
 
   listen() {
     this.list.addEventListener("pointermove", (event) => {
-      const strip = event.target.closest(".bv-strip");
-      if (!strip) return this.leave();
-      const box = strip.getBoundingClientRect();
+      const strip = targetOf(event).closest(".bv-strip");
       const lane = this.lanes.find((each) => each.strip === strip);
+      if (!strip || !lane) return this.leave();
+      const box = strip.getBoundingClientRect();
       return this.point(lane.row, Math.floor(((event.clientX - box.left) / box.width) * this.scale), false);
     });
     this.list.addEventListener("pointerleave", () => this.leave());
@@ -160,6 +165,7 @@ export class Lanes {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    /** @type {Record<string, [number, number]>} */
     const moves = {
       ArrowLeft: [0, -1],
       ArrowRight: [0, 1],

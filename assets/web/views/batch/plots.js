@@ -15,6 +15,13 @@ const KEYS = [
 ];
 
 export class Plots {
+  /** @type {Record<string, HTMLElement>} */
+  nodes;
+  /** @type {Record<string, Figure> | null} */
+  figures;
+  /** @type {Plotly | null} */
+  plotly;
+
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
@@ -48,7 +55,7 @@ export class Plots {
     this.figures = figures;
     this.element.hidden = !figures;
     if (!figures) return;
-    loadPlotly(this.root.dataset.plotly).then((plotly) => {
+    loadPlotly(this.root.dataset.plotly || "").then((plotly) => {
       this.plotly = plotly;
       if (plotly) this.draw();
       else

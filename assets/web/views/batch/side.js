@@ -5,6 +5,11 @@ import { bytesOf, shown } from "../../core/bytes.js";
 import { counted } from "../../core/words.js";
 
 export class Row {
+  /** @type {RowCell[]} */
+  cells;
+  /** @type {boolean | null} */
+  verdict;
+
   /**
    * @param {number} number
    * @param {string} prompt
@@ -33,6 +38,17 @@ export class Row {
 }
 
 export class Side {
+  /** @type {number[]} */
+  seconds;
+  /** @type {HeaderEvent | null} */
+  header;
+  /** @type {Totals | null} */
+  totals;
+  /** @type {EndEvent | null} */
+  end;
+  /** @type {Map<number, Uint8Array>} */
+  vocabulary;
+
   /**
    * @param {SideHead} given
    * @param {string[]} prompts
@@ -55,7 +71,7 @@ export class Side {
     if (event.type === "header") this.header = event;
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.end = event;
-    else if (event.type !== "prefill") throw new Error(`A trace line has the unknown type ${String(event.type)}.`);
+    else if (event.type !== "prefill") throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
   }
 
   /** @param {StepEvent} event */
@@ -109,6 +125,7 @@ export class Side {
   }
 }
 
+/** @type {Record<string, string>} */
 const WAITS = {
   block: "its block is full and waits for the other rows",
   finished: "it has ended and waits for the other rows",

@@ -15,6 +15,7 @@ const SMALL = [
   ["forwards", "forwards"],
   ["cache", "peak cache"],
 ];
+/** @type {Record<string, string>} */
 const HINTS = {
   speed: DEFINITION,
   tpf: "Tokens over row-forwards: idle rows and commits count as forwards.",
@@ -23,6 +24,11 @@ const HINTS = {
 };
 
 export class Totals {
+  /** @type {Record<string, { list?: HTMLElement, number: Node, sub?: HTMLElement }>} */
+  nodes;
+  /** @type {Side[]} */
+  sides;
+
   /** @param {HTMLElement} root */
   constructor(root) {
     this.element = find(root, ".rv-figures");

@@ -12,6 +12,13 @@ const EMPTY =
   "Run decodes all prompts together. Each row gets a lane that shows what every forward did for it, and where it idled.";
 
 export class BatchView extends LineView {
+  /** @type {string} */
+  run;
+  /** @type {Side[]} */
+  sides;
+  /** @type {Lanes[]} */
+  lanes;
+
   /**
    * @param {HTMLElement} root
    * @param {(run: string) => Promise<string>} missed

@@ -14,6 +14,9 @@ import { Texts } from "./texts.js";
 const PANE = 640; // width of a text in a picture
 
 export class Comparison {
+  /** @type {Pin[]} */
+  pins;
+
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;

@@ -18,6 +18,7 @@ export const FIGURES = [
   { name: "forwards saved", unit: "", of: (lane) => folds.tokens(lane) - folds.forwards(lane), show: whole, better: 0 },
 ];
 
+/** @type {Record<string, string>} */
 const ENDS = {
   eos: "end of the text",
   limit: "limit of tokens",

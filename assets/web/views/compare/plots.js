@@ -6,6 +6,11 @@ import { loadPlotly } from "../../core/plotly.js";
 import { PLOTS, overlayFigure } from "./plot_specs.js";
 
 export class Plots {
+  /** @type {Lane[]} */
+  lanes;
+  /** @type {Plotly | null} */
+  plotly;
+
   /**
    * @param {HTMLElement} root
    * @param {HTMLElement} element
@@ -28,7 +33,7 @@ export class Plots {
   /** @param {Lane[]} lanes */
   async show(lanes) {
     this.lanes = lanes;
-    this.plotly ||= await loadPlotly(this.root.dataset.plotly);
+    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
     if (this.plotly) this.draw();
     else
       this.element.replaceChildren(

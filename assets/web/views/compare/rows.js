@@ -12,6 +12,15 @@ const MOST_NAME = 120;
 const MOST_NOTE = 2000;
 
 export class Row {
+  /** @type {HTMLInputElement} */
+  name;
+  /** @type {HTMLTextAreaElement} */
+  note;
+  /** @type {HTMLInputElement} */
+  box;
+  /** @type {HTMLButtonElement} */
+  opener;
+
   /**
    * report: {change(pin, changes), tick(pin, isOn), open(pin), remove(pin)}
    * @param {Pin} pin

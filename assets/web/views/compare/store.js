@@ -32,6 +32,11 @@ function channelTo(name) {
 }
 
 export class Store {
+  /** @type {Map<string, PinRecord>} */
+  memory;
+  /** @type {Promise<IDBDatabase | null> | undefined} */
+  opened;
+
   /** @param {() => IDBFactory} [database] */
   constructor(database = () => window.indexedDB) {
     this.database = database;

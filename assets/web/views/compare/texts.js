@@ -8,6 +8,15 @@ import { Pane } from "../../panels/text/panes.js";
 import { LETTERS } from "./figures.js";
 
 export class Texts {
+  /** @type {TextPane[]} */
+  panes;
+  /** @type {TextPane} */
+  leader;
+  /** @type {number} */
+  reference;
+  /** @type {number | null} */
+  frame;
+
   /**
    * report: {token(lane, index, anchor), leave()}
    * @param {HTMLElement} element

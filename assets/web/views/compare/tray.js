@@ -9,6 +9,9 @@ const MOST_NAME = 120;
 const PROMPT = 48; // characters of the prompt in a name
 
 export class Pin {
+  /** @type {Lane | null} */
+  folded;
+
   /** @param {PinRecord} record */
   constructor(record) {
     this.record = record;
@@ -63,6 +66,13 @@ const isSame = (a, b) => a.length === b.length && a.every((line, i) => line === 
 const newId = () => `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
 
 export class Tray {
+  /** @type {Pin[]} */
+  pins;
+  /** @type {Promise<void> | undefined} */
+  loading;
+  /** @type {Set<() => void>} */
+  listeners;
+
   /** @param {Store} [store] */
   constructor(store = new Store()) {
     this.store = store;

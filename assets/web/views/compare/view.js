@@ -13,6 +13,17 @@ import { tray } from "./tray.js";
 const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;
 
 export class CompareView {
+  /** @type {PinRow[]} */
+  bare;
+  /** @type {Map<Pin, PinRow>} */
+  rows;
+  /** @type {Set<Pin>} */
+  ticked;
+  /** @type {Pin} */
+  removed;
+  /** @type {number | null} */
+  timer;
+
   /**
    * judge(text): the server's answer on a trace that somebody brings
    * @param {HTMLElement} root

@@ -2,12 +2,13 @@
 // the arrow keys move between cells, Enter opens one. Text only; every number is a fold of the lanes.
 
 import { figure, whole } from "../../core/words.js";
-import { make, put } from "../../core/dom.js";
+import { make, put, targetOf } from "../../core/dom.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
 import { folds } from "../../core/folds.js";
 import { cellName, isDone, parting, rowName } from "./folds.js";
 import { Strip } from "./strip.js";
 
+/** @type {Record<string, string>} */
 const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
 
 /**
@@ -25,6 +26,13 @@ const role = (tag, name, className, text) => {
 };
 
 export class Cells {
+  /** @type {Map<Cell, CellParts>} */
+  parts;
+  /** @type {Cell[][]} */
+  rows;
+  /** @type {[number, number]} */
+  at;
+
   /**
    * @param {HTMLElement} element
    * @param {(cell: Cell) => void} open
@@ -32,9 +40,9 @@ export class Cells {
   constructor(element, open) {
     this.element = element;
     this.open = open;
-    element.addEventListener("click", (event) => this.press(event.target));
+    element.addEventListener("click", (event) => this.press(targetOf(event)));
     element.addEventListener("keydown", (event) => this.key(event));
-    element.addEventListener("focusin", (event) => this.focused(event.target));
+    element.addEventListener("focusin", (event) => this.focused(targetOf(event)));
   }
 
   /**
@@ -173,6 +181,7 @@ export class Cells {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [row, column] = this.at;
     const last = this.rows.length - 1;
+    /** @type {Record<string, [number, number]>} */
     const moves = {
       ArrowRight: [row, column + 1],
       ArrowLeft: [row, column - 1],
@@ -183,7 +192,7 @@ export class Cells {
       PageUp: [0, column],
       PageDown: [last, column],
     };
-    if (event.key === "Enter" || event.key === " ") this.press(event.target);
+    if (event.key === "Enter" || event.key === " ") this.press(targetOf(event));
     else if (moves[event.key]) this.go(moves[event.key]);
     else return;
     event.preventDefault();

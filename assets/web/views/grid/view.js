@@ -15,6 +15,25 @@ const EMPTY =
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 export class GridView extends LineView {
+  /** @type {Map<string, Cell>} */
+  named;
+  /** @type {Cell[][]} */
+  rows;
+  /** @type {Cell} */
+  reference;
+  /** @type {Cell | null} */
+  opened;
+  /** @type {string} */
+  phase;
+  /** @type {number} */
+  shown;
+  /** @type {string} */
+  run;
+  /** @type {string} */
+  prompt;
+  /** @type {string} */
+  status;
+
   /**
    * @param {HTMLElement} root
    * @param {(run: string) => Promise<string>} missed

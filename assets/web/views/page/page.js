@@ -1,13 +1,16 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
+import { targetOf } from "../../core/dom.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
 import { mountPrompt } from "./prompt.js";
 import { share } from "./share.js";
 
+/** @type {Record<string, string>} */
 const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
+/** @type {Record<string, string>} */
 const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
 
 // Called in the document's head; what the page's own scripts call stands in `mars` afterwards.
@@ -27,7 +30,7 @@ function mountKeys() {
    * @param {number[]} ids
    */
   const around = (event, ids) =>
-    Object.keys(ids).find((id) => event.target instanceof Element && event.target.closest(`#${id}`));
+    Object.keys(ids).find((id) => event.target instanceof Element && targetOf(event).closest(`#${id}`));
 
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
@@ -41,7 +44,7 @@ function mountKeys() {
       event.preventDefault();
       press(PROMPTS[prompt]);
     }
-    const isListOpen = event.target instanceof Element && event.target.getAttribute("aria-expanded") === "true";
+    const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop"].forEach(press);
   });

@@ -1,6 +1,7 @@
 // Tells the views that show results what visitors do beside them: what stands in the prompt's box, so that they can say
 // when it is another prompt, and that something else was chosen, so that a refusal does not outlive what it was about.
 
+/** @type {Record<string, string>} */
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls beside the race view
 const PAUSE = 100; // milliseconds until a view that is not mounted yet is looked for again

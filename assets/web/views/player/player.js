@@ -4,6 +4,7 @@
 import { make, put, shape } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 
+/** @type {Record<string, string>} */
 const ICONS = {
   start: "M3 3h2v10H3z M13 3v10L6 8z",
   back: "M9.5 3v10L3 8z M11 3h2v10h-2z",
@@ -23,6 +24,21 @@ const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden d
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
 
 export class Player {
+  /** @type {number} */
+  speed;
+  /** @type {Playhead | null} */
+  playhead;
+  /** @type {number} */
+  frame;
+  /** @type {number} */
+  since;
+  /** @type {number} */
+  rested;
+  /** @type {HTMLElement} */
+  play;
+  /** @type {{ button: HTMLButtonElement, speed: number }[]} */
+  speeds;
+
   /**
    * @param {HTMLElement} element
    * @param {() => void} moved

@@ -9,11 +9,17 @@ import { WhatIfPanel } from "../../panels/whatif/whatif.js";
 import { WhyPanel } from "../../panels/why/why.js";
 
 const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel];
+/** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // the tab chosen last, for every view as long as the page lives
 let counted = 0;
 
 export class Panels {
+  /** @type {Tab | undefined} */
+  current;
+  /** @type {Tab[]} */
+  tabs;
+
   /**
    * @param {HTMLElement} element
    * @param {View} view

@@ -18,6 +18,23 @@ import { Pane } from "../../panels/text/panes.js";
 import { Playhead } from "../../core/playhead.js";
 
 export class RaceView extends LineView {
+  /** @type {Run | null} */
+  run;
+  /** @type {Focus | null} */
+  selected;
+  /** @type {Pane[]} */
+  entries;
+  /** @type {Playhead} */
+  playhead;
+  /** @type {string} */
+  charted;
+  /** @type {TokenView | undefined} */
+  lit;
+  /** @type {boolean} */
+  isPointing;
+  /** @type {number} */
+  saidAt;
+
   /**
    * @param {HTMLElement} root
    * @param {(run: string) => Promise<string>} missed
