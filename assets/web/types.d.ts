@@ -395,7 +395,7 @@ interface Window {
 
 // An element keeps its view, a token or cell what it stands for.
 interface Element {
-  lineView?: import("./core/line_view.js").LineView & View;
+  lineView?: import("./core/line_view.js").LineView & Partial<View>;
   compareView?: import("./views/compare/view.js").CompareView;
   pictures?: Record<string, unknown>;
   rvToken?: number;
@@ -488,7 +488,7 @@ interface RowCell {
   end: string;
 }
 
-interface Totals {
+interface BatchTotals {
   tokens_per_second: number;
   effective_tpf: number;
   idle_share: number;
@@ -510,7 +510,7 @@ interface Alignment {
 
 interface AskDetail {
   kind: string;
-  lane: Lane | string;
+  lane: { name: string } | string;
   token: number;
   id: number;
   settings: Partial<Settings>;

@@ -45,5 +45,7 @@ function unjoin(lane, tokens) {
 function tailOf(lane, tokens) {
   const own = tokens.slice(-4).filter((token) => !token.isEnd);
   const ids = [...lane.givenIds(), ...own.map((token) => token.id)].slice(-4);
-  return incompleteTail(ids.map((id) => lane.bytes(id)).reduce((all, bytes) => joinBytes(all, bytes), new Uint8Array(0)));
+  return incompleteTail(
+    ids.map((id) => lane.bytes(id)).reduce((all, bytes) => joinBytes(all, bytes), new Uint8Array(0)),
+  );
 }

@@ -65,3 +65,12 @@ export function placeIn(scroller, node) {
     node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop
   );
 }
+
+/**
+ * The tab of the page that is called so.
+ * @param {string} name
+ */
+export function tabOf(name) {
+  const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab]"));
+  return [...tabs].find((tab) => tab.textContent?.trim() === name);
+}

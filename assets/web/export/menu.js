@@ -181,7 +181,9 @@ async function replayFile(root, run, main) {
   try {
     return { name: fileName(main, "html"), blob: textBlob(await replayHtml({ root, run }), "text/html") };
   } catch (error) {
-    throw Object.assign(/** @type {Error} */ (error), { sentence: "The page for replays did not load from the server; try again." });
+    throw Object.assign(/** @type {Error} */ (error), {
+      sentence: "The page for replays did not load from the server; try again.",
+    });
   }
 }
 

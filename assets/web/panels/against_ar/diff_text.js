@@ -31,12 +31,13 @@ export class DiffText {
    * @param {Lane | undefined} other
    */
   draw(lane, other) {
-    const segments = lane?.tokens.length && other?.tokens.length
-      ? aligned(
-          lane.tokens.map((token) => token.id),
-          other.tokens.map((token) => token.id),
-        )
-      : [];
+    const segments =
+      lane?.tokens.length && other?.tokens.length
+        ? aligned(
+            lane.tokens.map((token) => token.id),
+            other.tokens.map((token) => token.id),
+          )
+        : [];
     this.element.hidden = segments.every((segment) => segment.kind === "both");
     if (this.element.hidden || !lane || !other) return;
     markAhead(segments, lane, other);

@@ -3,6 +3,7 @@
 import { lastOf } from "../../core/lists.js";
 import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
+import { Boxes, Level, shapeOf } from "./shapes.js";
 
 export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 
@@ -110,46 +111,6 @@ function moveMarks(lane, c, from, isNamed) {
   return { shapes, annotations };
 }
 
-/**
- * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
- * calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
- * between the grid and the traces survive react when their number falls (plotly.js 4.1).
- * @param {string} path
- * @param {Json} more
- * @returns {Json[]}
- */
-const shapeOf = (path, more) =>
-  path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
-
-// Rectangles of one colour.
-class Boxes {
-  /** @type {string[]} */
-  path;
-
-  /** @param {string} color */
-  constructor(color) {
-    this.color = color;
-    this.path = [];
-  }
-
-  /**
-   * @param {Step} step
-   * @param {number} half
-   * @param {number} low
-   * @param {number} high
-   */
-  add(step, half, low, high) {
-    const x = step.index + 1;
-    this.path.push(`M${x - half},${round(low)}H${x + half}V${round(high)}H${x - half}Z`);
-  }
-
-  get shapes() {
-    return shapeOf(this.path.join(""), { fillcolor: this.color });
-  }
-}
-
-/** @param {number} value */
-const round = (value) => Math.round(value * 1000) / 1000;
 const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
 
 /**
@@ -178,27 +139,6 @@ export function forwardsFigure(lane, c, isLive) {
   const marks = moveMarks(lane, c, from, true);
   marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
-}
-
-// A level that holds from forward to forward, with a gap where it jumps.
-class Level {
-  /** @type {number | null} */
-  now;
-
-  constructor() {
-    this.path = "";
-    this.now = null;
-  }
-
-  /**
-   * @param {number} index
-   * @param {number} level
-   */
-  hold(index, level) {
-    if (level !== this.now) this.path += `M${index + 0.5},${round(level)}`;
-    this.path += `H${index + 1.5}`;
-    this.now = level;
-  }
 }
 
 /**

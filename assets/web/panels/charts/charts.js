@@ -226,12 +226,7 @@ export class Charts {
     const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
     const index = Math.round(xaxis.p2l(x)) - 1;
     const isInside =
-      x >= 0 &&
-      x <= xaxis._length &&
-      y >= 0 &&
-      y <= yaxis._length &&
-      index >= 0 &&
-      index < this.main().steps.length;
+      x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < this.main().steps.length;
     const top = box.top + yaxis._offset;
     return {
       index: isInside ? index : -1,

@@ -28,7 +28,8 @@ export function judge(lane, other) {
   let [own, open] = [0, 0];
   lane.tokens.forEach((token, place) => {
     if (token.position === 0 || isVerified(token.step.settings)) own += 1;
-    else if (token.check && isTold(token)) judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
+    else if (token.check && isTold(token))
+      judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
     else if (other && place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
     else open += 1;
   });

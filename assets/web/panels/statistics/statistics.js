@@ -116,7 +116,9 @@ export class StatisticsPanel {
     const picture = this.pictures.calibration;
     const { judged, source } = judge(lane, other);
     const drafts = draftsJudged(lane);
-    const known = judged.flatMap(({ token: { confidence }, agrees }) => (confidence === null ? [] : [{ confidence, agrees }]));
+    const known = judged.flatMap(({ token: { confidence }, agrees }) =>
+      confidence === null ? [] : [{ confidence, agrees }],
+    );
     const pairs = [...known, ...drafts];
     this.hint.hidden = !pairs.length;
     if (!pairs.length) return picture.say(noCalibration(lane, source));

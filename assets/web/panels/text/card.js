@@ -11,7 +11,7 @@ const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 /**
  * B in force: a number, or what was chosen for a forward, if it is known which.
  * @param {Settings} settings
- * @param {number | undefined} chosen
+ * @param {number} [chosen]
  */
 export function blockText(settings, chosen) {
   if (settings.block_size !== "auto") return `B ${settings.block_size}`;
@@ -20,7 +20,7 @@ export function blockText(settings, chosen) {
 
 /**
  * @param {Settings | null} settings
- * @param {number | undefined} chosen
+ * @param {number} [chosen]
  */
 export function settingsText(settings, chosen) {
   if (!settings) return "";

@@ -3,8 +3,8 @@
 
 import { shown } from "../../core/bytes.js";
 import { placeIn, put, targetOf } from "../../core/dom.js";
-import { moveText } from "./card.js";
 import { Groups } from "./groups.js";
+import { MoveMarks } from "./moves.js";
 
 const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
@@ -23,8 +23,6 @@ const span = (className, text) => {
 export class TokenView {
   /** @type {HTMLElement[]} */
   tokens;
-  /** @type {HTMLElement} */
-  moveNode;
   /** @type {string} */
   seen;
   /** @type {Lane} */
@@ -49,7 +47,7 @@ export class TokenView {
     this.report = report;
     this.tokens = [];
     this.at = -1;
-    this.moves = 0;
+    this.marks = new MoveMarks(lane);
     this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
     this.isStuck = isFollowing;
     this.tail = span("rv-tail");
@@ -78,7 +76,7 @@ export class TokenView {
     }
     for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
       const step = lane.steps[i];
-      this.groups.add([...this.marks(step), this.chunk(step)]);
+      this.groups.add([...this.marks.upTo(step), this.chunk(step)]);
       const last = lane.tokens[step.first + step.count - 1];
       if (last && last.text.endsWith("\n") && this.tokens.length - this.segmentStart > SEGMENT) {
         this.groups.newSegment();
@@ -145,23 +143,6 @@ export class TokenView {
     let place = step.first + step.count - 1;
     while (place > step.first && !/\S$/.test(this.lane.tokens[place].text)) place -= 1;
     if (/\S$/.test(this.lane.tokens[place].text)) this.tokens[place].dataset.k = String(step.count);
-  }
-
-  /**
-   * A tick in the margin where a slider bit. The same move may still grow while it is dragged.
-   * @param {Step} step
-   */
-  marks(step) {
-    const { moves } = this.lane;
-    const last = moves[this.moves - 1];
-    if (last && last.until >= step.index) this.moveNode.textContent = moveText(last);
-    if (this.moves === moves.length || moves[this.moves].step > step.index) return [];
-    const move = moves[this.moves];
-    this.moves += 1;
-    this.moveNode = span("rv-move", moveText(move));
-    this.moveNode.title = `${moveText(move)} from forward ${move.step + 1} on`;
-    this.moveNode.setAttribute("aria-hidden", "true");
-    return [this.moveNode];
   }
 
   drawTail() {

@@ -47,7 +47,10 @@ export class WhyTable {
     this.ends = ends;
     const settings = step.settings || {};
     const hasTau = settings.method !== "ar" && Number.isFinite(settings.tau);
-    put(this.caption, `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`);
+    put(
+      this.caption,
+      `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`,
+    );
     this.element.classList.toggle("rv-wh-tau", hasTau);
     this.element.style.setProperty("--tau", hasTau ? String(settings.tau) : "0");
     this.head.replaceChildren(...HEADS.map(([key, text]) => heading(key, text, settings, hasTau)));

@@ -89,7 +89,8 @@ export function afterText(lane, rows) {
     return lane.end
       ? "The run ended before anything stood in its place."
       : "What comes in its place is not written yet.";
-  if (verdict === "other") return `Forward ${written(left[0]).step.index + 1} put ${quoted(lane, written(left[0]).id)} in its place.`;
+  if (verdict === "other")
+    return `Forward ${written(left[0]).step.index + 1} put ${quoted(lane, written(left[0]).id)} in its place.`;
   if (verdict !== "same") return "";
   const first = left.findIndex((row) => row.verdict !== "same");
   const num = first < 0 ? left.length : first;

@@ -42,7 +42,7 @@ export class Side {
   seconds;
   /** @type {HeaderEvent | null} */
   header;
-  /** @type {Totals | null} */
+  /** @type {BatchTotals | null} */
   totals;
   /** @type {EndEvent | null} */
   end;
@@ -71,7 +71,8 @@ export class Side {
     if (event.type === "header") this.header = event;
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.end = event;
-    else if (event.type !== "prefill") throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
+    else if (event.type !== "prefill")
+      throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
   }
 
   /** @param {StepEvent} event */

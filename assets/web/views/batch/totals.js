@@ -24,7 +24,7 @@ const HINTS = {
 };
 
 export class Totals {
-  /** @type {Record<string, { list?: HTMLElement, number: Node, sub?: HTMLElement }>} */
+  /** @type {Record<string, { list: HTMLElement, number: Node, sub: HTMLElement }>} */
   nodes;
   /** @type {Side[]} */
   sides;
@@ -53,7 +53,7 @@ export class Totals {
     }
     const list = make("dl", "rv-small rv-num");
     for (const [key, name] of SMALL) {
-      this.nodes[key] = { number: make("dd", "", "–") };
+      this.nodes[key] = { number: make("dd", "", "–"), list, sub: make("dd") };
       const title = make("dt", "", name);
       if (HINTS[key]) title.title = HINTS[key];
       list.append(title, this.nodes[key].number);
@@ -65,10 +65,10 @@ export class Totals {
   update() {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
-    /** @param {string} text */
+    /** @param {(totals: BatchTotals) => string} text */
     const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
     if (this.nodes.speed) {
-      const found = first && second && sides[1].end ? speedup(...sides.map(measured)) : null;
+      const found = first && second && sides[1].end ? speedup(measured(sides[0]), measured(sides[1])) : null;
       this.nodes.speed.list.dataset.kind = found ? found.kind : "none";
       this.set(
         "speed",
@@ -91,8 +91,8 @@ export class Totals {
       first ? percent(first.idle_share) : "–",
       beside((t) => `${percent(t.idle_share)} %`),
     );
-    /** @param {string} text */
-    const both = (text) => [first, second].filter(Boolean).map(text).join(" · ") || "–";
+    /** @param {(totals: BatchTotals) => string} text */
+    const both = (text) => [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–";
     put(
       this.nodes.forwards.number,
       both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")),
@@ -111,7 +111,7 @@ export class Totals {
    */
   set(key, text, sub) {
     const { number, sub: below } = this.nodes[key];
-    if (number.data !== text) number.data = text;
+    put(number, text);
     put(below, sub);
   }
 }

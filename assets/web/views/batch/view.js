@@ -85,8 +85,7 @@ export class BatchView extends LineView {
     const longest = Math.max(...this.sides.map((side) => side.forwards), 1);
     const scale = Math.ceil(longest / SCALE_STEP) * SCALE_STEP;
     for (const [index, lanes] of this.lanes.entries()) {
-      const header = this.sides[index].header || {};
-      const limit = header.settings ? header.settings.max_new_tokens : 1;
+      const limit = this.sides[index].header?.settings?.max_new_tokens ?? 1;
       lanes.draw(scale, this.cacheBlock(this.sides[index]), limit);
     }
     this.root.classList.toggle("bv-digits", this.holder.clientWidth / this.shownBeside() / scale >= 11);
@@ -108,7 +107,7 @@ export class BatchView extends LineView {
     return cells.length ? Math.max(...cells.map((cell) => cell.filling + cell.scratch)) : 1;
   }
 
-  /** @param {string} text */
+  /** @param {string} [text] */
   pointed(text) {
     if (text) put(this.live, text);
     this.schedule();
@@ -119,4 +118,10 @@ export class BatchView extends LineView {
   }
 }
 
-export const mountBatchView = (...given) => mountView(BatchView, ...given);
+/**
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
+export const mountBatchView = (element, props, watch, missed) => mountView(BatchView, element, props, watch, missed);

@@ -22,7 +22,7 @@ export class Comparison {
     this.root = root;
     this.element = find(root, ".cv-comparison");
     this.table = find(root, ".cv-figuretable");
-    this.chooser = find(root, ".cv-reference select");
+    this.chooser = /** @type {HTMLSelectElement} */ (find(root, ".cv-reference select"));
     this.card = new Card(find(root, ".rv-card"), root);
     this.texts = new Texts(find(root, ".cv-texts"), {
       token: (...a) => this.card.token(...a),

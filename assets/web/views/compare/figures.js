@@ -2,12 +2,13 @@
 // Pure: lanes in, numbers and sentences out.
 
 import { figure, milliseconds, threads, whole } from "../../core/words.js";
-import { folds } from "../../core/folds.js";
+import { folds, headerOf } from "../../core/folds.js";
 import { settingsText } from "../../panels/text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 
 // better: 1 more is better, -1 less is, 0 neither. isTimed: it depends on the machine.
+/** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
 export const FIGURES = [
   { name: "tokens per forward", unit: "TPF", of: folds.perForward, show: figure, better: 1 },
   { name: "tokens per second", unit: "tok/s", of: folds.perSecond, show: figure, better: 1, isTimed: true },
@@ -30,16 +31,17 @@ const ENDS = {
 const verdictText = (lane) =>
   lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
 /** @param {Lane} lane */
-export const dayOf = (lane) => (lane.header.date || "").slice(0, 10);
+export const dayOf = (lane) => (headerOf(lane).date || "").slice(0, 10);
 
+/** @type {[name: string, of: (lane: Lane) => string][]} */
 export const FACTS = [
   ["verdict", verdictText],
   ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
   ["settings", (lane) => settingsText(lane.settings, lane.steps.at(-1)?.blockSize)],
-  ["checkpoint", (lane) => lane.header.checkpoint || "not known"],
-  ["arithmetic", (lane) => [lane.header.dtype, threads(lane.header)].filter(Boolean).join(", ")],
-  ["hardware", (lane) => lane.header.hardware || "not known"],
-  ["measured", (lane) => (lane.header.date || "not known").slice(0, 16).replace("T", " ")],
+  ["checkpoint", (lane) => headerOf(lane).checkpoint || "not known"],
+  ["arithmetic", (lane) => [headerOf(lane).dtype, threads(headerOf(lane))].filter(Boolean).join(", ")],
+  ["hardware", (lane) => headerOf(lane).hardware || "not known"],
+  ["measured", (lane) => (headerOf(lane).date || "not known").slice(0, 16).replace("T", " ")],
 ];
 
 /**
@@ -56,7 +58,7 @@ export function best(values, better) {
 }
 
 /** @param {Lane[]} lanes */
-export const isOneMachine = (lanes) => new Set(lanes.map((lane) => lane.header.hardware || "")).size === 1;
+export const isOneMachine = (lanes) => new Set(lanes.map((lane) => headerOf(lane).hardware || "")).size === 1;
 
 /**
  * What a reader has to know before comparing, each one sentence.
@@ -70,15 +72,15 @@ export function remarks(lanes) {
   const differ = (of) => new Set(lanes.map(of)).size > 1;
   if (!isOneMachine(lanes))
     said.push(
-      `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => lane.header.hardware || "not known")}).`,
+      `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => headerOf(lane).hardware || "not known")}).`,
     );
   else if (differ(dayOf))
     said.push(
       `Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`,
     );
-  if (differ((lane) => lane.header.dtype))
-    said.push(`Different arithmetic: ${each((lane) => lane.header.dtype || "not known")}.`);
-  if (differ((lane) => lane.header.prompt))
+  if (differ((lane) => headerOf(lane).dtype))
+    said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
+  if (differ((lane) => headerOf(lane).prompt))
     said.push(
       "Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.",
     );

@@ -11,6 +11,7 @@ const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
  * @param {string} text
  */
 export function runsOf(text) {
+  /** @type {string[][]} */
   const runs = [];
   let isFresh = false; // only a pin's line so far
   for (const line of text.split(/\r?\n/)) {
@@ -45,6 +46,7 @@ export const trayText = (pins) =>
  * @param {number} mostChars
  */
 export async function importFiles(files, judge, tray, mostChars) {
+  /** @type {string[]} */
   const sentences = [];
   let added = 0;
   for (const file of files) {
@@ -58,7 +60,7 @@ export async function importFiles(files, judge, tray, mostChars) {
       }
     } catch (error) {
       sentences.push(
-        `${file.name}: ${error.sentence || "this file could not be read; it may be gone, or the server did not answer."}`,
+        `${file.name}: ${/** @type {{ sentence?: string }} */ (error).sentence || "this file could not be read; it may be gone, or the server did not answer."}`,
       );
     }
   }
@@ -72,26 +74,29 @@ export async function importFiles(files, judge, tray, mostChars) {
  */
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
-    refuse(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
+    throw refused(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
   const texts = runsOf(await file.text());
-  if (!texts.length) refuse("this file is empty.");
+  if (!texts.length) throw refused("this file is empty.");
+  /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
     if (text.length > mostChars)
-      refuse(`${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`);
+      throw refused(
+        `${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`,
+      );
     const answer = await judge(text);
     if (!answer || !Array.isArray(answer.lines))
-      refuse(which + ((answer && answer.error) || "the server did not take it."));
-    runs.push(answer);
+      throw refused(which + (answer?.error || "the server did not take it."));
+    runs.push({ lines: answer.lines, pin: answer.pin });
   }
   return runs;
 }
 
-/** @param {Uint8Array} bytes */
+/** @param {number} bytes */
 const megabytes = (bytes) => `${Number((bytes / 1e6).toPrecision(2))} MB`;
 
 /** @param {string} sentence */
-function refuse(sentence) {
-  throw Object.assign(new Error(sentence), { sentence });
+function refused(sentence) {
+  return Object.assign(new Error(sentence), { sentence });
 }

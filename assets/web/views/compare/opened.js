@@ -1,11 +1,14 @@
 // A run opened in the race view of the Compare tab, from wherever on the page it is asked for.
 
+import { tabOf } from "../../core/dom.js";
+import { headerOf } from "../../core/folds.js";
 import { valueOf } from "../../core/wire.js";
 
 const TAB = "Compare";
 const VIEW = "#opened .mars-race";
 const PATIENCE = 5000; // milliseconds for the tab to appear
 
+/** @type {string | null} */
 let shown = null; // the pin whose run is open
 
 /**
@@ -13,7 +16,7 @@ let shown = null; // the pin whose run is open
  * @param {Pin} given
  */
 export function pinnedRun({ id, lane, name }) {
-  const day = (lane.header.date || "").slice(0, 10);
+  const day = (headerOf(lane).date || "").slice(0, 10);
   const recorded = [day, name].filter(Boolean).join(" · ");
   const head = {
     run: `pin-${id}`,
@@ -30,7 +33,7 @@ export const openedPin = () => shown;
 
 /** @param {{ value: string, pin?: string | null }} given */
 export async function openRun({ value, pin = null }) {
-  if (!view()) [...document.querySelectorAll('[role="tab"]')].find((tab) => tab.textContent.trim() === TAB)?.click();
+  if (!view()) tabOf(TAB)?.click();
   const until = performance.now() + PATIENCE;
   while (!view() && performance.now() < until)
     await new Promise((resolve) => {
@@ -40,7 +43,7 @@ export async function openRun({ value, pin = null }) {
   if (!found) return;
   shown = pin;
   found.read(value);
-  requestAnimationFrame(() => found.root.scrollIntoView({ block: "start" }));
+  requestAnimationFrame(() => found.root?.scrollIntoView({ block: "start" }));
 }
 
 export function closeRun() {

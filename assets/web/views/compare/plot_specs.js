@@ -1,9 +1,11 @@
 // Pure: the compared lanes over each other as plotly traces and layouts. Runs are told apart by letter
 // and by the kind of line; colour says only whether it is MARS or plain AR.
 
+import { lastOf } from "../../core/lists.js";
 import { axis, layout } from "../../panels/charts/chart_specs.js";
 import { LETTERS } from "./figures.js";
 
+/** @type {[key: "time" | "forwards", title: string][]} */
 export const PLOTS = [
   ["time", "Tokens against measured time, each run on its own clock"],
   ["forwards", "Tokens against forwards"],
@@ -13,6 +15,7 @@ const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const POINTS = 400; // a line is drawn through so many forwards at most
 const NEAR = 0.06; // of the height: labels closer than that stand one above the other
 
+/** @type {Record<"time" | "forwards", { title: string, of: (step: Step) => number, unit: string }>} */
 const AXES = {
   time: { title: "seconds of decoding", of: (step) => step.clock, unit: "s" },
   forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
@@ -38,7 +41,8 @@ export function overlayFigure(key, lanes, c) {
       hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>`,
     };
   });
-  const [farthest, most] = ["x", "y"].map((name) => Math.max(1e-3, ...data.map((trace) => trace[name].at(-1))));
+  const farthest = Math.max(1e-3, ...data.map(({ x }) => lastOf(x)));
+  const most = Math.max(1e-3, ...data.map(({ y }) => lastOf(y)));
   const x = axis(c, title, { range: [0, farthest * 1.05], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
   return {
@@ -58,7 +62,9 @@ export function overlayFigure(key, lanes, c) {
  */
 function labels(data, farthest, most) {
   const ends = data.map((trace) => ({ trace, x: trace.x.at(-1), y: trace.y.at(-1) })).sort((a, b) => a.y - b.y);
-  let [shift, last] = [0, null];
+  let shift = 0;
+  /** @type {{ x: number, y: number } | null} */
+  let last = null;
   return ends.map((end) => {
     const isNear = last && (end.y - last.y) / most < NEAR && Math.abs(end.x - last.x) / farthest < NEAR;
     shift = isNear ? shift + 13 : 0;

@@ -19,6 +19,7 @@ export class Plots {
     this.root = root;
     this.element = element;
     this.lanes = [];
+    /** @type {[key: "time" | "forwards", node: HTMLElement][]} */
     this.nodes = PLOTS.map(([key, title]) => {
       const holder = make("figure");
       const node = make("div", "rv-plot");

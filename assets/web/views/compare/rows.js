@@ -3,7 +3,7 @@
 
 import { figure } from "../../core/words.js";
 import { find, make, put } from "../../core/dom.js";
-import { folds } from "../../core/folds.js";
+import { folds, headerOf } from "../../core/folds.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
 import { settingsText } from "../../panels/text/card.js";
 
@@ -44,7 +44,7 @@ export class Row {
     const { name, note, rating } = this.pin.record;
     if (document.activeElement !== this.name) this.name.value = name;
     if (document.activeElement !== this.note) this.note.value = note;
-    find(this.element, `.cv-rating input[value="${rating}"]`).checked = true;
+    /** @type {HTMLInputElement} */ (find(this.element, `.cv-rating input[value="${rating}"]`)).checked = true;
   }
 
   top() {
@@ -119,7 +119,7 @@ export class Row {
    * @param {"name" | "note"} field
    */
   keep(input, field) {
-    let timer = null;
+    let timer = 0;
     const now = () => {
       clearTimeout(timer);
       if (this.pin.record[field] !== input.value) this.report.change(this.pin, { [field]: input.value });
@@ -139,7 +139,7 @@ export class Row {
   // What the trace says of the run; folding a long one takes a moment, so the view asks one row at a time.
   describe() {
     const { lane } = this.pin;
-    const { header } = lane;
+    const header = headerOf(lane);
     put(
       this.facts,
       [

@@ -105,14 +105,16 @@ export class Store {
    * @param {(records: IDBObjectStore) => void} change
    */
   write(database, change) {
-    return new Promise((resolve, reject) => {
-      const transaction = database.transaction(RECORDS, "readwrite");
-      transaction.oncomplete = () => {
-        this.channel.postMessage("changed");
-        resolve();
-      };
-      transaction.onabort = () => reject(transaction.error);
-      change(transaction.objectStore(RECORDS));
-    });
+    return /** @type {Promise<void>} */ (
+      new Promise((resolve, reject) => {
+        const transaction = database.transaction(RECORDS, "readwrite");
+        transaction.oncomplete = () => {
+          this.channel.postMessage("changed");
+          resolve();
+        };
+        transaction.onabort = () => reject(transaction.error);
+        change(transaction.objectStore(RECORDS));
+      })
+    );
   }
 }

@@ -45,9 +45,9 @@ export class Texts {
   pane(pin, i) {
     const { lane } = pin;
     lane.title = pin.name;
-    const pane = { lane, marked: [] };
+    /** @type {TextReport} */
     const report = {
-      token: (view, index, anchor) => this.pointed(pane, index, anchor),
+      token: (_view, index, anchor) => this.pointed(pane, index, anchor),
       leave: () => this.left(),
       choose() {},
     };
@@ -55,7 +55,9 @@ export class Texts {
     find(made.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     made.draw(lane);
     const text = made.view.element;
-    Object.assign(pane, { element: made.element, parts: made.parts, view: made.view, text });
+    const { element, parts, view } = made;
+    /** @type {TextPane} */
+    const pane = { lane, element, parts, view, text, marked: [], lit: null, ...identity(0) };
     for (const event of ["pointerenter", "focusin", "wheel", "touchstart"])
       text.addEventListener(
         event,
@@ -76,6 +78,7 @@ export class Texts {
     this.reference = reference;
     const base = this.panes[reference];
     const words = keys(base.lane);
+    /** @type {Set<number>} */
     const missing = new Set();
     this.panes.forEach((pane, i) => {
       const pairs = i === reference ? identity(words.length) : alignment(words, keys(pane.lane));
@@ -102,7 +105,7 @@ export class Texts {
   /**
    * @param {TextPane} pane
    * @param {number} index
-   * @param {Anchor} anchor
+   * @param {Element} anchor
    */
   pointed(pane, index, anchor) {
     this.light(-1);
@@ -119,7 +122,7 @@ export class Texts {
   /**
    * Outlines where a token of the reference stands in the other texts.
    * @param {number} place
-   * @param {TextPane} from
+   * @param {TextPane} [from]
    */
   light(place, from) {
     for (const pane of this.panes) {
@@ -156,10 +159,13 @@ export class Texts {
 const keys = (lane) =>
   lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
 
-/** @param {number} length */
+/**
+ * @param {number} length
+ * @returns {Alignment}
+ */
 const identity = (length) => {
   const same = Int32Array.from({ length }, (_, i) => i);
-  return { toBase: same, fromBase: same, near: same };
+  return { own: new Set(), missing: new Set(), toBase: same, fromBase: same, near: same };
 };
 
 /**

@@ -1,6 +1,7 @@
 // The pinned runs of this visitor: what they are, and how they change. A pin is one lane, so one trace.
 // Knows the store and the fold of a trace; no DOM. The lines of a pin are the trace's own and never change.
 
+import { headerOf } from "../../core/folds.js";
 import { Lane } from "../../core/trace.js";
 import { settingsText } from "../../panels/text/card.js";
 import { Store } from "./store.js";
@@ -52,9 +53,9 @@ export class Pin {
  * @param {Lane} lane
  */
 export function nameOf(lane) {
-  const { header, settings, isMars } = lane;
+  const { settings, isMars } = lane;
   const how = isMars ? `MARS ${settingsText(settings, lane.steps.at(-1)?.blockSize)}` : "plain AR";
-  const prompt = (header.prompt || "").replace(/\s+/g, " ").trim();
+  const prompt = (headerOf(lane).prompt || "").replace(/\s+/g, " ").trim();
   return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
 }
 
@@ -153,6 +154,7 @@ export class Tray {
   }
 }
 
+/** @type {Tray | null} */
 let kept = null;
 
 // The one tray of this page.

@@ -49,19 +49,17 @@ export class CompareView {
 
   draw() {
     const { pins } = tray();
+    /** @type {RowReport} */
     const report = {
-      change: (...a) => this.change(...a),
-      tick: (...a) => this.tick(...a),
+      change: (pin, changes) => this.change(pin, changes),
+      tick: (pin, isOn) => this.tick(pin, isOn),
       open: (pin) => this.open(pin),
       remove: (pin) => this.remove(pin),
     };
     for (const pin of pins) {
-      if (this.rows.has(pin)) {
-        this.rows.get(pin).renew();
-        continue;
-      }
-      this.rows.set(pin, new Row(pin, this.root, report));
-      this.bare.push(this.rows.get(pin));
+      const known = this.rows.get(pin);
+      if (known) known.renew();
+      else this.bare.push(this.row(pin, report));
     }
     this.describe();
     for (const pin of [...this.rows.keys()]) {
@@ -69,15 +67,25 @@ export class CompareView {
       this.rows.delete(pin);
       this.ticked.delete(pin);
     }
-    const nodes = pins.map((pin) => this.rows.get(pin).element);
+    const nodes = pins.flatMap((pin) => this.rows.get(pin)?.element || []);
     nodes.forEach((node, i) => {
       if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null);
     });
-    while (this.list.children.length > nodes.length) this.list.lastChild.remove();
+    while (this.list.children.length > nodes.length) this.list.lastChild?.remove();
     this.root.dataset.pins = String(pins.length);
     find(this.root, ".cv-empty").hidden = pins.length > 0;
     if (tray().store.why) this.say(tray().store.why);
     this.drawTicks();
+  }
+
+  /**
+   * @param {Pin} pin
+   * @param {RowReport} report
+   */
+  row(pin, report) {
+    const row = new Row(pin, this.root, report);
+    this.rows.set(pin, row);
+    return row;
   }
 
   // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
@@ -85,7 +93,7 @@ export class CompareView {
     if (this.timer || !this.bare.length) return;
     this.timer = setTimeout(() => {
       this.timer = null;
-      this.bare.shift().describe();
+      this.bare.shift()?.describe();
       this.describe();
     });
   }
@@ -147,13 +155,13 @@ export class CompareView {
     this.undo.hidden = false;
     await tray().remove(pin);
     const next = tray().pins[Math.min(place, tray().pins.length - 1)];
-    (next ? this.rows.get(next).name : find(this.undo, "button")).focus();
+    ((next && this.rows.get(next)?.name) || find(this.undo, "button")).focus();
   }
 
   async restore() {
     this.undo.hidden = true;
     this.say(await tray().restore(this.removed));
-    this.rows.get(this.removed).name.focus();
+    this.rows.get(this.removed)?.name.focus();
   }
 
   /** @param {string} sentence */
@@ -186,27 +194,27 @@ export class CompareView {
 
   takeFiles() {
     const { root } = this;
-    const input = find(root, ".cv-files");
+    const input = /** @type {HTMLInputElement} */ (find(root, ".cv-files"));
     find(root, ".cv-import").addEventListener("click", () => input.click());
     input.addEventListener("change", async () => {
-      await this.bring([...input.files]);
+      await this.bring([...(input.files || [])]);
       input.value = "";
     });
-    /** @param {KeyboardEvent} event */
-    const isFiles = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+    /** @param {DragEvent} event */
+    const isFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
     root.addEventListener("dragover", (event) => {
       if (!isFiles(event)) return;
       event.preventDefault();
       root.classList.add("cv-dropping");
     });
     root.addEventListener("dragleave", (event) => {
-      if (!root.contains(event.relatedTarget)) root.classList.remove("cv-dropping");
+      if (!root.contains(/** @type {Node | null} */ (event.relatedTarget))) root.classList.remove("cv-dropping");
     });
     root.addEventListener("drop", (event) => {
       if (!isFiles(event)) return;
       event.preventDefault();
       root.classList.remove("cv-dropping");
-      this.bring([...event.dataTransfer.files]);
+      this.bring([...(event.dataTransfer?.files || [])]);
     });
   }
 

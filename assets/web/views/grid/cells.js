@@ -16,7 +16,7 @@ const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
  * @param {K} tag
  * @param {string} name
  * @param {string} className
- * @param {string} text
+ * @param {string} [text]
  * @returns {HTMLElementTagNameMap[K]}
  */
 const role = (tag, name, className, text) => {
@@ -68,7 +68,7 @@ export class Cells {
     table.append(head, ...rows.map((cells, at) => this.row(cells, at, columns.length)));
     this.element.replaceChildren(...(columns.length ? [table] : []));
     this.at = [0, 0];
-    if (columns.length) this.parts.get(rows[0][0]).node.tabIndex = 0;
+    if (columns.length) this.partsOf(rows[0][0]).node.tabIndex = 0;
   }
 
   /**
@@ -78,7 +78,7 @@ export class Cells {
    */
   row(cells, at, width) {
     const row = role("div", "row", at ? "gv-row" : "gv-row gv-reference");
-    row.append(role("span", "rowheader", "gv-name rv-num", at ? rowName(cells[0].row) : "plain AR"));
+    row.append(role("span", "rowheader", "gv-name rv-num", cells[0].row ? rowName(cells[0].row) : "plain AR"));
     for (const cell of cells) {
       const node = this.cell(cell);
       if (!at) node.setAttribute("aria-colspan", String(width));
@@ -134,7 +134,7 @@ export class Cells {
    */
   drawCell(cell, ar, mark, scale, isOpened) {
     const { lane } = cell;
-    const parts = this.parts.get(cell);
+    const parts = this.partsOf(cell);
     const state = stateOf(lane);
     const texts = textsOf(cell, ar);
     parts.node.dataset.state = state;
@@ -170,7 +170,15 @@ export class Cells {
     if (parts.node.getAttribute("aria-label") !== text) parts.node.setAttribute("aria-label", text);
   }
 
-  /** @param {EventTarget | null} target */
+  /**
+   * @param {Cell} cell
+   * @returns {CellParts}
+   */
+  partsOf(cell) {
+    return /** @type {CellParts} */ (this.parts.get(cell));
+  }
+
+  /** @param {HTMLElement} target */
   press(target) {
     const cell = this.cellOf(target);
     if (cell) this.open(cell);
@@ -206,23 +214,23 @@ export class Cells {
     if (row < 0 || row >= this.rows.length) return;
     const cells = this.rows[row];
     const place = Math.max(0, Math.min(cells.length - 1, column));
-    this.parts.get(cells[place]).node.focus();
+    this.partsOf(cells[place]).node.focus();
     if (!row) this.at = [row, Math.max(0, column === Infinity ? 0 : column)];
   }
 
-  /** @param {EventTarget | null} target */
+  /** @param {HTMLElement} target */
   focused(target) {
     const cell = this.cellOf(target);
     if (!cell) return;
     for (const { node } of this.parts.values()) node.tabIndex = -1;
-    this.parts.get(cell).node.tabIndex = 0;
+    this.partsOf(cell).node.tabIndex = 0;
     const row = this.rows.findIndex((cells) => cells.includes(cell));
     this.at = [row, this.rows[row].indexOf(cell)];
   }
 
-  /** @param {EventTarget | null} target */
+  /** @param {HTMLElement} target */
   cellOf(target) {
-    const node = target.closest(".gv-cell");
+    const node = /** @type {HTMLElement | null} */ (target.closest(".gv-cell"));
     return node && this.rows.flat().find((cell) => cell.name === node.dataset.cell);
   }
 }

@@ -21,7 +21,7 @@ export function parting(lane, ar) {
 }
 
 /** @param {Lane} lane */
-export const isDone = (lane) => Boolean(lane.end) && (lane.end.reason === "eos" || lane.end.reason === "limit");
+export const isDone = (lane) => lane.end?.reason === "eos" || lane.end?.reason === "limit";
 
 /**
  * Of cells that ran to their end, the one with the most tokens/s; undefined where there is none.
@@ -33,7 +33,7 @@ export function fastest(cells) {
     .filter((cell) => isDone(cell.lane))
     .reduce(
       (best, cell) => (best && folds.perSecond(best.lane) >= folds.perSecond(cell.lane) ? best : cell),
-      undefined,
+      /** @type {Cell | undefined} */ (undefined),
     );
 }
 

@@ -214,4 +214,10 @@ function buildLegend(element) {
   );
 }
 
-export const mountGridView = (...given) => mountView(GridView, ...given);
+/**
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
+export const mountGridView = (element, props, watch, missed) => mountView(GridView, element, props, watch, missed);

@@ -1,9 +1,14 @@
 // What a view asks of the page: another run of what it shows, or one that goes on from a token of it.
 // Knows the page's ids and the names of its controls; whether their values make sense is the server's affair.
 
+import { tabOf } from "../../core/dom.js";
+import { headerOf } from "../../core/folds.js";
+
 export const ANSWERED = ["run", "branch"];
+/** @type {(keyof Settings)[]} */
 const CHOSEN = ["tau", "block_size", "lossless", "groups", "lookup", "metric", "temperature", "seed"];
 
+/** @type {Order | null} */
 let wanted = null;
 
 /**
@@ -13,13 +18,16 @@ let wanted = null;
  */
 function orderOf({ kind, lane, token, id, settings }, run) {
   const main = run.lanes.find((each) => each.isMars) || run.lanes[0];
-  const from = kind === "branch" ? run.lanes.find((each) => each.name === (lane.name || lane)) : main;
+  const from =
+    kind === "branch"
+      ? run.lanes.find((each) => each.name === (typeof lane === "string" ? lane : lane.name)) || main
+      : main;
   const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
   const names = run.lanes.map((each) => each.name);
   return {
     asked: JSON.stringify({
-      prompt: from.header.prompt,
-      checkpoint: from.header.checkpoint,
+      prompt: headerOf(from).prompt,
+      checkpoint: headerOf(from).checkpoint,
       given: [...from.givenIds(), ...behind],
     }),
     settings: { ...(main.isMars ? main.settings : {}), ...settings },
@@ -34,6 +42,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
  * @param {unknown[]} now
  */
 function filled({ settings, view }, names, now) {
+  /** @type {Record<string, unknown>} */
   const chosen = { view };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
   if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
@@ -48,8 +57,7 @@ function filled({ settings, view }, names, now) {
 function showLive(target) {
   const race = document.getElementById("race");
   if (!race) return;
-  if (!race.contains(target))
-    [...document.querySelectorAll("[role=tab]")].find((tab) => tab.textContent.trim() === "Live")?.click();
+  if (!race.contains(target)) tabOf("Live")?.click();
   if (race.getBoundingClientRect().top < 0) race.scrollIntoView();
 }
 
@@ -63,8 +71,10 @@ export const asked = (names, now) => (wanted ? [wanted.asked, ...filled(wanted, 
 export function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (!ANSWERED.includes(detail.kind)) return;
-    wanted = orderOf(detail, target.lineView.run);
+    const view = target instanceof Element && target.lineView;
+    if (!view || !view.run) return;
+    wanted = orderOf(detail, view.run);
     showLive(target);
-    document.getElementById("ask").click();
+    document.getElementById("ask")?.click();
   });
 }

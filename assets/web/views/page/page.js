@@ -23,11 +23,11 @@ export function mountPage() {
 }
 
 function mountKeys() {
-  /** @param {number} id */
+  /** @param {string} id */
   const press = (id) => document.getElementById(id)?.click();
   /**
-   * @param {KeyboardEvent} event
-   * @param {number[]} ids
+   * @param {Event} event
+   * @param {Record<string, string>} ids
    */
   const around = (event, ids) =>
     Object.keys(ids).find((id) => event.target instanceof Element && targetOf(event).closest(`#${id}`));

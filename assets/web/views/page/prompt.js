@@ -8,8 +8,9 @@ const PAUSE = 100; // milliseconds until a view that is not mounted yet is looke
 
 // Answers the function that the page calls whenever a box changes, whoever changed it.
 export function mountPrompt() {
+  /** @type {Record<string, string>} */
   const wanted = {};
-  /** @param {number} place */
+  /** @param {string} place */
   const tell = (place) => {
     const view = document.querySelector(VIEWS[place])?.lineView;
     if (view) view.want(wanted[place]);
@@ -20,6 +21,10 @@ export function mountPrompt() {
     if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
   };
   for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
+  /**
+   * @param {string} place
+   * @param {string} prompt
+   */
   return (place, prompt) => {
     wanted[place] = prompt;
     tell(place);

@@ -12,7 +12,7 @@ function linkFor(base, names, values) {
   const chosen = Object.fromEntries(names.map((name, i) => [name, values[i]]));
   if (chosen.auto) chosen.block_size = "auto";
   delete chosen.auto;
-  return `${base || location.origin + location.pathname}?${new URLSearchParams(chosen)}`;
+  return `${base || location.origin + location.pathname}?${new URLSearchParams(Object.entries(chosen).map(([name, value]) => [name, String(value)]))}`;
 }
 
 /**

@@ -1,7 +1,7 @@
 // The bar that moves through a run: play and pause, step, to either end, a scrubber, speeds of the measured clock.
 // Moves one number (playhead.js) and tells `moved`; draws itself from it. Knows no text, figures or charts.
 
-import { make, put, shape } from "../../core/dom.js";
+import { find, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 
 /** @type {Record<string, string>} */
@@ -13,6 +13,7 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
+/** @type {[name: string, speed: number, title: string][]} */
 const SPEEDS = [
   ["by step", 0, "one forward every 0.7 s"],
   ["½×", 0.5, "half the measured speed"],
@@ -26,8 +27,8 @@ const FREE = "input, textarea, select, button, a, summary, [contenteditable], [r
 export class Player {
   /** @type {number} */
   speed;
-  /** @type {Playhead | null} */
-  playhead;
+  /** @type {Playhead} */
+  playhead; // shown only while there is one
   /** @type {number} */
   frame;
   /** @type {number} */
@@ -46,8 +47,8 @@ export class Player {
   constructor(element, moved) {
     this.element = element;
     this.moved = moved;
-    this.playhead = null;
     this.isPlaying = false;
+    this.isShown = false;
     this.speed = 1;
     element.setAttribute("role", "group");
     element.setAttribute("aria-label", "Replay");
@@ -59,7 +60,7 @@ export class Player {
       this.button("forward", "One forward on", () => this.step(1)),
       this.button("end", "To the end", () => this.seek(Infinity)),
     );
-    this.play = controls.children[2];
+    this.play = /** @type {HTMLElement} */ (controls.children[2]);
     this.play.classList.add("pl-play");
     this.scrubber = this.makeScrubber();
     this.position = make("span", "pl-position rv-num");
@@ -117,7 +118,8 @@ export class Player {
 
   /** @param {Playhead | null} playhead */
   show(playhead) {
-    this.playhead = playhead;
+    if (playhead) this.playhead = playhead;
+    this.isShown = Boolean(playhead);
     this.isPlaying = false;
     this.element.hidden = !playhead;
   }
@@ -184,9 +186,11 @@ export class Player {
    * @param {KeyboardEvent} event
    */
   key(event) {
-    const { target, key } = event;
-    if (!this.playhead || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
+    const { key } = event;
+    const target = targetOf(event);
+    if (!this.isShown || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
       return;
+    /** @type {Record<string, () => void>} */
     const keys = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
@@ -205,7 +209,7 @@ export class Player {
 
   draw() {
     const { playhead, scrubber } = this;
-    if (!playhead) return;
+    if (!this.isShown) return;
     const main = mainLane(playhead.run);
     const [now, length] = [playhead.now, playhead.length];
     const place = `forward ${playhead.shown(main)} of ${main.steps.length}`;
@@ -215,7 +219,8 @@ export class Player {
     this.describe(`${place}, ${now.toFixed(3)} seconds`);
     scrubber.style.setProperty("--pl-share", `${length ? (100 * now) / length : 0}%`);
     dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
-    for (const node of [...this.play.parentElement.children, scrubber]) node.disabled = length === 0;
+    for (const node of [...find(this.element, ".pl-controls").children, scrubber])
+      /** @type {HTMLButtonElement | HTMLInputElement} */ (node).disabled = length === 0;
     this.live.hidden = !playhead.isLive || playhead.isFollowing;
     const isStill = this.stillness.matches;
     for (const { button, speed } of this.speeds) {
@@ -246,5 +251,5 @@ function dress(button, icon, label) {
   button.dataset.act = icon;
   button.title = label;
   button.setAttribute("aria-label", label);
-  button.querySelector("path").setAttribute("d", ICONS[icon]);
+  button.querySelector("path")?.setAttribute("d", ICONS[icon]);
 }

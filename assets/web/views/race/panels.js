@@ -81,7 +81,7 @@ export class Panels {
     if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     const last = this.tabs.length - 1;
-    const at = this.tabs.indexOf(this.current) + KEYS[event.key];
+    const at = this.tabs.indexOf(/** @type {Tab} */ (this.current)) + KEYS[event.key];
     const tab = this.tabs[Number.isFinite(at) ? (at + last + 1) % (last + 1) : at < 0 ? 0 : last];
     this.open(tab, true);
     tab.button.focus();

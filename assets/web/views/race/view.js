@@ -1,11 +1,9 @@
 // The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
-import { counted } from "../../core/words.js";
 import { find, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
 import { compared, divergence, mainLane } from "../../core/folds.js";
-import { Lane } from "../../core/trace.js";
 import { pinButton } from "../compare/pin.js";
 import { runMenu } from "../../export/menu.js";
 import { Player } from "../player/player.js";
@@ -14,8 +12,17 @@ import { Card } from "../../panels/text/card.js";
 import { Charts } from "../../panels/charts/charts.js";
 import { Figures, buildLegend, statusOf } from "../../panels/figures.js";
 import { Panels } from "./panels.js";
+import { Pointing } from "./pointing.js";
+import { runOf } from "./run.js";
+import { Voice } from "./voice.js";
 import { Pane } from "../../panels/text/panes.js";
 import { Playhead } from "../../core/playhead.js";
+
+/**
+ * A race view as its parts see it: they are drawn only while there is a run.
+ * @param {RaceView} view
+ */
+const asView = (view) => /** @type {View} */ (/** @type {unknown} */ (view));
 
 export class RaceView extends LineView {
   /** @type {Run | null} */
@@ -28,12 +35,6 @@ export class RaceView extends LineView {
   playhead;
   /** @type {string} */
   charted;
-  /** @type {TokenView | undefined} */
-  lit;
-  /** @type {boolean} */
-  isPointing;
-  /** @type {number} */
-  saidAt;
 
   /**
    * @param {HTMLElement} root
@@ -49,17 +50,18 @@ export class RaceView extends LineView {
     this.panes = find(root, ".rv-panes");
     this.status = find(root, ".rv-status");
     this.note = find(root, ".rv-note");
-    this.live = find(root, ".rv-live");
     this.charts = new Charts(root, {
-      step: (...a) => this.pointedStep(...a),
-      leave: () => this.left(),
-      choose: (...a) => this.clicked(...a),
+      step: (lane, index, anchor) => this.pointing.step(lane, index, anchor),
+      leave: () => this.pointing.leave(),
+      choose: (lane, index) => this.clicked(lane, index),
     });
+    this.pointing = new Pointing(this);
+    this.voice = new Voice(find(root, ".rv-live"));
     buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
     this.player = new Player(find(root, ".rv-player"), () => this.moved());
-    this.panels = new Panels(find(root, ".rv-panels"), this);
-    find(root, ".rv-top").append(runMenu(this));
+    this.panels = new Panels(find(root, ".rv-panels"), asView(this));
+    find(root, ".rv-top").append(runMenu(asView(this)));
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
@@ -68,7 +70,20 @@ export class RaceView extends LineView {
   /** @param {string} [sentence] */
   fail(sentence = "This trace cannot be read: a line of it is broken.") {
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
-    this.run.fault = sentence;
+    this.now.fault = sentence;
+  }
+
+  // The run on show, where there is one for sure.
+  get now() {
+    return /** @type {Run} */ (this.run);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @returns {Pane}
+   */
+  paneOf(lane) {
+    return /** @type {Pane} */ (this.entries.find((pane) => pane.lane === lane));
   }
 
   clear() {
@@ -86,26 +101,17 @@ export class RaceView extends LineView {
   start(head) {
     this.card.hide();
     this.selected = null;
-    this.run = {
-      id: String(head.run),
-      head,
-      pace: head.pace || 0,
-      note: { text: "", kind: "" },
-      fault: "",
-      lanes: head.lanes.map((l) => new Lane(l)),
-      recorded: head.recorded,
-      checked: 0,
-      differs: -1,
-    };
+    this.run = runOf(head);
     this.playhead = new Playhead(this.run);
     this.player.show(this.playhead);
+    /** @type {TextReport} */
     const report = {
-      token: (...a) => this.pointedToken(...a),
-      leave: () => this.left(),
-      choose: (...a) => this.choose(...a),
+      token: (view, index, anchor, how) => this.pointing.token(view, index, anchor, how),
+      leave: () => this.pointing.leave(),
+      choose: (lane, step) => this.choose(lane, step),
     };
     this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
-    if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(this, pane.lane));
+    if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length === 2);
@@ -118,7 +124,7 @@ export class RaceView extends LineView {
 
   // How many forwards of the main lane are shown: all of them, or up to the place in a replay.
   get at() {
-    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.run)) : 0;
+    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.now)) : 0;
   }
 
   /**
@@ -133,30 +139,30 @@ export class RaceView extends LineView {
   get focus() {
     const { selected } = this;
     if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
-    const lane = mainLane(this.run);
+    const lane = mainLane(this.now);
     return { lane, step: this.playhead.shown(lane) - 1 };
   }
 
   /**
    * Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
    * @param {Lane | null} lane
-   * @param {Step} step
+   * @param {number} [step]
    */
-  choose(lane, step) {
-    const found = lane && this.run.lanes.find((each) => each.name === lane.name);
+  choose(lane, step = -1) {
+    const found = lane && this.now.lanes.find((each) => each.name === lane.name);
     this.selected = found && found.steps[step] ? { lane: found, step } : null;
     for (const pane of this.entries) pane.view.choose(found === pane.lane ? step : -1);
-    if (this.selected && step >= this.playhead.shown(found)) this.playhead.seek(found.steps[step].clock);
+    if (found && this.selected && step >= this.playhead.shown(found)) this.playhead.seek(found.steps[step].clock);
     this.schedule();
   }
 
   /**
    * Shows the run as it was right after this forward.
    * @param {Lane} lane
-   * @param {Step} step
+   * @param {number} step
    */
   goTo(lane, step) {
-    const found = this.run.lanes.find((each) => each.name === lane.name);
+    const found = this.now.lanes.find((each) => each.name === lane.name) || lane;
     const index = Math.min(step, found.steps.length - 1);
     this.choose(null);
     this.player.isPlaying = false;
@@ -186,7 +192,7 @@ export class RaceView extends LineView {
    * @param {string} text
    */
   line(target, data, text) {
-    const { run } = this;
+    const run = this.now;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
     else if (target === "pace") run.pace = data.pace || 0;
     else if (target === "verdict")
@@ -223,12 +229,13 @@ export class RaceView extends LineView {
     this.panels.draw();
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
-    this.say(state, sentence, this.shown(main));
+    const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
+    if (!isHeard) this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
   }
 
   // Charts are drawn again for new forwards, not for another place among them.
   refreshCharts() {
-    const state = this.run.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
+    const state = this.now.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
     if (state !== this.charted) this.charts.refresh();
     this.charted = state;
     this.charts.place(this.playhead);
@@ -236,7 +243,7 @@ export class RaceView extends LineView {
 
   // The first place where the two texts part is marked in both.
   compare() {
-    const { run } = this;
+    const run = this.now;
     if (run.lanes.length !== 2) return;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
@@ -248,78 +255,19 @@ export class RaceView extends LineView {
   }
 
   /**
-   * At most one polite sentence a second for screen readers.
-   * @param {string} state
-   * @param {string} sentence
-   * @param {Lane} main
-   */
-  say(state, sentence, main) {
-    const now = performance.now();
-    const isOver = !["running", "slow", "waiting"].includes(state);
-    if (this.root.contains(document.activeElement) && this.isPointing) return;
-    if ((!isOver || !this.playhead.isFollowing) && now - (this.saidAt || 0) < 1000) return;
-    this.saidAt = now;
-    const step = main.steps[main.steps.length - 1];
-    const running = step
-      ? `Step ${main.steps.length}: ${counted(step.count, "token")} accepted, ${main.tokens.length} in all.`
-      : sentence;
-    put(
-      this.live,
-      isOver && this.playhead.isFollowing
-        ? `${sentence} ${counted(main.tokens.length, "token")} in ${counted(main.steps.length, "forward")}.`
-        : running,
-    );
-  }
-
-  /**
-   * @param {TokenView} view
-   * @param {number} index
-   * @param {Element} anchor
-   * @param {string} how
-   */
-  pointedToken(view, index, anchor, how) {
-    const { lane } = view;
-    this.isPointing = how === "keyboard";
-    this.card.token(lane, index, anchor);
-    if (lane === mainLane(this.run)) this.charts.cursor(lane.tokens[index].step.index);
-    if (how === "keyboard") put(this.live, this.card.element.innerText.replace(/\s+/g, " "));
-  }
-
-  /**
-   * @param {Lane} lane
-   * @param {number} index
-   * @param {Anchor} point
-   */
-  pointedStep(lane, index, point) {
-    const { view } = this.entries.find((pane) => pane.lane === lane);
-    view.highlight(index);
-    if (lane.end && index < this.playhead.shown(lane)) view.reveal(view.chunks[index]);
-    this.charts.cursor(index);
-    this.card.step(lane, index, point);
-    this.lit = view;
-  }
-
-  /**
    * A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
    * @param {Lane} lane
    * @param {number} index
    */
   clicked(lane, index) {
-    this.entries.find((pane) => pane.lane === lane).view.element.focus({ preventScroll: true });
+    this.paneOf(lane).view.element.focus({ preventScroll: true });
     this.choose(lane, index);
-  }
-
-  left() {
-    this.isPointing = false;
-    this.card.hide();
-    this.charts.cursor(-1);
-    if (this.lit) this.lit.highlight(-1);
   }
 
   // The reader went to another place: what was chosen or pointed at elsewhere is let go.
   moved() {
     if (this.selected) this.choose(null);
-    this.left();
+    this.pointing.leave();
     this.schedule();
   }
 
@@ -339,4 +287,10 @@ export class RaceView extends LineView {
   }
 }
 
-export const mountRaceView = (...given) => mountView(RaceView, ...given);
+/**
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
+export const mountRaceView = (element, props, watch, missed) => mountView(RaceView, element, props, watch, missed);

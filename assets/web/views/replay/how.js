@@ -7,7 +7,7 @@ import { frame, pageData } from "./page.js";
 
 export function mountHow() {
   frame(pageData().title, true);
-  mountExplain(document);
+  mountExplain(document.body);
   find(document, ".rp-present").addEventListener("click", mountPresenter);
   if (window.location.hash === "#present") mountPresenter();
 }

@@ -4,7 +4,7 @@ import { find, put } from "../../core/dom.js";
 import { mountRaceView } from "../race/view.js";
 
 // What the document carries as JSON.
-export const pageData = () => JSON.parse(document.getElementById("data").textContent);
+export const pageData = () => JSON.parse(document.getElementById("data")?.textContent || "{}");
 
 export function mountReplay() {
   const { title, why, value, isListed } = pageData();

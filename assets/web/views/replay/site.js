@@ -8,6 +8,7 @@ import { frame, pageData } from "./page.js";
 const MOST = 8; // tokens a forward that fill the height of a bar
 
 export function mountSite() {
+  /** @type {{ title: string, recordings: ListedRun[] }} */
   const { title, recordings } = pageData();
   frame(title, false);
   const kinds = new Set(recordings.map((recording) => recording.circumstances));
