@@ -16,7 +16,7 @@ export class Lane {
   /**
    * A lane of raw trace lines, its header first.
    * @param {string[]} lines
-   * @param {LaneHead} given1
+   * @param {LaneHead} given
    */
   static of(lines, { lane, title }) {
     const made = new Lane({ lane, title });

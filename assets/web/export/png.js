@@ -77,7 +77,7 @@ export async function elementPng(elements, root, width) {
 
 /**
  * @param {HTMLElement} host
- * @param {{ width: number, height: number, isDark: boolean }} given1
+ * @param {{ width: number, height: number, isDark: boolean }} given
  */
 function svgOf(host, { width, height, isDark }) {
   const body = make("div", isDark ? "dark" : "");

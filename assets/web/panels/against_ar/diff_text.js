@@ -117,7 +117,7 @@ function markAhead(segments, lane, other) {
 
 /**
  * @param {Segment[]} segments
- * @param {[string, string]} given1
+ * @param {[string, string]} given
  */
 function summary(segments, [first, second]) {
   /** @param {string} kind */

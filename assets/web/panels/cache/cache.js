@@ -155,7 +155,7 @@ const STATES = {
 
 /**
  * @param {Lane} lane
- * @param {Slot} given1
+ * @param {Slot} given
  */
 function slotText(lane, { state, id }) {
   if (state === "mask") return "mask";

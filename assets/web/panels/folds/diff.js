@@ -90,7 +90,7 @@ function exact(first, second, { a, b, endA, endB }, add) {
 
 /**
  * @param {Add} add
- * @param {Box} given1
+ * @param {Box} given
  */
 function oneSided(add, { a, b, endA, endB }) {
   add("first", a, b, endA - a);

@@ -77,7 +77,7 @@ export function whyText(lane, step) {
 /**
  * Who drafted a token that AR confirmed, and when; empty for all others.
  * @param {Lane} lane
- * @param {Token} given1
+ * @param {Token} given
  */
 export function sourceText(lane, { id, step, position }) {
   const before = lane.steps[step.index - 1];
