@@ -1,8 +1,8 @@
 """Pure: traces to plotly figures as plain Python values (``{"data": [...], "layout": {...}}``).
 
 For pictures that stand still: reports, exports, tests. The live charts of the page draw the same
-three pictures from the same lines in ``assets/race_view/chart_specs.js``; both take their colours
-from ``tokens.css``. Knows no gradio, torch, plotly package or model.
+three pictures from the same lines in ``assets/web/panels/charts/chart_specs.js``; both take their
+colours from ``tokens.css``. Knows no gradio, torch, plotly package or model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mars_runtime.trace import Trace
 
 Theme = Literal["light", "dark"]
 Figure = dict[str, Any]
-TOKENS = Path(__file__).resolve().parents[1] / "assets" / "common" / "tokens.css"
+TOKENS = Path(__file__).resolve().parents[1] / "assets" / "web" / "core" / "tokens.css"
 RAMP_STEPS = 5
 
 

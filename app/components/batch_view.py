@@ -13,6 +13,6 @@ class BatchView(LineView):
     "forwards"}``, ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
     """
 
-    page = "batch_view/batch.html"
+    page = "views/batch/batch.html"
     mount = "mountBatchView"
     lines = "run line, then <side>\\t<trace line> lines"

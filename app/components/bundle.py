@@ -1,4 +1,4 @@
-"""Puts the scripts and styles of ``assets/`` into one piece each, for a document's head.
+"""Puts the scripts and styles of ``assets/web/`` into one piece each, for a document's head.
 
 The scripts are ES modules that name what they import. Here each becomes a function of its own scope
 that returns what it exports, in an order in which imports come first, so that one inline script is
@@ -8,46 +8,49 @@ all of them and nothing has to be fetched. Knows no gradio and no component.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
+WEB = ASSETS / "web"
 ENTRIES = (
-    "race_view/view.js",
-    "batch_view/view.js",
-    "compare/view.js",
+    "views/race/view.js",
+    "views/batch/view.js",
+    "views/compare/view.js",
     "explain/explain.js",
-    "present/presenter.js",
-    "grid/view.js",
-    "page/api.js",
-    "page/asks.js",
-    "page/prompt.js",
-    "page/share.js",
+    "tour/presenter.js",
+    "views/grid/view.js",
+    "views/page/page.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
 ``mars.mountRaceView``."""
 STYLES = (
-    "common/tokens.css",
-    "race_view/layout.css",
-    "race_view/text.css",
-    "race_view/panels.css",
-    "player/player.css",
-    "panels/why.css",
-    "panels/whatif.css",
-    "panels/statistics.css",
-    "panels/against_ar.css",
-    "panels/cache.css",
-    "batch_view/batch.css",
+    "core/tokens.css",
+    "views/race/layout.css",
+    "panels/text/text.css",
+    "views/race/panels.css",
+    "views/player/player.css",
+    "panels/why/why.css",
+    "panels/whatif/whatif.css",
+    "panels/statistics/statistics.css",
+    "panels/against_ar/against_ar.css",
+    "panels/cache/cache.css",
+    "views/batch/batch.css",
     "export/menu.css",
-    "compare/compare.css",
+    "views/compare/compare.css",
     "explain/explain.css",
-    "present/present.css",
-    "grid/grid.css",
+    "tour/present.css",
+    "views/grid/grid.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
-OTHER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+OTHER = re.compile(
+    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # another form of import or export
+    r"|(?<![.\w])import\s*[(.].*$"  # import(...) and import.meta
+    r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # a module that others have to wait for
+    re.MULTILINE,
+)
 
 
 class BundleError(ValueError):
@@ -58,26 +61,30 @@ class BundleError(ValueError):
 def bundle(entries: Sequence[str] = ENTRIES) -> str:
     """A script that sets ``window.mars`` to the ``mount...`` exports of ``entries``.
 
-    Raises BundleError for an import that names nothing, and for other forms than ``import { a }
-    from "./b.js";`` and ``export`` before a declaration.
+    Raises BundleError for an import that names nothing or leaves the folder, for other forms than
+    ``import { a } from "./b.js";`` and ``export`` before a declaration of one name, and where two
+    modules or two exports of entries would share a name.
     """
     order: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
         _add(entry, order)
-    parts = [code for code, _ in order.values()]
-    mounts = [
-        f"{name}: {_name(entry)}.{name}"
+    _refuse_twins({module: _name(module) for module in order})
+    mounts = {
+        f"{entry}: {name}": name
         for entry in entries
         for name in order[entry][1]
         if name.startswith("mount")
-    ]
-    parts.append(f"window.mars = {{ {', '.join(mounts)} }};")
+    }
+    _refuse_twins(mounts)
+    parts = [code for code, _ in order.values()]
+    named = [f"{name}: {_name(where.split(': ')[0])}.{name}" for where, name in mounts.items()]
+    parts.append(f"window.mars = {{ {', '.join(named)} }};")
     return "(() => {\n" + "\n".join(parts) + "\n})();"
 
 
 def styles() -> str:
     """All style sheets as one."""
-    return "\n".join((ASSETS / name).read_text("utf-8") for name in STYLES)
+    return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
 def head() -> str:
@@ -91,7 +98,12 @@ def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, .
         return
     if name in above:
         raise BundleError(f"{name} imports itself by way of {above[-1]}.")
-    source = (ASSETS / name).read_text("utf-8")
+    try:
+        source = (WEB / name).read_text("utf-8")
+    except OSError as error:
+        raise BundleError(
+            f"{name}, which {above[-1] if above else 'the page'} asks for, is missing."
+        ) from error
     if "</script" in source:
         raise BundleError(f"{name} holds the end of a script element.")
     for names, path in IMPORT.findall(source):
@@ -113,7 +125,19 @@ def _constants(name: str, found: re.Match[str]) -> str:
 
 
 def _resolved(name: str, path: str) -> str:
-    return (ASSETS / name).parent.joinpath(path).resolve().relative_to(ASSETS).as_posix()
+    target = (WEB / name).parent.joinpath(path).resolve()
+    if not (path.startswith(".") and target.is_relative_to(WEB.resolve())):
+        raise BundleError(f"{name}: {path!r} is not beside it in the folder of modules.")
+    return target.relative_to(WEB.resolve()).as_posix()
+
+
+def _refuse_twins(names: Mapping[str, str]) -> None:
+    """``names``: what has a name -> the name, which it must have alone."""
+    seen: dict[str, str] = {}
+    for where, name in names.items():
+        if name in seen:
+            raise BundleError(f"{seen[name]} and {where} would both be called {name}.")
+        seen[name] = where
 
 
 def _name(module: str) -> str:

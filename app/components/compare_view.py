@@ -20,7 +20,7 @@ class CompareView(gr.HTML):
     """``judge``: the text of a trace -> ``{"lines", "pin"}`` or ``{"error"}``; ``most_chars``: the
     longest text that is sent to it. ``place``: where it stands (``elem_id``, ...)."""
 
-    page = "compare/compare.html"
+    page = "views/compare/compare.html"
 
     def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
         super().__init__(

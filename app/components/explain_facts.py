@@ -1,7 +1,7 @@
 """The page "How it works" with the measured figures that it quotes, from ``assets/results``.
 
-Names here are the placeholders of ``assets/explain/explain.html``; values are plain text, but for
-``tau-rows``, which are rows of a table made of numbers alone. Knows no gradio.
+Names here are the placeholders of ``assets/web/explain/explain.html``; values are plain text, but
+for ``tau-rows``, which are rows of a table made of numbers alone. Knows no gradio.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.components.bundle import ASSETS
+from app.components.bundle import WEB
 
 
 def template(page: str, **addresses: str) -> str:
-    """The HTML of ``page`` under ``assets/``, each ``@name`` in it replaced by its address."""
-    text = (ASSETS / page).read_text("utf-8")
+    """The HTML of ``page`` under ``assets/web/``, each ``@name`` in it replaced by its address."""
+    text = (WEB / page).read_text("utf-8")
     for name, address in addresses.items():
         text = text.replace(f"@{name}", html.escape(address))
     return text

@@ -14,6 +14,6 @@ class GridView(LineView):
     opened is shown by the race view whose ``elem_id`` is ``grid-race``.
     """
 
-    page = "grid/grid.html"
+    page = "views/grid/grid.html"
     mount = "mountGridView"
     lines = "grid line, then <cell>\\t<trace line> lines"

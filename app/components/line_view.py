@@ -24,7 +24,7 @@ class LineView(gr.HTML):
     Send values with ``show_progress="hidden"``, at most 15 a second. ``missed``: a run -> all of
     it as one value, asked for by a page that missed lines of a stream. ``place``: the arguments of
     ``gr.HTML`` that say where it stands (``elem_id``, ...). A view sets: ``page``, its HTML under
-    ``assets/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.
+    ``assets/web/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.
     """
 
     page: ClassVar[str]

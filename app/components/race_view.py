@@ -16,7 +16,7 @@ class RaceView(LineView):
     ``note``, ``refused``, ``stopped``).
     """
 
-    page = "race_view/view.html"
+    page = "views/race/view.html"
     mount = "mountRaceView"
     lines = "run line, then <lane>\\t<trace line> lines"
 

@@ -1,7 +1,7 @@
 """The recorded runs and measured figures that come with a page: one script element of data.
 
-Its scripts read them by name (``assets/explain/recordings.js``), so pictures and the tour need no
-server. Knows no gradio, and not what the runs show.
+Its scripts read them by name (``assets/web/explain/recordings.js``), so pictures and the tour need
+no server. Knows no gradio, and not what the runs show.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Joins what views ask for, and links, to the page's controls. Decides nothing itself.
 
-Both work in the browser (``assets/page``): a view's event presses a hidden button whose script sets
-the controls and hands over what no control holds; then the run is one like any other.
+Both work in the browser (``assets/web/views/page``): a view's event presses a hidden button
+whose script sets the controls and hands over what no control holds; then the run is one like any
+other.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def wire_asks(tab: LiveTab, handlers: Handlers) -> None:
         None,
         controls,
         [asked, *controls],
-        js=f"(...now) => window.marsAsked({json.dumps(SET)}, now)",
+        js=f"(...now) => window.mars.asked({json.dumps(SET)}, now)",
         **IN_BROWSER,
     ).then(
         run,
@@ -75,7 +76,7 @@ def wire_links(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
         None,
         controls,
         [tab.remark],
-        js=f"(...values) => window.marsShare({base}, {json.dumps(words)}, values)",
+        js=f"(...values) => window.mars.share({base}, {json.dumps(words)}, values)",
         **IN_BROWSER,
     )
 

@@ -61,7 +61,7 @@ def serve(
             mcp_server=has_tools(),
             ssr_mode=False,
             pwa=False,
-            footer_links=["api"],  # hidden by app.css, but ``?view=api`` needs it
+            footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
             max_file_size="1mb",
             state_session_capacity=200,
             app_kwargs={"middleware": _middleware(settings, page)},

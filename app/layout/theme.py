@@ -1,17 +1,14 @@
-"""The look of the controls: the colours and sizes of ``assets/common/tokens.css`` as a theme.
+"""The look of the controls: the colours and sizes of ``assets/web/core/tokens.css`` as a theme.
 
 System fonts only, so nothing is fetched from elsewhere. Knows no component.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 
 from app.components import bundle, recorded
 
-ASSETS = Path(__file__).parents[2] / "assets"
 LIGHT = {
     "body_background_fill": "#ffffff",
     "background_fill_primary": "#ffffff",
@@ -121,5 +118,6 @@ def head() -> str:
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
-    css, js = ((ASSETS / name).read_text(encoding="utf-8") for name in ("app.css", "app.js"))
-    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n<script>{js}</script>"
+    css = (bundle.WEB / "views" / "page" / "page.css").read_text("utf-8")
+    start = "<script>window.mars.mountPage();</script>"
+    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n{start}"

@@ -141,7 +141,7 @@ def _mark_preset(tau: Any, lossless: Any) -> list[Any]:
 
 
 def preset_classes(is_chosen: bool) -> list[str]:
-    """How a preset's button looks (assets/app.css)."""
+    """How a preset's button looks (assets/web/views/page/page.css)."""
     return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
@@ -160,8 +160,8 @@ def _wire_examples(tab: LiveTab, handlers: Handlers) -> None:
 
 
 def tell_prompt(box: gr.components.Component, place: str) -> None:
-    """Let the view of a place know what stands in its prompt's box (``assets/page/prompt.js``)."""
-    told = f"(prompt) => {{ window.marsPrompt({json.dumps(place)}, prompt); }}"
+    """Let the view of a place know what stands in its prompt's box (``views/page/prompt.js``)."""
+    told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 

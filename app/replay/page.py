@@ -15,10 +15,10 @@ from typing import Any
 
 from app.components import bundle, files
 
-ENTRIES = ("race_view/view.js", "replay/page.js", "replay/site.js")
-STYLE = "replay/page.css"
+ENTRIES = ("views/race/view.js", "views/replay/page.js", "views/replay/site.js")
+STYLE = "views/replay/page.css"
 PLACE = "@data"
-"""Stands in a shell where its data go; the last one counts (assets/replay/save.js)."""
+"""Stands in a shell where its data go; the last one counts (assets/web/export/replay.js)."""
 
 
 def replay_page(title: str, value: str, why: str = "") -> str:
@@ -31,7 +31,7 @@ def shell() -> str:
     """A replay page without its data: some 5 MB, nearly all of it plotly.js."""
     plotly = files.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    view = files.template("race_view/view.html", plotly="", replay="")
+    view = files.template("views/race/view.html", plotly="", replay="")
     return document(view, "mountReplay", [*scripts, bundle.bundle(ENTRIES)])
 
 
@@ -50,7 +50,7 @@ def document(
     those at ``addresses`` beside it.
     """
     start = f"mars.{mount}();"
-    style = bundle.styles() + (bundle.ASSETS / STYLE).read_text("utf-8")
+    style = bundle.styles() + (bundle.WEB / STYLE).read_text("utf-8")
     linked = [f'<script src="{address}"></script>' for address in addresses]
     inline = [f"<script>{script}</script>" for script in scripts]
     return "\n".join(
@@ -62,7 +62,7 @@ def document(
             *linked,
             *inline,
             '</head>\n<body class="mars-page">',
-            files.template("replay/page.html").replace("@main", main),
+            files.template("views/replay/page.html").replace("@main", main),
             f'<script type="application/json" id="data">{PLACE}</script>',
             f"<script>{start}</script>\n</body>\n</html>\n",
         ]

@@ -17,7 +17,7 @@ from app.replay.page import ENTRIES, document, filled
 from app.replay.recordings import Measured, Recording, measured
 from mars_runtime.trace import Header
 
-SITE_ENTRIES = (*ENTRIES, "replay/how.js")
+SITE_ENTRIES = (*ENTRIES, "views/replay/how.js")
 SCRIPT, PLOTLY = "mars.js", "plotly.min.js"
 TITLE = "MARS live, recorded"
 README = f"""---
@@ -47,10 +47,10 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     (folder / SCRIPT).write_text(bundle.bundle(SITE_ENTRIES), encoding="utf-8")
     (folder / "README.md").write_text(README, encoding="utf-8")
     listed = [_listed(*pair) for pair in zip(recordings, figures, strict=True)]
-    index = document(files.template("replay/site.html"), "mountSite", addresses=[SCRIPT])
+    index = document(files.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
     pages["how.html"] = filled(_how(), {"title": "How it works"})
-    view = files.template("race_view/view.html", plotly="", replay="")
+    view = files.template("views/race/view.html", plotly="", replay="")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
         data = {"title": recording.title, "why": recording.why, "value": recording.value}
@@ -62,7 +62,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 def _how() -> str:
     """How it works and the tour, with the recordings that they show."""
-    main = files.template("replay/how.html") + explain_facts.page() + recorded.element()
+    main = files.template("views/replay/how.html") + explain_facts.page() + recorded.element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
 

@@ -176,4 +176,4 @@ def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
     can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
     found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
     assert found == [True, True, False]
-    assert json.loads(page.evaluate("window.marsAsked(['tau'], [1])[0] || '{}'")) == {}
+    assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}

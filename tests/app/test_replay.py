@@ -47,7 +47,7 @@ def live(
     page.fill("#tau input[type=number]", "0.5")
     page.fill("#pace input[type=number]", "0")
     page.fill("#prompt textarea", HOSTILE)
-    page.evaluate("window.marsAsk = []")  # what only a server can answer, no file offers
+    page.evaluate("window.mars.answers = []")  # what only a server can answer, no file offers
     page.click("#run")
     wait_until_drawn(page)
     return page
@@ -144,7 +144,7 @@ def test_what_was_typed_and_written_stays_text(replay: playwright.Page) -> None:
 
 
 def test_a_replay_offers_no_replay_and_asks_no_server(replay: playwright.Page) -> None:
-    assert replay.evaluate("window.marsAsk") is None
+    assert replay.evaluate("window.mars.answers") is None
     replay.click(".ex-menu summary")
     replay.locator(".ex-menu button").first.wait_for()
     offers = replay.locator(".ex-menu button").all_inner_texts()

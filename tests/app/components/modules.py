@@ -1,4 +1,4 @@
-"""Pure modules of ``assets/`` by themselves in a browser: no page of the app around them."""
+"""Pure modules of ``assets/web/`` by themselves in a browser: no page of the app around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from browser import playwright
 
-from app.components.bundle import ASSETS
+from app.components.bundle import WEB
 
 ORIGIN = "http://modules.test/"
 LANE = """
@@ -28,7 +28,7 @@ def evaluate(page: playwright.Page, module: str, body: str, *given: Any) -> Any:
     return page.evaluate(
         f"""async (given) => {{
   const m = await import("{ORIGIN}{module}");
-  const {{ Lane }} = await import("{ORIGIN}common/trace.js");
+  const {{ Lane }} = await import("{ORIGIN}core/trace.js");
   {LANE}
   {body}
 }}""",
@@ -41,5 +41,5 @@ def _serve(route: playwright.Route) -> None:
     if not name:
         route.fulfill(content_type="text/html", body="<!doctype html><title>modules</title>")
         return
-    source = Path(ASSETS / name).read_text("utf-8")
+    source = Path(WEB / name).read_text("utf-8")
     route.fulfill(content_type="text/javascript", body=source)

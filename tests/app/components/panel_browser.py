@@ -134,7 +134,7 @@ def answer(page: playwright.Page, kinds: Sequence[str]) -> None:
     """Let the page answer these kinds of asks; what is asked is kept."""
     page.evaluate(
         """kinds => {
-          window.marsAsk = kinds;
+          window.mars.answers = kinds;
           window.asked = [];
           document.addEventListener("mars-ask", ({ detail }) => window.asked.push(
             { ...detail, ...(detail.lane ? { lane: detail.lane.name } : {}) }));

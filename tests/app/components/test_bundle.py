@@ -13,8 +13,8 @@ from app.components.batch_view import BatchView
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in the place of ``assets/``."""
-    monkeypatch.setattr(bundle, "ASSETS", tmp_path)
+    """An empty folder in the place of ``assets/web/``."""
+    monkeypatch.setattr(bundle, "WEB", tmp_path)
     bundle.bundle.cache_clear()
     yield tmp_path
     bundle.bundle.cache_clear()
@@ -23,9 +23,9 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
     made = bundle.bundle()
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
-    assert made.count("const $common_bytes = ") == 1
-    assert made.index("const $common_bytes = ") < made.index("const $race_view_view = ")
-    for mount in ("mountRaceView: $race_view_view.", "mountBatchView: $batch_view_view."):
+    assert made.count("const $core_bytes = ") == 1
+    assert made.index("const $core_bytes = ") < made.index("const $views_race_view = ")
+    for mount in ("mountRaceView: $views_race_view.", "mountBatchView: $views_batch_view."):
         assert mount in made
 
 
@@ -47,7 +47,23 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
         ('import { nothing } from "./a.js";\n', "a.js does not export nothing"),
         ('import a from "./a.js";\n', "cannot be put together"),
         ("export default 1;\n", "cannot be put together"),
+        ('import * as a from "./a.js";\n', "cannot be put together"),
+        ('import "./a.js";\n', "cannot be put together"),
+        ("import { a } from './a.js';\n", "cannot be put together"),
+        ('import { a as c } from "./a.js";\n', "does not export a as c"),
+        ('  import { a } from "./a.js";\n', "cannot be put together"),
+        ('const c = 1; import { a } from "./a.js";\n', "cannot be put together"),
+        ('export const load = () => import("./a.js");\n', "cannot be put together"),
+        ("export const here = import.meta.url;\n", "cannot be put together"),
+        ("const c = await fetch('/c');\n", "cannot be put together"),
+        ("export { c };\nconst c = 1;\n", "cannot be put together"),
+        ('export * from "./a.js";\n', "cannot be put together"),
+        ("export const { c } = {};\n", "cannot be put together"),
+        ("export function* c() {}\n", "cannot be put together"),
         ('import { b } from "./b.js";\n', "imports itself"),
+        ('import { a } from "./missing.js";\n', "missing.js, which b.js asks for, is missing"),
+        ('import { a } from "../a.js";\n', "not beside it in the folder"),
+        ('import { a } from "a";\n', "not beside it in the folder"),
         ('const x = "</script>";\n', "end of a script"),
     ],
 )
@@ -56,6 +72,28 @@ def test_other_forms_are_refused(modules: Path, source: str, said: str) -> None:
     (modules / "b.js").write_text(source)
     with pytest.raises(bundle.BundleError, match=said):
         bundle.bundle(("b.js",))
+
+
+def test_the_second_name_of_one_declaration_is_not_exported(modules: Path) -> None:
+    (modules / "a.js").write_text("export const a = 1, c = 2;\n")
+    (modules / "b.js").write_text('import { c } from "./a.js";\n')
+    with pytest.raises(bundle.BundleError, match=r"a\.js does not export c"):
+        bundle.bundle(("b.js",))
+
+
+def test_modules_whose_names_would_be_the_same_are_refused(modules: Path) -> None:
+    (modules / "in").mkdir()
+    (modules / "in" / "a.js").write_text("export const a = 1;\n")
+    (modules / "in_a.js").write_text('import { a } from "./in/a.js";\nexport const b = a;\n')
+    with pytest.raises(bundle.BundleError, match="would both be called"):
+        bundle.bundle(("in_a.js",))
+
+
+def test_entries_that_mount_the_same_are_refused(modules: Path) -> None:
+    for name in ("a", "b"):
+        (modules / f"{name}.js").write_text("export const mountIt = () => {};\n")
+    with pytest.raises(bundle.BundleError, match="would both be called mountIt"):
+        bundle.bundle(("a.js", "b.js"))
 
 
 def test_the_template_holds_nothing_that_gradio_would_fill_in() -> None:

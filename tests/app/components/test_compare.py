@@ -101,7 +101,7 @@ def test_a_file_is_called_after_its_run(
 def test_best_values_by_hand(page: playwright.Page) -> None:
     cases = [([1, 3, 2], 1), ([1, 3, 1], -1), ([2, 2], 1), ([1, None], 1), ([1, 2], 0)]
     body = "return given.map(([values, better]) => m.best(values.map((v) => v ?? NaN), better));"
-    assert evaluate(page, "compare/figures.js", body, *cases) == [[1], [0, 2], [], [], []]
+    assert evaluate(page, "views/compare/figures.js", body, *cases) == [[1], [0, 2], [], [], []]
 
 
 def header(**changes: str) -> dict[str, object]:
@@ -111,7 +111,7 @@ def header(**changes: str) -> dict[str, object]:
 
 def test_what_makes_runs_not_comparable_is_said(page: playwright.Page) -> None:
     def said(*lanes: dict[str, object]) -> list[str]:
-        return evaluate(page, "compare/figures.js", "return m.remarks(given);", *lanes)
+        return evaluate(page, "views/compare/figures.js", "return m.remarks(given);", *lanes)
 
     assert said(header(), header()) == []
     (machines,) = said(header(), header(hardware="a GPU", date="2026-11-21"))
@@ -130,7 +130,7 @@ def test_what_makes_runs_not_comparable_is_said(page: playwright.Page) -> None:
 def test_texts_are_aligned_with_the_reference(page: playwright.Page) -> None:
     made = evaluate(
         page,
-        "compare/texts.js",
+        "views/compare/texts.js",
         """const found = m.alignment(given[0], given[1]);
         const lists = Object.entries(found).map(([name, places]) => [name, [...places]]);
         return { ...Object.fromEntries(lists), said: m.differenceText(found, "A") };""",
@@ -152,14 +152,14 @@ def test_a_tray_file_is_cut_into_its_runs(page: playwright.Page) -> None:
         {"name": "second", "note": "n\n2", "rating": 0, "verdict": True, "lines": made[1]},
     ]
     body = "return m.runsOf(m.trayText(given.map((record) => ({ record }))));"
-    runs = evaluate(page, "compare/import.js", body, *records)
+    runs = evaluate(page, "views/compare/import.js", body, *records)
     assert [run.split("\n")[1:] for run in runs] == made
     assert [json.loads(run.split("\n")[0])["name"] for run in runs] == ["first", "second"]
     body = "return m.runsOf(given.join('\\n'));"
-    assert evaluate(page, "compare/import.js", body, *made[0], *made[1]) == [
+    assert evaluate(page, "views/compare/import.js", body, *made[0], *made[1]) == [
         "\n".join(lines) for lines in made
     ]
-    assert evaluate(page, "compare/import.js", body, "", "a", "b") == ["a\nb"]
+    assert evaluate(page, "views/compare/import.js", body, "", "a", "b") == ["a\nb"]
 
 
 STORE = """
@@ -176,10 +176,10 @@ return { said, kept, other };
 
 
 def test_a_browser_that_keeps_nothing_loses_nothing(page: playwright.Page) -> None:
-    kept = evaluate(page, "compare/store.js", STORE, "fine")
+    kept = evaluate(page, "views/compare/store.js", STORE, "fine")
     assert kept == {"said": "", "kept": [{"id": "x", "note": "fine"}], "other": kept["kept"]}
     for why, said in (("full", "no room left"), ("forbidden", "until the page is closed")):
-        made = evaluate(page, "compare/store.js", STORE, why)
+        made = evaluate(page, "views/compare/store.js", STORE, why)
         assert said in made["said"]
         assert made["kept"] == [{"id": "x", "note": why}]
         assert made["other"] == []
@@ -200,7 +200,7 @@ def test_the_tray_keeps_what_it_is_told_and_takes_a_run_once(page: playwright.Pa
     return { words, isNew: [first.isNew, again.isNew], empty, num: tray.pins.length,
       tokens: tray.pins[0].lane.tokens.length };
     """
-    made = evaluate(page, "compare/tray.js", body, list(trace.lines()))
+    made = evaluate(page, "views/compare/tray.js", body, list(trace.lines()))
     assert made["words"] == {
         "name": "MARS τ .95 · B 8 · Write.",
         "note": "n",

@@ -156,7 +156,7 @@ def test_asks_are_heard_where_somebody_answers(show: Show) -> None:
     page = show("prose")
     page.evaluate("addEventListener('mars-ask', (e) => { window.asked = e.detail })")
     assert page.evaluate(f"{VIEW}.ask('this', {{ lane: 'mars' }})") is False
-    page.evaluate("window.marsAsk = ['this']")
+    page.evaluate("window.mars.answers = ['this']")
     assert page.evaluate(f"{VIEW}.canAsk('that')") is False
     assert page.evaluate(f"{VIEW}.ask('this', {{ lane: 'mars' }})") is True
     assert page.evaluate("window.asked") == {"kind": "this", "lane": "mars"}

@@ -29,7 +29,7 @@ def said(page: playwright.Page, body: str, *given: object) -> dict[str, Any]:
     """What ``m.speedup`` or ``m.laneSpeedup`` finds, with its words."""
     whole = f"const found = {body}; return {{ ...found, text: m.speedupText(found), "
     remark = "remark: m.speedupRemark(found) };"
-    found: dict[str, Any] = evaluate(page, "common/speedup.js", whole + remark, *given)
+    found: dict[str, Any] = evaluate(page, "core/speedup.js", whole + remark, *given)
     return found
 
 
@@ -113,7 +113,7 @@ def test_one_forward_back_moves_mars_and_forward_comes_back(page: playwright.Pag
   const isOver = playhead.isFollowing;
   while (playhead.time > 0) playhead.previous();
   return { places, isOver, first: playhead.shown(run.lanes[0]) };"""
-    found = evaluate(page, "race_view/playhead.js", body, mars, plain)
+    found = evaluate(page, "core/playhead.js", body, mars, plain)
     num = folds.num_forwards(samples.read(mars).events)
     at = [place for place, _ in found["places"]]
     assert at == [num - 1 - i for i in range(6)] + [num - 5 + i for i in range(6)]

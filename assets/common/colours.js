@@ -1,9 +1,0 @@
-// The colours of the charts, read from the style sheet where a view stands, so that they follow the theme.
-
-export function coloursOf(root) {
-  const style = getComputedStyle(root);
-  const get = (name) => style.getPropertyValue(`--rv-${name}`).trim();
-  return { ink: get("ink"), card: get("card"), surface: get("surface"), muted: get("muted"), grid: get("grid"), line: get("line"),
-    warm: get("warm"), mars: get("mars"), ar: get("ar"), bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")],
-    font: get("sans"), isCoarse: window.matchMedia("(pointer: coarse)").matches };
-}

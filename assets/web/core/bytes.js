@@ -1,0 +1,66 @@
+// Bytes of a byte-level vocabulary, and how text is shown. Knows no tokens in context and no DOM.
+
+/** @param {string} latin1 */
+export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
+
+/**
+ * What is left at the end of `bytes` of a character that is not complete yet.
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
+export function incompleteTail(bytes) {
+  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
+    const byte = bytes[bytes.length - back];
+    if (byte < 0x80) return bytes.slice(bytes.length);
+    if (byte >= 0xc0) {
+      const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+      return bytes.slice(length > back ? bytes.length - back : bytes.length);
+    }
+  }
+  return bytes.slice(bytes.length);
+}
+
+/**
+ * @param {Uint8Array} first
+ * @param {Uint8Array} second
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
+export function joinBytes(first, second) {
+  const all = new Uint8Array(first.length + second.length);
+  all.set(first);
+  all.set(second, first.length);
+  return all;
+}
+
+/**
+ * One token by itself: its text, or its bytes in hexadecimal when they are a part of a character.
+ * @param {Uint8Array} bytes
+ */
+export function aloneText(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return "⟨" + Array.from(bytes, (b) => b.toString(16).padStart(2, "0").toUpperCase()).join(" ") + "⟩";
+  }
+}
+
+/** @type {Record<string, string>} */
+const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
+// Controls, joiners and direction marks have no ink of their own and could disturb the card.
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/**
+ * Text for a card: white space and other invisible characters made visible.
+ * @param {string} text
+ */
+export function visible(text) {
+  return text
+    .replace(/[ \n\t\r\u00a0]/g, (c) => NAMES[c])
+    .replace(HIDDEN, (c) => "‹" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "›");
+}
+
+/**
+ * Text for the page: as written, save characters that would turn the reading direction around.
+ * @param {string} text
+ */
+export const shown = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");

@@ -1,0 +1,137 @@
+// What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
+
+import { find } from "./dom.js";
+import { Feed } from "./feed.js";
+
+const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
+
+export class LineView {
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
+  constructor(root, missed) {
+    this.root = root;
+    this.latest = "";
+    this.isAsking = false;
+    /** @type {number | null} */
+    this.frame = null;
+    this.missed = missed;
+    this.feed = new Feed(this);
+    /** @type {string | null} */
+    this.wanted = null; // the prompt in the page's box, where there is one
+  }
+
+  // What a view gives.
+
+  /** @param {Head} _head */
+  start(_head) {}
+
+  /**
+   * @param {string} _tag
+   * @param {any} _data
+   * @param {string} _text
+   */
+  line(_tag, _data, _text) {}
+
+  clear() {}
+
+  /** @param {string} [_sentence] */
+  fail(_sentence) {}
+
+  draw() {}
+
+  recolour() {}
+
+  /** @param {string} prompt */
+  want(prompt) {
+    this.wanted = prompt;
+    this.schedule();
+  }
+
+  /** @param {string} value */
+  read(value) {
+    this.latest = value;
+    this.take(value);
+    if (this.feed.isBehind) this.catchUp();
+  }
+
+  // Lets go of a refusal that shows no result; what was decoded stays.
+  dismiss() {
+    if (["error", "refused"].includes(this.root.dataset.state || "") && this.root.dataset.steps === "0") this.read("");
+  }
+
+  /** @param {string} value */
+  take(value) {
+    try {
+      this.feed.read(value);
+    } catch {
+      this.broken();
+    }
+    this.schedule();
+  }
+
+  // Values overlap, but a page that was asleep for long has missed lines, and asks for all of the run.
+  async catchUp() {
+    if (this.isAsking) return;
+    const { run } = this.feed;
+    this.isAsking = true;
+    const whole = await this.missed(run || "").catch(() => "");
+    this.isAsking = false;
+    if (this.feed.run !== run) return;
+    if (whole) {
+      this.take(whole);
+      return this.read(this.latest); // it may be the last, and later than the whole
+    }
+    this.fail("Lines of this run were missed, and it is not known any more: run it again.");
+    return this.schedule();
+  }
+
+  schedule() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = null;
+      let isMore = false;
+      try {
+        isMore = this.feed.work(FRAME_BUDGET);
+      } catch {
+        this.broken();
+      }
+      this.draw();
+      if (isMore) this.schedule();
+    });
+  }
+
+  broken() {
+    this.feed.lines = [];
+    this.fail();
+  }
+
+  watchTheme() {
+    const observer = new MutationObserver(() => {
+      if (this.root.isConnected) this.recolour();
+      else observer.disconnect();
+    });
+    for (const node of [document.body, document.documentElement]) {
+      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+    }
+  }
+}
+
+/**
+ * Called by a component's js_on_load, or by a page of its own: one view on one element, kept there as `lineView`.
+ * missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+ * @param {new (root: HTMLElement, missed: (run: string) => Promise<string>) => LineView} View
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
+export function mountView(View, element, props, watch, missed = async () => "") {
+  const root = find(element, ".mars-race");
+  const view = new View(root, missed);
+  root.lineView = view;
+  watch("value", () => view.read(props.value));
+  view.read(props.value);
+  return view;
+}

@@ -1,0 +1,254 @@
+// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; the lane as it was
+// after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
+// been read, as every rate does; its prefill counts for the first token alone.
+
+import { cutOf } from "./cut.js";
+import { draftIds } from "./folds.js";
+import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
+
+/** @type {(keyof Settings)[]} */
+const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
+
+const JOINER = "\u200d";
+const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
+
+export class Lane {
+  /**
+   * A lane of raw trace lines, its header first.
+   * @param {string[]} lines
+   * @param {LaneHead} given
+   */
+  static of(lines, { lane, title }) {
+    const made = new Lane({ lane, title });
+    for (const line of lines) if (line.trim()) made.push(JSON.parse(line), line);
+    return made;
+  }
+
+  /** @param {LaneHead} given */
+  constructor({ lane, title }) {
+    this.name = lane;
+    this.title = title;
+    /** @type {string[]} */
+    this.lines = []; // as they were received
+    /** @type {HeaderEvent | null} */
+    this.header = null;
+    /** @type {Settings | null} */
+    this.settings = null;
+    /** @type {Map<number, Uint8Array>} */
+    this.vocabulary = new Map();
+    /** @type {Token[]} */
+    this.tokens = [];
+    this.shortened = -1; // in a cut: the token that ends earlier than it does in the whole
+    /** @type {Step[]} */
+    this.steps = [];
+    /** @type {Move[]} */
+    this.moves = [];
+    /** @type {number | null} */
+    this.prefill = null;
+    this.cacheBytes = 0; // reserved for keys and values, 0 if not told
+    this.seconds = 0;
+    /** @type {End | null} */
+    this.end = null;
+    /** @type {boolean | null} */
+    this.verdict = null;
+    this.given = ""; // text of the output that was given, not generated
+    this.decoder = new TextDecoder("utf-8");
+    this.tail = new Uint8Array(0);
+    /** @type {Lane | null} */
+    this.cut = null;
+  }
+
+  /**
+   * @param {TraceEvent} event
+   * @param {string} line
+   */
+  push(event, line) {
+    if (event.type === "header") this.readHeader(event);
+    else if (event.type === "prefill") this.readPrefill(event);
+    else if (event.type === "step") this.readStep(event);
+    else if (event.type === "end") this.readEnd(event);
+    else throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
+    // A slice would keep the whole value alive that it was cut from: joined and cut again it is a string of its own.
+    this.lines.push(` ${line}`.slice(1));
+  }
+
+  /** @param {HeaderEvent} header */
+  readHeader(header) {
+    this.header = header;
+    this.settings = header.settings || null;
+    this.learn(header.vocabulary);
+    this.given = this.givenIds()
+      .map((id) => this.take(id))
+      .join("");
+  }
+
+  // The tokens of the output that were given: a branch goes on from them.
+  givenIds() {
+    const ids = this.header?.prompt_ids || [];
+    return ids.slice(ids.length - (this.header?.num_given || 0));
+  }
+
+  /**
+   * The text that becomes readable with one more token.
+   * @param {number} id
+   */
+  take(id) {
+    const bytes = this.bytes(id);
+    this.tail = incompleteTail(joinBytes(this.tail, bytes));
+    return this.decoder.decode(bytes, { stream: true });
+  }
+
+  /** @param {PrefillEvent} event */
+  readPrefill(event) {
+    this.prefill = (this.prefill || 0) + event.seconds;
+    this.cacheBytes += event.cache_bytes || 0;
+  }
+
+  /** @param {StepEvent} event */
+  readStep(event) {
+    this.learn(event.vocabulary);
+    this.seconds += event.seconds;
+    const row = event.rows.find((r) => r.row === 0) || event.rows[0];
+    if (!row) return;
+    const before = this.settings;
+    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...row.settings });
+    const index = this.steps.length;
+    /** @type {Step} */
+    const step = {
+      index,
+      first: this.tokens.length,
+      count: row.accepted.length,
+      proposals: row.proposals,
+      drafted: row.num_drafted || 0,
+      settings: /** @type {Settings} */ (this.settings), // of the header, which comes first
+      blockSize: row.block_size || 0,
+      stop: row.stop,
+      seconds: event.seconds,
+      clock: this.seconds,
+      cursor: row.cursor,
+      pending: row.num_pending,
+      fed: row.num_fed,
+      groups: row.groups || [], // masks after each of the last pending tokens, where not the last one alone had some
+      lookedUp: row.looked_up || [], // ids that wait to be verified because they stood there before in the text
+      isCommit: event.commit === true,
+    };
+    this.steps.push(step);
+    this.readChecks(row.checks || []);
+    if (before && FOLLOWED.some((k) => before[k] !== step.settings[k])) this.readMove(step, before);
+    row.accepted.forEach((id, position) => this.readToken(step, id, position, row.accepted.length));
+  }
+
+  /**
+   * What AR would have chosen at the last places before this forward.
+   * @param {[id: number, p: number][]} checks
+   */
+  readChecks(checks) {
+    const first = this.tokens.length - checks.length;
+    checks.forEach(([id, p], i) => {
+      this.tokens[first + i].check = { id, p };
+    });
+  }
+
+  /**
+   * @param {Step} step
+   * @param {number} id
+   * @param {number} position
+   * @param {number} count
+   */
+  readToken(step, id, position, count) {
+    const isEnd = step.stop === "eos" && position === count - 1;
+    const proposal = step.proposals[position];
+    const text = isEnd ? "" : this.take(id);
+    const joins = this.joined(text);
+    this.tokens.push({
+      id,
+      text: joins < 0 ? text : "",
+      step,
+      position,
+      isEnd,
+      joins,
+      joined: joins < 0 ? "" : text,
+      confidence: proposal ? proposal[1] : null,
+    });
+  }
+
+  /**
+   * A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
+   * @param {string} text
+   */
+  joined(text) {
+    if (!text) return -1;
+    const last = this.tokens.findLastIndex((token) => token.text);
+    if (last < 0 || !(JOINS.test(text) || this.tokens[last].text.endsWith(JOINER))) return -1;
+    this.tokens[last].text += text;
+    return last;
+  }
+
+  /**
+   * A slider dragged over several forwards is one move: it starts where the first change bit.
+   * @param {Step} step
+   * @param {Settings} before
+   */
+  readMove(step, before) {
+    const last = this.moves[this.moves.length - 1];
+    if (last && last.until === step.index - 1) {
+      last.until = step.index;
+      last.settings = step.settings;
+      return;
+    }
+    this.moves.push({ step: step.index, until: step.index, token: step.first, settings: step.settings, before });
+  }
+
+  /** @param {EndEvent} event */
+  readEnd(event) {
+    this.end = { reason: event.reason, message: event.message || "" };
+    const rest = this.decoder.decode();
+    const last = this.tokens.findLast((t) => !t.isEnd);
+    if (rest && last) last.rest = rest;
+  }
+
+  /** @param {Vocabulary | undefined} vocabulary */
+  learn(vocabulary) {
+    for (const [id, text] of Object.entries(vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
+  }
+
+  /** @param {number} id */
+  bytes(id) {
+    return this.vocabulary.get(id) || bytesOf("");
+  }
+
+  /** @param {number} id */
+  tokenName(id) {
+    const bytes = this.vocabulary.get(id);
+    return bytes ? visible(aloneText(bytes)) : `#${id}`;
+  }
+
+  // The latest step's unused proposals as text that continues the tokens: drafts first, then refused.
+  ghosts() {
+    const step = this.steps[this.steps.length - 1];
+    if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
+    const decoder = new TextDecoder("utf-8");
+    decoder.decode(this.tail, { stream: true });
+    /** @param {number[]} ids */
+    const read = (ids) => ids.map((id) => decoder.decode(this.bytes(id), { stream: true })).join("");
+    const refused = step.lookedUp.length ? [] : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
+    return { drafts: read(draftIds(step)), refused: read(refused) };
+  }
+
+  /**
+   * The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
+   * @param {number} num
+   * @returns {Lane}
+   */
+  at(num) {
+    if (num >= this.steps.length) return this;
+    if (!this.cut || this.cut.steps.length !== num) {
+      this.cut = Object.assign(Object.create(Lane.prototype), cutOf(this, num));
+    }
+    return /** @type {Lane} */ (this.cut);
+  }
+
+  get isMars() {
+    return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
+  }
+}

@@ -1,0 +1,64 @@
+// Numbers in words: how thresholds, figures, counts and sizes are written everywhere on the page. Pure.
+
+/**
+ * .95, 1, 0: a threshold or probability without its leading zero.
+ * @param {number} number
+ * @param {number} [digits]
+ */
+export function short(number, digits = 2) {
+  const text = String(Number(number.toFixed(digits)));
+  return text.replace(/^0\./, ".");
+}
+
+/** @param {number} p */
+export function probability(p) {
+  if (p > 0 && p < 0.0005) return "< .001";
+  if (p < 1 && p >= 0.9995) return "> .999";
+  return p.toFixed(3).replace(/^0/, "");
+}
+
+/**
+ * At most three figures that matter and two decimals: 712, 71.2, 7.12.
+ * @param {number} number
+ */
+export function figure(number) {
+  if (!Number.isFinite(number)) return "–";
+  if (number >= 100) return whole(Math.round(number));
+  return number.toFixed(number >= 10 ? 1 : 2);
+}
+
+/** @param {number} number */
+export const whole = (number) => number.toLocaleString("en-US");
+
+/**
+ * @param {number} number
+ * @param {string} word
+ */
+export const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
+
+/** @param {number} seconds */
+export const milliseconds = (seconds) => figure(seconds * 1000);
+
+/**
+ * A size in decimal units: 512 bytes, 1.02 MB.
+ * @param {number} bytes
+ */
+export function memory(bytes) {
+  const units = ["bytes", "kB", "MB", "GB"];
+  let [size, unit] = [bytes, 0];
+  while (size >= 1000 && unit < 3) [size, unit] = [size / 1000, unit + 1];
+  return `${unit ? figure(size) : whole(size)} ${units[unit]}`;
+}
+
+/**
+ * On what a run was made, from the header of its trace: checkpoint, hardware, arithmetic, threads, versions.
+ * @param {Partial<HeaderEvent> | null | undefined} header
+ */
+export function environment(header) {
+  if (!header) return "";
+  const versions = Object.entries(header.versions || {}).map(([name, version]) => `${name} ${version}`);
+  return [header.checkpoint, header.hardware, header.dtype, threads(header), ...versions].filter(Boolean).join(" · ");
+}
+
+/** @param {{ threads?: number }} header */
+export const threads = (header) => (header.threads ? counted(header.threads, "thread") : "");

@@ -1,0 +1,95 @@
+// Runs as files: their names, the trace's own lines, a table of the forwards. Pure but for `download`.
+// Knows lanes; knows no view and no drawing.
+
+import { headerOf, settingsOf } from "../core/folds.js";
+
+const MOST_NAME = 120;
+const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
+const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that begins so
+
+/**
+ * mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
+ * @param {Lane} lane
+ * @param {string} extension
+ */
+export function fileName(lane, extension) {
+  const [header, settings] = [headerOf(lane), settingsOf(lane)];
+  const how =
+    settings.method === "ar"
+      ? ["ar"]
+      : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
+  const date = (header.date || "").slice(0, 19).replaceAll(":", "-");
+  const parts = [header.checkpoint, ...how, date].map((part) =>
+    String(part)
+      .replace(/[^\w.-]+/g, "_")
+      .replace(/^[_.]+/, ""),
+  );
+  return `${parts.filter(Boolean).join("-").slice(0, MOST_NAME)}.${extension}`;
+}
+
+/** @param {string[]} lines */
+export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
+
+/**
+ * One row a forward. Several runs share a table that says in its first column which run a row is of.
+ * @param {Lane} lane
+ */
+export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);
+
+/** @param {{ name: string, lane: Lane }[]} runs */
+export const allStepsCsv = (runs) =>
+  table([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
+
+/** @param {Lane} lane */
+function stepRows(lane) {
+  return lane.steps.map((step) => {
+    const { settings } = step;
+    const isAr = settings.method === "ar";
+    const tokens = lane.tokens.slice(step.first, step.first + step.count);
+    return [
+      step.index + 1,
+      Number(step.clock.toFixed(6)),
+      Number((step.seconds * 1000).toFixed(4)),
+      step.count,
+      JSON.stringify(step.proposals.map(([id]) => lane.tokenName(id))),
+      JSON.stringify(step.proposals.map(([, confidence]) => confidence)),
+      isAr ? "" : settings.tau,
+      isAr ? "" : step.blockSize || settings.block_size,
+      step.stop,
+      tokens.map((token) => token.text + (token.rest || "")).join(""),
+    ];
+  });
+}
+
+/**
+ * As RFC 4180 has it, with the mark by which spreadsheets know UTF-8.
+ * @param {(string | number)[][]} rows
+ */
+const table = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
+
+/** @param {string | number} value */
+function cell(value) {
+  if (typeof value === "number") return String(value);
+  const text = FORMULA.test(value) ? `'${value}` : value;
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/**
+ * @param {string} text
+ * @param {string} type
+ */
+export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
+
+/**
+ * @param {string} name
+ * @param {Blob} blob
+ */
+export function download(name, blob) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

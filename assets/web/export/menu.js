@@ -1,0 +1,195 @@
+// A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
+// is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
+
+import { find, make, put, targetOf } from "../core/dom.js";
+import { loadPlotly } from "../core/plotly.js";
+import { coloursOf } from "../core/colours.js";
+import { compared, mainLane } from "../core/folds.js";
+import { confidenceFigure, forwardsFigure, timeFigure } from "../panels/charts/chart_specs.js";
+import { canSaveReplay, replayHtml } from "./replay.js";
+import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
+import { chartsPng, textPng } from "./png.js";
+
+const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
+const NO_CHARTS = "The charts need plotly.js, which did not load.";
+
+/**
+ * @param {() => Offer[]} offers
+ * @param {string} [name]
+ */
+export function exportMenu(offers, name = "Export") {
+  const menu = make("details", "ex-menu");
+  const panel = make("div", "ex-panel");
+  const said = make("p", "ex-said");
+  said.setAttribute("role", "status");
+  menu.append(make("summary", "", name), panel);
+  menu.addEventListener("toggle", () => {
+    if (!menu.open) return;
+    put(said, "");
+    const lines = offers().map((offer) => lineOf(offer, said));
+    panel.replaceChildren(...(lines.length ? lines : [make("p", "", "Nothing has been decoded yet.")]), said);
+  });
+  closeByItself(menu);
+  return menu;
+}
+
+/**
+ * @param {Offer} given
+ * @param {HTMLElement} said
+ */
+function lineOf({ label, files }, said) {
+  const line = make("div", "ex-line");
+  line.append(make("span", "ex-label", label));
+  for (const { text, hint, make: made } of files) {
+    const button = make("button", "", text);
+    button.type = "button";
+    button.title = hint;
+    button.setAttribute("aria-label", `${label}: ${hint}`);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        const { name, blob } = await made();
+        download(name, blob);
+        put(said, `${name} is on its way.`);
+      } catch (error) {
+        put(said, /** @type {{ sentence?: string }} */ (error).sentence || FAILED);
+      }
+      button.disabled = false;
+      button.focus();
+    });
+    line.append(button);
+  }
+  return line;
+}
+
+/**
+ * Escape closes and stays with the menu; so does looking elsewhere.
+ * @param {HTMLDetailsElement} menu
+ */
+function closeByItself(menu) {
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.preventDefault();
+    event.stopPropagation();
+    menu.open = false;
+    find(menu, "summary").focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !menu.contains(/** @type {Node} */ (event.relatedTarget))) menu.open = false;
+  });
+  menu.addEventListener("toggle", () => {
+    if (!menu.open) return;
+    /** @param {Event} event */
+    const elsewhere = (event) => {
+      if (menu.isConnected && menu.open && menu.contains(targetOf(event))) return;
+      menu.open = false;
+      document.removeEventListener("pointerdown", elsewhere);
+    };
+    document.addEventListener("pointerdown", elsewhere);
+  });
+}
+
+/**
+ * The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
+ * is one.
+ * @param {Lane} lane
+ * @param {string} label
+ * @param {HTMLElement} root
+ * @param {Compared | null} [found]
+ * @returns {Offer}
+ */
+export const laneOffer = (lane, label, root, found = null) => ({
+  label,
+  files: [
+    {
+      text: "JSONL",
+      hint: "trace, a line a forward",
+      make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }),
+    },
+    {
+      text: "CSV",
+      hint: "table of the forwards",
+      make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }),
+    },
+    {
+      text: "PNG",
+      hint: "picture of the text",
+      make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }),
+    },
+  ],
+});
+
+/**
+ * The charts of one lane, and of all of them against time.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ * @param {HTMLElement} root
+ * @returns {Offer}
+ */
+export const chartsOffer = (lane, lanes, root) => ({
+  label: "Charts",
+  files: [
+    {
+      text: "PNG",
+      hint: "picture of the charts",
+      make: async () => {
+        const plotly = await plotlyOf(root);
+        const c = coloursOf(root);
+        const figures = [
+          { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, false) },
+          { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, false) },
+          { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c) },
+        ];
+        return {
+          name: fileName(lane, "charts.png"),
+          blob: await chartsPng(figures, root, plotly),
+        };
+      },
+    },
+  ],
+});
+
+/**
+ * The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
+ * @param {View} view
+ */
+export const runMenu = (view) =>
+  exportMenu(() => {
+    const { run } = view;
+    const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
+    if (!run || !lanes.length) return [];
+    const main = mainLane(run);
+    const page = {
+      text: "HTML",
+      hint: "page that replays the run without a network",
+      make: () => replayFile(view.root, run, main),
+    };
+    const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
+    return [
+      ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
+      chartsOffer(main, lanes, view.root),
+      ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
+    ];
+  });
+
+/**
+ * @param {HTMLElement} root
+ * @param {Run} run
+ * @param {Lane} main
+ */
+async function replayFile(root, run, main) {
+  try {
+    return { name: fileName(main, "html"), blob: textBlob(await replayHtml({ root, run }), "text/html") };
+  } catch (error) {
+    throw Object.assign(/** @type {Error} */ (error), {
+      sentence: "The page for replays did not load from the server; try again.",
+    });
+  }
+}
+
+/** @param {HTMLElement} root */
+export async function plotlyOf(root) {
+  const plotly = await loadPlotly(root.dataset.plotly || "");
+  if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });
+  return plotly;
+}

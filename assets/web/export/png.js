@@ -1,0 +1,169 @@
+// Pictures of what a view shows, drawn by the browser itself. The text goes by way of an SVG that holds the
+// elements and their styles, charts by way of plotly. Nothing is fetched; light or dark as the page is.
+
+import { find, make, put } from "../core/dom.js";
+import { coloursOf } from "../core/colours.js";
+import { Asked } from "../panels/text/asked.js";
+import { environment } from "../core/words.js";
+import { Pane } from "../panels/text/panes.js";
+
+const WIDTH = 880;
+const CHART = { width: 880, height: 260 };
+const CAPTION = 28;
+const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
+const MOST_PIXELS = 120_000_000;
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
+
+/**
+ * The pane of a lane as it stands on the page; found: how its text compares with the other's, null for no other.
+ * @param {Lane} lane
+ * @param {string} title
+ * @param {Compared | null} [found]
+ */
+export function paneOf(lane, title, found = null) {
+  const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
+  put(find(pane.head, "h3"), title);
+  pane.draw(lane);
+  if (found) pane.compared(found);
+  return pane;
+}
+
+/**
+ * With the prompt that the text answers.
+ * @param {Lane} lane
+ * @param {string} title
+ * @param {HTMLElement} root
+ * @param {Compared | null} [found]
+ */
+export function textPng(lane, title, root, found = null) {
+  const { element } = paneOf(lane, title, found);
+  const asked = new Asked(make("div", "rv-asked"));
+  asked.drawRun([lane], null);
+  const foot = [environment(lane.header), (lane.header?.date || "").slice(0, 16).replace("T", " ")]
+    .filter(Boolean)
+    .join(" · ");
+  return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
+}
+
+/**
+ * Elements of a view, laid out at a width, as a PNG.
+ * @param {Element[]} elements
+ * @param {HTMLElement} root
+ * @param {number} width
+ */
+export async function elementPng(elements, root, width) {
+  const host = make("section", root.className);
+  host.style.cssText = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
+  host.append(
+    make(
+      "style",
+      "",
+      ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }",
+    ),
+  );
+  const panes = make("div", "rv-panes rv-counts");
+  panes.append(...elements);
+  host.append(panes);
+  document.body.append(host);
+  const height = Math.ceil(host.getBoundingClientRect().height);
+  const background = getComputedStyle(host).getPropertyValue("--rv-surface").trim();
+  host.remove();
+  host.style.position = "static";
+  const picture = await loaded(svgOf(host, { width, height, isDark: Boolean(root.closest(".dark")) }));
+  const { canvas, draw, scale } = canvasOf(width, height, background);
+  draw.drawImage(picture, 0, 0, width * scale, height * scale);
+  return blobOf(canvas);
+}
+
+/**
+ * @param {HTMLElement} host
+ * @param {{ width: number, height: number, isDark: boolean }} given
+ */
+function svgOf(host, { width, height, isDark }) {
+  const body = make("div", isDark ? "dark" : "");
+  body.append(make("style", "", stylesOfViews()), host);
+  dropUnwritable(body);
+  const markup = new XMLSerializer().serializeToString(body);
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;
+  return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+}
+
+/**
+ * XML has no place for some characters that a text may hold.
+ * @param {HTMLElement} body
+ */
+function dropUnwritable(body) {
+  const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const { data } = /** @type {Text} */ (node);
+    const text = data.replace(NOT_XML, "\ufffd");
+    if (text !== data) node.textContent = text;
+  }
+}
+
+function stylesOfViews() {
+  const rules = [];
+  for (const sheet of document.styleSheets) {
+    try {
+      for (const rule of sheet.cssRules) if (/mars-|rv-|cv-/.test(rule.cssText)) rules.push(rule.cssText);
+    } catch {
+      continue; // the sheet of an extension
+    }
+  }
+  return rules.join("\n");
+}
+
+/**
+ * figures: [{title, spec}] with plotly's data and layout; one below the other, each with its title.
+ * @param {{ title: string, spec: Figure }[]} figures
+ * @param {HTMLElement} root
+ * @param {Plotly} plotly
+ */
+export async function chartsPng(figures, root, plotly) {
+  const c = coloursOf(root);
+  const { canvas, draw, scale } = canvasOf(CHART.width, figures.length * (CHART.height + CAPTION), c.surface);
+  draw.textBaseline = "middle";
+  for (const [i, { title, spec }] of figures.entries()) {
+    const top = i * (CHART.height + CAPTION);
+    const layout = { ...spec.layout, ...CHART, paper_bgcolor: c.surface, plot_bgcolor: c.surface };
+    const url = await plotly.toImage({ data: spec.data, layout, config: {} }, { format: "png", ...CHART, scale });
+    draw.fillStyle = c.ink;
+    draw.font = `${14 * scale}px ${c.font}`;
+    draw.fillText(title, 16 * scale, (top + CAPTION / 2) * scale);
+    draw.drawImage(await loaded(url), 0, (top + CAPTION) * scale, CHART.width * scale, CHART.height * scale);
+  }
+  return blobOf(canvas);
+}
+
+/**
+ * @param {number} width
+ * @param {number} height
+ * @param {string} background
+ */
+function canvasOf(width, height, background) {
+  const scale = Math.min(2, MOST_SIDE / height, MOST_SIDE / width, Math.sqrt(MOST_PIXELS / (width * height)));
+  const canvas = make("canvas");
+  canvas.width = Math.floor(width * scale);
+  canvas.height = Math.floor(height * scale);
+  const draw = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  draw.fillStyle = background;
+  draw.fillRect(0, 0, canvas.width, canvas.height);
+  return { canvas, draw, scale };
+}
+
+/** @param {string} url */
+async function loaded(url) {
+  const picture = new Image();
+  picture.src = url;
+  await picture.decode();
+  return picture;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @returns {Promise<Blob>}
+ */
+const blobOf = (canvas) =>
+  new Promise((resolve, reject) => {
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");
+  });

@@ -1,0 +1,176 @@
+// Two lists aligned: what both have, what only one has. Pure; knows values that can be compared, no DOM.
+//
+// The common beginning and end first; what is left between is aligned exactly where it is short, and
+// otherwise cut at runs that occur once in both, in order, so that the work stays bounded.
+
+const EXACT = 160_000; // cells of the exact table
+const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
+
+/**
+ * Segments in order: {kind: "both" | "first" | "second", a, b, num}, a and b where it begins in each list.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @returns {Segment[]}
+ */
+export function aligned(first, second) {
+  /** @type {Segment[]} */
+  const segments = [];
+  /**
+   * @param {string} kind
+   * @param {number} a
+   * @param {number} b
+   * @param {number} num
+   */
+  const add = (kind, a, b, num) => {
+    if (!num) return;
+    const last = segments.at(-1);
+    if (last && last.kind === kind) last.num += num;
+    else segments.push({ kind, a, b, num });
+  };
+  walk(first, second, { a: 0, b: 0, endA: first.length, endB: second.length }, add);
+  return segments;
+}
+
+/**
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} box
+ * @param {Add} add
+ */
+function walk(first, second, box, add) {
+  let { a, b, endA, endB } = box;
+  let head = 0;
+  while (a + head < endA && b + head < endB && first[a + head] === second[b + head]) head += 1;
+  add("both", a, b, head);
+  [a, b] = [a + head, b + head];
+  let tail = 0;
+  while (endA - tail > a && endB - tail > b && first[endA - tail - 1] === second[endB - tail - 1]) tail += 1;
+  [endA, endB] = [endA - tail, endB - tail];
+  if (a === endA || b === endB || (endA - a) * (endB - b) <= EXACT) exact(first, second, { a, b, endA, endB }, add);
+  else cut(first, second, { a, b, endA, endB }, add);
+  add("both", endA, endB, tail);
+}
+
+/**
+ * The longest common subsequence by its table, from the end so that reading goes forward.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} given2
+ * @param {Add} add
+ */
+function exact(first, second, { a, b, endA, endB }, add) {
+  const [rows, columns] = [endA - a, endB - b];
+  if (!rows || !columns) return oneSided(add, { a, b, endA, endB });
+  const width = columns + 1;
+  const table = new Uint16Array((rows + 1) * width);
+  for (let i = rows - 1; i >= 0; i -= 1) {
+    for (let j = columns - 1; j >= 0; j -= 1) {
+      table[i * width + j] =
+        first[a + i] === second[b + j]
+          ? table[(i + 1) * width + j + 1] + 1
+          : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+    }
+  }
+  let [i, j] = [0, 0];
+  while (i < rows && j < columns) {
+    if (first[a + i] === second[b + j]) {
+      add("both", a + i, b + j, 1);
+      i += 1;
+      j += 1;
+    } else if (table[(i + 1) * width + j] >= table[i * width + j + 1]) {
+      add("first", a + i, b + j, 1);
+      i += 1;
+    } else {
+      add("second", a + i, b + j, 1);
+      j += 1;
+    }
+  }
+  return oneSided(add, { a: a + i, b: b + j, endA, endB });
+}
+
+/**
+ * @param {Add} add
+ * @param {Box} given
+ */
+function oneSided(add, { a, b, endA, endB }) {
+  add("first", a, b, endA - a);
+  add("second", endA, b, endB - b);
+}
+
+/**
+ * Between runs that are unique in both and in the same order in both, each piece for itself.
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} box
+ * @param {Add} add
+ */
+function cut(first, second, box, add) {
+  for (const length of RUNS) {
+    const anchors = rising(sharedRuns(first, second, box, length));
+    if (!anchors.length) continue;
+    let { a, b } = box;
+    for (const [x, y] of anchors) {
+      if (x < a || y < b) continue; // inside the run before
+      walk(first, second, { a, b, endA: x, endB: y }, add);
+      add("both", x, y, length);
+      [a, b] = [x + length, y + length];
+    }
+    return walk(first, second, { ...box, a, b }, add);
+  }
+  return oneSided(add, box);
+}
+
+/**
+ * @param {readonly unknown[]} first
+ * @param {readonly unknown[]} second
+ * @param {Box} given2
+ * @param {number} length
+ * @returns {[x: number, y: number][]}
+ */
+function sharedRuns(first, second, { a, b, endA, endB }, length) {
+  /**
+   * @param {readonly unknown[]} list
+   * @param {number} from
+   * @param {number} to
+   */
+  const once = (list, from, to) => {
+    const places = new Map();
+    for (let i = from; i + length <= to; i += 1) {
+      const key = list.slice(i, i + length).join("\u0000");
+      places.set(key, places.has(key) ? -1 : i);
+    }
+    return places;
+  };
+  const there = once(second, b, endB);
+  /** @type {[x: number, y: number][]} */
+  const pairs = [];
+  for (const [key, x] of once(first, a, endA)) {
+    const y = there.get(key);
+    if (x >= 0 && y !== undefined && y >= 0) pairs.push([x, y]);
+  }
+  return pairs;
+}
+
+/**
+ * The longest chain of pairs that rises in both (they come sorted by the first).
+ * @param {[x: number, y: number][]} pairs
+ * @returns {[x: number, y: number][]}
+ */
+function rising(pairs) {
+  /** @type {number[]} */
+  const ends = [];
+  const before = new Array(pairs.length).fill(-1);
+  pairs.forEach(([, y], i) => {
+    let [low, high] = [0, ends.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (pairs[ends[middle]][1] < y) low = middle + 1;
+      else high = middle;
+    }
+    before[i] = low ? ends[low - 1] : -1;
+    ends[low] = i;
+  });
+  const chain = [];
+  for (let i = ends[ends.length - 1] ?? -1; i >= 0; i = before[i]) chain.unshift(pairs[i]);
+  return chain;
+}

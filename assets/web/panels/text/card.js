@@ -1,0 +1,216 @@
+// The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
+
+import { counted, milliseconds, probability, short } from "../../core/words.js";
+import { make } from "../../core/dom.js";
+import { draftIds } from "../../core/folds.js";
+
+const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+/** @param {number} i */
+const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
+
+/**
+ * B in force: a number, or what was chosen for a forward, if it is known which.
+ * @param {Settings} settings
+ * @param {number} [chosen]
+ */
+export function blockText(settings, chosen) {
+  if (settings.block_size !== "auto") return `B ${settings.block_size}`;
+  return chosen ? `B ${chosen} (auto)` : "B auto";
+}
+
+/**
+ * @param {Settings | null} settings
+ * @param {number} [chosen]
+ */
+export function settingsText(settings, chosen) {
+  if (!settings) return "";
+  if (settings.method === "ar") return "one a forward";
+  const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
+  if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
+  if (settings.lossless) parts.push("lossless");
+  if (settings.lossless && settings.groups === "every") parts.push("masks after every draft");
+  if (settings.lossless && settings.lookup) parts.push("look-up");
+  return parts.join(" · ");
+}
+
+/**
+ * What a move changed, as short as a margin allows.
+ * @param {{ settings: Settings, before: Settings }} given
+ */
+export function moveText({ settings, before }) {
+  const parts = [];
+  if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
+  if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
+  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
+  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
+  if (settings.metric !== before.metric) parts.push(settings.metric);
+  if (settings.method !== before.method) parts.push(settings.method === "ar" ? "AR" : "MARS");
+  return parts.join(" ") || "moved back";
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+export function whyText(lane, step) {
+  const next = step.proposals[step.count];
+  const waiting = draftIds(step).length;
+  const found = step.lookedUp.length ? ", found earlier in the text" : "";
+  const drafts = waiting
+    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}.`
+    : "";
+  if (step.stop === "eos") return "The text ended here.";
+  if (step.stop === "limit") return "The limit of tokens was reached.";
+  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token a forward.";
+  if (step.stop === "mismatch")
+    return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
+  if (step.settings && step.settings.lossless) return `Every draft that was checked agreed with AR.${drafts}`;
+  if (step.stop === "threshold" && next) {
+    return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.settings.tau)}.`;
+  }
+  if (step.stop === "block")
+    return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
+  return `Stopped: ${step.stop}.`;
+}
+
+/**
+ * Who drafted a token that AR confirmed, and when; empty for all others.
+ * @param {Lane} lane
+ * @param {Token} given
+ */
+export function sourceText(lane, { id, step, position }) {
+  const before = lane.steps[step.index - 1];
+  if (!before || !step.settings || !step.settings.lossless || draftIds(before)[position] !== id) return "";
+  return `by ${before.lookedUp.length ? "look-up in the text" : "masks"}, forward ${step.index}`;
+}
+
+/**
+ * [token, share] rows with small bars, the chosen one first.
+ * @param {Lane} lane
+ * @param {Proposal} proposal
+ */
+function probs(lane, proposal) {
+  const [token, confidence, runnersUp] = proposal;
+  const grid = make("div", "rv-probs");
+  const rest = (runnersUp || []).slice(0, 4);
+  /** @type {[id: number, p: number, isBest: boolean][]} */
+  const rows = [[token, confidence, true]];
+  for (const [id, p] of rest) rows.push([id, p, false]);
+  for (const [id, p, isBest] of rows) {
+    grid.append(make("code", "", lane.tokenName(id)));
+    const bar = make("span", isBest ? "rv-bar rv-best" : "rv-bar");
+    const fill = make("i");
+    fill.style.width = `${Math.max(0, Math.min(1, p)) * 100}%`;
+    bar.append(fill);
+    grid.append(bar, make("span", "", probability(p)));
+  }
+  return grid;
+}
+
+export class Card {
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} root
+   */
+  constructor(element, root) {
+    this.element = element;
+    this.root = root;
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
+  token(lane, index, anchor) {
+    const token = lane.tokens[index];
+    const { step } = token;
+    const title = make("div", "rv-title");
+    title.append(
+      make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
+      make("span", "rv-where rv-num", `token ${index + 1}`),
+    );
+    const where = make(
+      "div",
+      "rv-where rv-num",
+      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`,
+    );
+    const parts = [title, where];
+    if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
+    this.show(
+      [
+        ...parts,
+        this.facts(step, token.confidence, sourceText(lane, token)),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
+  step(lane, index, anchor) {
+    const step = lane.steps[index];
+    const text = lane.tokens
+      .slice(step.first, step.first + step.count)
+      .map((t) => lane.tokenName(t.id))
+      .join("");
+    const title = make("div", "rv-title");
+    title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
+    const count = counted(step.count, "token");
+    this.show(
+      [
+        title,
+        make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
+        this.facts(step),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
+  }
+
+  /**
+   * @param {Step} step
+   * @param {number | null} [confidence]
+   * @param {string} [source]
+   */
+  facts(step, confidence = null, source = "") {
+    const list = make("dl");
+    const metric = (step.settings || {}).metric || "probability";
+    const rows = [
+      ["in force", settingsText(step.settings, step.blockSize)],
+      ["took", `${milliseconds(step.seconds)} ms`],
+    ];
+    if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
+    if (source) rows.unshift(["drafted", source]);
+    for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
+    return list;
+  }
+
+  /**
+   * Below the anchor, or above it where the window ends; always inside the view.
+   * @param {HTMLElement[]} parts
+   * @param {Anchor} anchor
+   */
+  show(parts, anchor) {
+    const { element, root } = this;
+    element.replaceChildren(...parts);
+    element.hidden = false;
+    const box = root.getBoundingClientRect();
+    const at = anchor instanceof Element ? anchor.getClientRects()[0] || anchor.getBoundingClientRect() : anchor;
+    const width = element.offsetWidth;
+    const height = element.offsetHeight;
+    const isAbove = at.bottom + 8 + height > window.innerHeight && at.top - 8 - height > 0;
+    const left = Math.max(4, Math.min(at.left - box.left - 12, box.width - width - 4));
+    element.style.left = `${left}px`;
+    element.style.top = `${(isAbove ? at.top - 8 - height : at.bottom + 8) - box.top}px`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}

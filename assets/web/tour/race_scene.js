@@ -1,0 +1,249 @@
+// A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
+// A live run that fails or does not begin is replaced by the recording, and that is said.
+
+import { lastOf } from "../core/lists.js";
+import { counted, probability, short } from "../core/words.js";
+import { make, put } from "../core/dom.js";
+import { laneSpeedup, speedupText } from "../core/speedup.js";
+import { folds } from "../core/folds.js";
+import { Lane } from "../core/trace.js";
+import { recording } from "../explain/recordings.js";
+import { slotRun } from "../explain/slots.js";
+import { TauPicture } from "../explain/tau_view.js";
+import { TokenView } from "../panels/text/text.js";
+import { LiveRun } from "./live.js";
+
+const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on the screen
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
+const SILENT = { token() {}, leave() {}, choose() {} };
+
+/**
+ * The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
+ * @param {Step[]} steps
+ */
+function refusal(steps) {
+  const refused = steps.filter((step) => step.stop === "threshold");
+  const telling = refused.find((step) => step.count > 1) || refused[0];
+  return telling ? telling.index + 1 : 1;
+}
+
+class Column {
+  /** @param {Lane} lane */
+  constructor(lane) {
+    this.lane = lane;
+    this.element = make("article", "pr-lane");
+    this.text = make("div", "rv-text");
+    this.count = make("p", "pr-count");
+    const title = make("h3", "", lane.title);
+    this.element.append(title, this.text, this.count);
+    this.view = new TokenView(this.text, lane, true, SILENT);
+  }
+
+  /** @param {Lane} shown */
+  draw(shown) {
+    if (!this.lane.header) return;
+    this.view.append(shown);
+    this.view.follow();
+    this.element.dataset.method = this.lane.isMars ? "mars" : "ar";
+    const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
+    const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";
+    const tau =
+      this.lane.isMars && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
+    put(this.count, `${counted(tokens, "token")} in ${counted(forwards, "forward")}${tau}${done}`);
+  }
+}
+
+export class RaceScene {
+  /** @type {Column[]} */
+  columns;
+  /** @type {Lane[]} */
+  lanes;
+  /** @type {number} */
+  time;
+  /** @type {number} */
+  target;
+  /** @type {number} */
+  slow;
+  /** @type {number} */
+  length;
+  /** @type {number | null} */
+  frame;
+  /** @type {LiveRun | null} */
+  live;
+  /** @type {HTMLElement | null} */
+  why;
+  /** @type {Beat[]} */
+  beats;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
+  constructor(element, spec) {
+    this.spec = spec;
+    this.recorded = recording(spec.recording || "");
+    this.prompt = make("p", "pr-prompt");
+    this.panes = make("div", "pr-lanes");
+    this.mark = make("p", "pr-mark");
+    this.mark.setAttribute("role", "status");
+    element.append(this.prompt, this.panes, this.mark);
+    this.beats = (this.recorded && spec.beats) || [];
+    if (this.recorded) this.useRecording();
+    else put(this.mark, "The recording of this stop did not come with the page.");
+  }
+
+  /** @param {string} [note] */
+  useRecording(note = "") {
+    const { recorded, spec } = this;
+    if (!recorded) return;
+    this.live = null;
+    const lanes = recorded.lanes.map(({ name, title, lines }) =>
+      Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }),
+    );
+    this.lanes = spec.isAlone ? lanes.slice(0, 1) : lanes;
+    this.length = Math.max(...this.lanes.map((lane) => lastOf(lane.steps).clock));
+    this.slow = Math.max(1, Math.round(PLAYED_IN / this.length));
+    this.time = 0;
+    this.show(this.lanes);
+    put(this.prompt, `“${recorded.prompt}”`);
+    const pace = this.slow > 1 ? `, slowed down ${this.slow} times${this.lanes.length > 1 ? ", both alike" : ""}` : "";
+    put(this.mark, `${note ? `${note} ` : ""}Recorded ${recorded.note}${pace}.`);
+    this.mark.dataset.kind = note ? "fallback" : "recorded";
+    this.fit();
+    this.draw();
+  }
+
+  // The largest type at which the whole text of every lane has room.
+  fit() {
+    for (const column of this.columns) column.draw(column.lane);
+    for (const size of SIZES) {
+      this.panes.style.setProperty("--fit", String(size));
+      if (this.columns.every(({ text }) => text.scrollHeight <= text.clientHeight + 1)) break;
+    }
+  }
+
+  /** @param {Lane[]} lanes */
+  show(lanes) {
+    this.columns = lanes.map((lane) => new Column(lane));
+    this.panes.replaceChildren(...this.columns.map((column) => column.element));
+    this.panes.dataset.count = String(lanes.length);
+  }
+
+  /**
+   * Shows a beat: played from where it stands, or at once (going back, reduced motion).
+   * @param {number} index
+   * @param {boolean} isPlayed
+   */
+  beat(index, isPlayed) {
+    if (this.live) this.useRecording();
+    const { until, why } = this.beats[index];
+    const steps = this.lanes[0].steps;
+    const number = typeof until === "number" ? until : refusal(steps);
+    this.target = until === "end" ? this.length : steps[Math.min(number, steps.length) - 1].clock;
+    this.explain(why ? number : 0);
+    if (isPlayed && this.time < this.target) return this.play();
+    this.stop();
+    this.time = this.target;
+    return this.draw();
+  }
+
+  play() {
+    this.stop();
+    let before = performance.now();
+    /** @param {number} now */
+    const tick = (now) => {
+      this.time = Math.min(this.target, this.time + Math.max(0, now - before) / 1000 / this.slow);
+      before = now;
+      this.draw();
+      this.frame = this.time < this.target ? requestAnimationFrame(tick) : null;
+    };
+    this.frame = requestAnimationFrame(tick);
+  }
+
+  stop() {
+    cancelAnimationFrame(this.frame || 0);
+    this.frame = null;
+  }
+
+  get isPlaying() {
+    return Boolean(this.frame || this.live);
+  }
+
+  draw() {
+    const isOver = this.time >= this.length;
+    for (const column of this.columns) {
+      const { lane } = column;
+      const count = lane.steps.filter((step) => step.clock <= this.time).length;
+      column.draw(isOver ? lane : lane.at(count));
+    }
+  }
+
+  /**
+   * The proposals of forward `number` (from 1), beside the text they belong to.
+   * @param {number} number
+   */
+  explain(number) {
+    if (this.why) this.why.remove();
+    this.why = null;
+    this.panes.classList.toggle("pr-has-why", Boolean(number));
+    if (!number || !this.recorded) return;
+    const { title, lines } = this.recorded.lanes[0];
+    const run = slotRun(title, lines);
+    const forward = run.forwards[Math.min(number, run.forwards.length) - 1];
+    const picture = new TauPicture(run);
+    const count = picture.show(forward.index, forward.tau);
+    const refused = forward.predicted[count];
+    this.why = make("article", "pr-why");
+    const reason = refused
+      ? ` “${run.lane.tokenName(refused.id)}” is at ${probability(refused.confidence)}, below τ ${short(forward.tau)}.`
+      : "";
+    this.why.append(
+      make("h3", "", `Forward ${forward.index + 1}: ${count} of ${forward.predicted.length} taken`),
+      picture.element,
+      make("p", "pr-reason", `${reason} What follows is asked again, from the real text.`.trim()),
+    );
+    this.panes.append(this.why);
+  }
+
+  get canLive() {
+    return Boolean(this.recorded && this.spec.isLive && LiveRun.isPossible());
+  }
+
+  // Runs the recording's prompt and settings on the page.
+  goLive() {
+    const { recorded } = this;
+    if (!recorded) return;
+    this.leave();
+    this.explain(0);
+    put(this.mark, "Asking the page to run it…");
+    this.mark.dataset.kind = "asking";
+    const settings = JSON.parse(recorded.lanes[0].lines[0]).settings;
+    this.live = new LiveRun(recorded.prompt, settings, {
+      begin: (lanes) => this.show(lanes),
+      draw: (isOver) => this.drawLive(isOver),
+      fail: (sentence) => this.fallBack(sentence),
+    });
+  }
+
+  /** @param {boolean} isOver */
+  drawLive(isOver) {
+    for (const column of this.columns) column.draw(column.lane);
+    const [main, other] = this.columns.map((column) => column.lane);
+    const speed =
+      other && main.end && other.end ? ` Speedup of decoding: ${speedupText(laneSpeedup(main, other))}.` : "";
+    put(this.mark, `Live, on this server.${speed}`);
+    this.mark.dataset.kind = isOver ? "live-over" : "live";
+  }
+
+  /** @param {string} sentence */
+  fallBack(sentence) {
+    this.useRecording(sentence);
+    this.beat(this.beats.length - 1, !matchMedia("(prefers-reduced-motion: reduce)").matches);
+  }
+
+  leave() {
+    this.stop();
+    if (this.live) this.live.leave();
+    this.live = null;
+  }
+}

@@ -1,0 +1,156 @@
+// The fold of a batch's trace lines into rows: what each forward did for each row, its cache, its text.
+// No DOM, no time of its own.
+
+import { bytesOf, shown } from "../../core/bytes.js";
+import { counted } from "../../core/words.js";
+
+export class Row {
+  /** @type {RowCell[]} */
+  cells;
+  /** @type {boolean | null} */
+  verdict;
+
+  /**
+   * @param {number} number
+   * @param {string} prompt
+   */
+  constructor(number, prompt) {
+    this.number = number;
+    this.prompt = shown(prompt);
+    this.cells = [];
+    this.tokens = 0;
+    this.idle = 0;
+    this.end = "";
+    this.verdict = null;
+    this.decoder = new TextDecoder("utf-8");
+  }
+
+  // Tokens of the prompt: all that was known when the row's first token was predicted.
+  get promptTokens() {
+    const [first] = this.cells;
+    return first ? first.committed + first.filling : 0;
+  }
+
+  /** @param {number} forward */
+  cellAt(forward) {
+    return this.cells.length ? this.cells[forward - this.cells[0].forward] : undefined;
+  }
+}
+
+export class Side {
+  /** @type {number[]} */
+  seconds;
+  /** @type {HeaderEvent | null} */
+  header;
+  /** @type {BatchTotals | null} */
+  totals;
+  /** @type {EndEvent | null} */
+  end;
+  /** @type {Map<number, Uint8Array>} */
+  vocabulary;
+
+  /**
+   * @param {SideHead} given
+   * @param {string[]} prompts
+   */
+  constructor({ side, method, title }, prompts) {
+    this.name = side;
+    this.method = method;
+    this.title = title;
+    this.header = null;
+    this.totals = null;
+    this.end = null;
+    this.forwards = 0;
+    this.seconds = []; // of each forward
+    this.vocabulary = new Map();
+    this.rows = prompts.map((prompt, number) => new Row(number, prompt));
+  }
+
+  /** @param {TraceEvent} event */
+  push(event) {
+    if (event.type === "header") this.header = event;
+    else if (event.type === "step") this.readStep(event);
+    else if (event.type === "end") this.end = event;
+    else if (event.type !== "prefill")
+      throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
+  }
+
+  /** @param {StepEvent} event */
+  readStep(event) {
+    for (const [id, text] of Object.entries(event.vocabulary || {})) this.vocabulary.set(Number(id), bytesOf(text));
+    const forward = this.forwards;
+    this.forwards += 1;
+    this.seconds.push(event.seconds);
+    for (const row of event.rows) this.readRow(this.rows[row.row], row, forward, Boolean(event.commit));
+    for (const [number, wait, committed, filling, fed] of event.idle || []) {
+      const row = this.rows[number];
+      row.idle += 1;
+      row.cells.push({
+        forward,
+        count: 0,
+        wait,
+        isCommit: Boolean(event.commit),
+        committed,
+        filling,
+        scratch: fed - filling,
+        text: "",
+        end: "",
+      });
+    }
+  }
+
+  /**
+   * @param {Row} row
+   * @param {RowStep} data
+   * @param {number} forward
+   * @param {boolean} isCommit
+   */
+  readRow(row, data, forward, isCommit) {
+    const isOver = data.stop === "eos" || data.stop === "limit";
+    const ids = data.stop === "eos" ? data.accepted.slice(0, -1) : data.accepted;
+    let text = ids.map((id) => row.decoder.decode(this.vocabulary.get(id) || bytesOf(""), { stream: true })).join("");
+    if (isOver) text += row.decoder.decode();
+    row.tokens += data.accepted.length;
+    row.end = isOver ? data.stop : "";
+    row.cells.push({
+      forward,
+      count: data.accepted.length,
+      wait: "",
+      isCommit,
+      committed: data.cursor,
+      filling: data.num_pending,
+      scratch: data.num_fed - data.num_pending,
+      text: shown(text),
+      end: row.end,
+    });
+  }
+}
+
+/** @type {Record<string, string>} */
+const WAITS = {
+  block: "its block is full and waits for the other rows",
+  finished: "it has ended and waits for the other rows",
+};
+
+/**
+ * One forward of a row in words.
+ * @param {Side} side
+ * @param {Row} row
+ * @param {RowCell} cell
+ */
+export function cellText(side, row, cell) {
+  const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
+  const commit = cell.isCommit ? ", the forward that commits the block" : "";
+  const parts = [`Row ${row.number + 1}, forward ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
+  if (cell.end) parts.push(cell.end === "eos" ? "the text ended here" : "the limit was reached here");
+  return parts.filter(Boolean).join(" · ");
+}
+
+/**
+ * @param {Side} side
+ * @param {RowCell} cell
+ */
+export function cacheText(side, cell) {
+  if (side.method === "uncached") return `no cache: ${cell.filling + cell.scratch} positions computed anew`;
+  return `committed ${cell.committed} · filling ${cell.filling} · scratch ${cell.scratch}`;
+}

@@ -1,0 +1,177 @@
+// The figures of a batch: the first method large, the second beneath; hardware and legend.
+// Every number was folded from the events by the server.
+
+import { counted, environment, figure, memory, whole } from "../../core/words.js";
+import { find, make, put } from "../../core/dom.js";
+import { DEFINITION, speedup, speedupRemark, speedupText } from "../../core/speedup.js";
+
+const BIG = [
+  ["speed", "speedup of decoding, first over second", ""],
+  ["perSecond", "tokens per second", "tok/s"],
+  ["tpf", "effective TPF", ""],
+  ["idle", "row-forwards idle", "%"],
+];
+const SMALL = [
+  ["forwards", "forwards"],
+  ["cache", "peak cache"],
+];
+/** @type {Record<string, string>} */
+const HINTS = {
+  speed: DEFINITION,
+  tpf: "Tokens over row-forwards: idle rows and commits count as forwards.",
+  idle: "Share of rows times forwards that took nothing.",
+  cache: "Keys and values reserved for the largest group of rows.",
+};
+
+export class Totals {
+  /** @type {Record<string, { list: HTMLElement, number: Node, sub: HTMLElement }>} */
+  nodes;
+  /** @type {Side[]} */
+  sides;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.element = find(root, ".rv-figures");
+    this.env = find(root, ".rv-env");
+  }
+
+  /** @param {Side[]} sides */
+  build(sides) {
+    this.sides = sides;
+    this.nodes = {};
+    this.element.replaceChildren();
+    for (const [key, name, unit] of BIG.slice(sides.length > 1 ? 0 : 1)) {
+      const list = make("dl", "rv-figure");
+      list.dataset.key = key === "speed" ? "speedup" : key;
+      if (HINTS[key]) list.title = HINTS[key];
+      const value = make("dd", "rv-value rv-num");
+      const number = document.createTextNode("–");
+      value.append(number, make("small", "", unit));
+      this.nodes[key] = { list, number, sub: make("dd", "rv-sub rv-num") };
+      list.append(make("dt", "", name), value, this.nodes[key].sub);
+      this.element.append(list);
+    }
+    const list = make("dl", "rv-small rv-num");
+    for (const [key, name] of SMALL) {
+      this.nodes[key] = { number: make("dd", "", "–"), list, sub: make("dd") };
+      const title = make("dt", "", name);
+      if (HINTS[key]) title.title = HINTS[key];
+      list.append(title, this.nodes[key].number);
+    }
+    this.element.append(list);
+    put(this.env, "");
+  }
+
+  update() {
+    const [first, second] = this.sides.map((side) => side.totals);
+    const { sides } = this;
+    /** @param {(totals: BatchTotals) => string} text */
+    const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
+    if (this.nodes.speed) {
+      const found = first && second && sides[1].end ? speedup(measured(sides[0]), measured(sides[1])) : null;
+      this.nodes.speed.list.dataset.kind = found ? found.kind : "none";
+      this.set(
+        "speed",
+        found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–",
+        found ? speedupRemark(found) : "when both have run",
+      );
+    }
+    this.set(
+      "perSecond",
+      first ? figure(first.tokens_per_second) : "–",
+      beside((t) => figure(t.tokens_per_second)),
+    );
+    this.set(
+      "tpf",
+      first ? figure(first.effective_tpf) : "–",
+      beside((t) => figure(t.effective_tpf)),
+    );
+    this.set(
+      "idle",
+      first ? percent(first.idle_share) : "–",
+      beside((t) => `${percent(t.idle_share)} %`),
+    );
+    /** @param {(totals: BatchTotals) => string} text */
+    const both = (text) => [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–";
+    put(
+      this.nodes.forwards.number,
+      both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")),
+    );
+    put(
+      this.nodes.cache.number,
+      both((t) => memory(t.peak_cache_bytes)),
+    );
+    put(this.env, environment(sides.find((side) => side.header)?.header));
+  }
+
+  /**
+   * @param {string} key
+   * @param {string} text
+   * @param {string} sub
+   */
+  set(key, text, sub) {
+    const { number, sub: below } = this.nodes[key];
+    put(number, text);
+    put(below, sub);
+  }
+}
+
+/** @param {Side} given */
+const measured = ({ rows, seconds }) => ({ tokens: rows.reduce((sum, row) => sum + row.tokens, 0), seconds });
+
+/** @param {Side} side */
+const brief = (side) => side.title.replace("MARS, ", "");
+
+/** @param {number} share */
+const percent = (share) => (share ? figure(100 * share) : "0");
+
+/**
+ * What the colours and marks of the lanes mean.
+ * @param {HTMLElement} element
+ * @param {(isOn: boolean) => void} onTexts
+ */
+export function buildLegend(element, onTexts) {
+  /**
+   * @param {Node} node
+   * @param {string} text
+   */
+  const item = (node, text) => {
+    const both = make("span", "bv-key");
+    both.append(node, make("span", "", text));
+    return both;
+  };
+  const swatches = make("span", "rv-keys");
+  for (const n of [1, 2, 3, 4, 5]) {
+    const swatch = make("i", "bv-cell bv-swatch", n === 5 ? "5+" : String(n));
+    swatch.dataset.n = String(n);
+    swatches.append(swatch);
+  }
+  /** @param {string} wait */
+  const idle = (wait) => {
+    const node = make("i", "bv-cell bv-swatch");
+    node.dataset.wait = wait;
+    return node;
+  };
+  const commit = make("i", "bv-cell bv-swatch bv-commit");
+  commit.dataset.n = "1";
+  /** @param {string} name */
+  const bar = (name) => make("i", `bv-swatch bv-bar bv-${name}`);
+  const texts = make("button", "", "whole texts");
+  texts.type = "button";
+  texts.setAttribute("aria-pressed", "false");
+  texts.addEventListener("click", () => {
+    const isOn = texts.getAttribute("aria-pressed") !== "true";
+    texts.setAttribute("aria-pressed", String(isOn));
+    onTexts(isOn);
+  });
+  element.replaceChildren(
+    item(swatches, "tokens a forward"),
+    item(commit, "commit"),
+    item(idle("block"), "waits for the block"),
+    item(idle("finished"), "finished"),
+    item(bar("committed"), "cache committed"),
+    item(bar("filling"), "filling"),
+    item(bar("scratch"), "scratch"),
+    texts,
+  );
+}

@@ -1,0 +1,90 @@
+// What is compared of several lanes: figures, which of them is best, and what makes them not comparable.
+// Pure: lanes in, numbers and sentences out.
+
+import { figure, milliseconds, threads, whole } from "../../core/words.js";
+import { folds, headerOf } from "../../core/folds.js";
+import { settingsText } from "../../panels/text/card.js";
+
+export const LETTERS = ["A", "B", "C", "D", "E", "F"];
+
+// better: 1 more is better, -1 less is, 0 neither. isTimed: it depends on the machine.
+/** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
+export const FIGURES = [
+  { name: "tokens per forward", unit: "TPF", of: folds.perForward, show: figure, better: 1 },
+  { name: "tokens per second", unit: "tok/s", of: folds.perSecond, show: figure, better: 1, isTimed: true },
+  { name: "one forward", unit: "ms", of: folds.secondsPerForward, show: milliseconds, better: -1, isTimed: true },
+  { name: "to first token", unit: "ms", of: folds.toFirst, show: milliseconds, better: -1, isTimed: true },
+  { name: "forwards", unit: "", of: folds.forwards, show: whole, better: 0 },
+  { name: "tokens", unit: "", of: folds.tokens, show: whole, better: 0 },
+  { name: "forwards saved", unit: "", of: (lane) => folds.tokens(lane) - folds.forwards(lane), show: whole, better: 0 },
+];
+
+/** @type {Record<string, string>} */
+const ENDS = {
+  eos: "end of the text",
+  limit: "limit of tokens",
+  deadline: "out of time",
+  cancelled: "stopped",
+  error: "failed",
+};
+/** @param {Lane} lane */
+const verdictText = (lane) =>
+  lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
+/** @param {Lane} lane */
+export const dayOf = (lane) => (headerOf(lane).date || "").slice(0, 10);
+
+/** @type {[name: string, of: (lane: Lane) => string][]} */
+export const FACTS = [
+  ["verdict", verdictText],
+  ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
+  ["settings", (lane) => settingsText(lane.settings, lane.steps.at(-1)?.blockSize)],
+  ["checkpoint", (lane) => headerOf(lane).checkpoint || "not known"],
+  ["arithmetic", (lane) => [headerOf(lane).dtype, threads(headerOf(lane))].filter(Boolean).join(", ")],
+  ["hardware", (lane) => headerOf(lane).hardware || "not known"],
+  ["measured", (lane) => (headerOf(lane).date || "not known").slice(0, 16).replace("T", " ")],
+];
+
+/**
+ * The places of the best values: none where all are alike or fewer than two are known.
+ * @param {number[]} values
+ * @param {number} better
+ */
+export function best(values, better) {
+  const known = values.filter(Number.isFinite);
+  if (!better || known.length < 2) return [];
+  const top = better > 0 ? Math.max(...known) : Math.min(...known);
+  if (known.every((value) => value === top)) return [];
+  return values.flatMap((value, i) => (value === top ? [i] : []));
+}
+
+/** @param {Lane[]} lanes */
+export const isOneMachine = (lanes) => new Set(lanes.map((lane) => headerOf(lane).hardware || "")).size === 1;
+
+/**
+ * What a reader has to know before comparing, each one sentence.
+ * @param {Lane[]} lanes
+ */
+export function remarks(lanes) {
+  const said = [];
+  /** @param {(lane: Lane) => unknown} of */
+  const each = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
+  /** @param {(lane: Lane) => unknown} of */
+  const differ = (of) => new Set(lanes.map(of)).size > 1;
+  if (!isOneMachine(lanes))
+    said.push(
+      `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => headerOf(lane).hardware || "not known")}).`,
+    );
+  else if (differ(dayOf))
+    said.push(
+      `Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`,
+    );
+  if (differ((lane) => headerOf(lane).dtype))
+    said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
+  if (differ((lane) => headerOf(lane).prompt))
+    said.push(
+      "Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.",
+    );
+  const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
+  if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);
+  return said;
+}

@@ -1,0 +1,102 @@
+// Files into the tray: a file is read as text, cut into runs, each judged by the server. Either all runs
+// of a file come in or none of them, and a file that is refused gets one sentence.
+
+import { lastOf } from "../../core/lists.js";
+
+const MOST_BYTES = 64_000_000; // of one file
+const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
+
+/**
+ * The runs of a text: a run begins with its header, or with what its owner said of it.
+ * @param {string} text
+ */
+export function runsOf(text) {
+  /** @type {string[][]} */
+  const runs = [];
+  let isFresh = false; // only a pin's line so far
+  for (const line of text.split(/\r?\n/)) {
+    if (!line.trim()) continue;
+    const [, kind] = START.exec(line) || [];
+    if (!runs.length || kind === "pin" || (kind === "header" && !isFresh)) runs.push([]);
+    lastOf(runs).push(line);
+    isFresh = kind === "pin";
+  }
+  return runs.map((lines) => lines.join("\n"));
+}
+
+/**
+ * What a whole tray is as a file: before each trace a line with what its owner said of it.
+ * @param {Pin[]} pins
+ */
+export const trayText = (pins) =>
+  pins
+    .map(({ record }) => {
+      const { name, note, rating, verdict } = record;
+      return [JSON.stringify({ type: "pin", name, note, rating, verdict }), ...record.lines]
+        .map((line) => `${line}\n`)
+        .join("");
+    })
+    .join("");
+
+/**
+ * judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
+ * @param {File[]} files
+ * @param {Judge} judge
+ * @param {Tray} tray
+ * @param {number} mostChars
+ */
+export async function importFiles(files, judge, tray, mostChars) {
+  /** @type {string[]} */
+  const sentences = [];
+  let added = 0;
+  for (const file of files) {
+    try {
+      const runs = await judged(file, judge, mostChars);
+      for (const { lines, pin } of runs) {
+        const { isNew, sentence } = await tray.add(lines, { ...pin, isImported: true });
+        if (isNew) added += 1;
+        else sentences.push(`${file.name}: this run is in the tray already.`);
+        if (sentence) sentences.push(`${file.name}: ${sentence}`);
+      }
+    } catch (error) {
+      sentences.push(
+        `${file.name}: ${/** @type {{ sentence?: string }} */ (error).sentence || "this file could not be read; it may be gone, or the server did not answer."}`,
+      );
+    }
+  }
+  return { added, sentences };
+}
+
+/**
+ * @param {File} file
+ * @param {Judge} judge
+ * @param {number} mostChars
+ */
+async function judged(file, judge, mostChars) {
+  if (file.size > MOST_BYTES)
+    throw refused(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
+  const texts = runsOf(await file.text());
+  if (!texts.length) throw refused("this file is empty.");
+  /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
+  const runs = [];
+  for (const [i, text] of texts.entries()) {
+    const which = texts.length > 1 ? `run ${i + 1}: ` : "";
+    if (text.length > mostChars)
+      throw refused(
+        `${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`,
+      );
+    const answer = await judge(text);
+    if (!answer || !Array.isArray(answer.lines))
+      throw refused(which + (answer?.error || "the server did not take it."));
+    runs.push({ lines: answer.lines, pin: answer.pin });
+  }
+  return runs;
+}
+
+/** @param {number} bytes */
+const megabytes = (bytes) => `${Number((bytes / 1e6).toPrecision(2))} MB`;
+
+/** @param {string} sentence */
+function refused(sentence) {
+  return Object.assign(new Error(sentence), { sentence });
+}

@@ -1,0 +1,236 @@
+// The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
+// What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
+
+import { counted } from "../../core/words.js";
+import { find, make, placeIn, put } from "../../core/dom.js";
+import { aligned } from "../../panels/folds/diff.js";
+import { Pane } from "../../panels/text/panes.js";
+import { LETTERS } from "./figures.js";
+
+export class Texts {
+  /** @type {TextPane[]} */
+  panes;
+  /** @type {TextPane} */
+  leader;
+  /** @type {number} */
+  reference;
+  /** @type {number | null} */
+  frame;
+
+  /**
+   * report: {token(lane, index, anchor), leave()}
+   * @param {HTMLElement} element
+   * @param {{ token(lane: Lane, index: number, anchor: Element): void, leave(): void }} report
+   */
+  constructor(element, report) {
+    this.element = element;
+    this.report = report;
+    this.panes = [];
+  }
+
+  /**
+   * @param {Pin[]} pins
+   * @param {number} reference
+   */
+  show(pins, reference) {
+    this.panes = pins.map((pin, i) => this.pane(pin, i));
+    this.element.replaceChildren(...this.panes.map((pane) => pane.element));
+    this.align(reference);
+  }
+
+  /**
+   * @param {Pin} pin
+   * @param {number} i
+   */
+  pane(pin, i) {
+    const { lane } = pin;
+    lane.title = pin.name;
+    /** @type {TextReport} */
+    const report = {
+      token: (_view, index, anchor) => this.pointed(pane, index, anchor),
+      leave: () => this.left(),
+      choose() {},
+    };
+    const made = new Pane(lane, false, report);
+    find(made.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
+    made.draw(lane);
+    const text = made.view.element;
+    const { element, parts, view } = made;
+    /** @type {TextPane} */
+    const pane = { lane, element, parts, view, text, marked: [], lit: null, ...identity(0) };
+    for (const event of ["pointerenter", "focusin", "wheel", "touchstart"])
+      text.addEventListener(
+        event,
+        () => {
+          this.leader = pane;
+        },
+        { passive: true },
+      );
+    text.addEventListener("scroll", () => this.scrolled(pane), { passive: true });
+    return pane;
+  }
+
+  /**
+   * Marks in every text what it does not share with the reference, and in the reference what some text lacks.
+   * @param {number} reference
+   */
+  align(reference) {
+    this.reference = reference;
+    const base = this.panes[reference];
+    const words = keys(base.lane);
+    /** @type {Set<number>} */
+    const missing = new Set();
+    this.panes.forEach((pane, i) => {
+      const pairs = i === reference ? identity(words.length) : alignment(words, keys(pane.lane));
+      Object.assign(pane, pairs);
+      if (i === reference) return;
+      mark(pane, pairs.own);
+      pairs.missing.forEach((index) => missing.add(index));
+      this.say(pane, differenceText(pairs, LETTERS[reference]), pairs.own.size + pairs.missing.size > 0);
+    });
+    mark(base, missing);
+    this.say(base, "the reference", false);
+  }
+
+  /**
+   * @param {TextPane} given
+   * @param {string} text
+   * @param {boolean} isDifferent
+   */
+  say({ parts }, text, isDifferent) {
+    put(parts.differs, text);
+    parts.differs.classList.toggle("rv-same", !isDifferent);
+  }
+
+  /**
+   * @param {TextPane} pane
+   * @param {number} index
+   * @param {Element} anchor
+   */
+  pointed(pane, index, anchor) {
+    this.light(-1);
+    const place = pane.toBase[index];
+    this.light(place, pane);
+    this.report.token(pane.lane, index, anchor);
+  }
+
+  left() {
+    this.light(-1);
+    this.report.leave();
+  }
+
+  /**
+   * Outlines where a token of the reference stands in the other texts.
+   * @param {number} place
+   * @param {TextPane} [from]
+   */
+  light(place, from) {
+    for (const pane of this.panes) {
+      if (pane.lit) pane.lit.classList.remove("cv-here");
+      pane.lit = place >= 0 && pane !== from ? pane.view.tokens[pane.fromBase[place]] : null;
+      if (pane.lit) pane.lit.classList.add("cv-here");
+    }
+  }
+
+  /**
+   * The text that the visitor scrolls leads; the others bring the same place to the same height.
+   * @param {TextPane} pane
+   */
+  scrolled(pane) {
+    if (pane !== this.leader || this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = null;
+      const index = firstInSight(pane);
+      if (index < 0) return;
+      const offset = placeIn(pane.text, pane.view.tokens[index]) - pane.text.scrollTop;
+      for (const other of this.panes) {
+        if (other === pane) continue;
+        const node = other.view.tokens[other.fromBase[pane.near[index]]];
+        if (node) other.text.scrollTop = placeIn(other.text, node) - offset;
+      }
+    });
+  }
+}
+
+/**
+ * Tokens as what they write, so that runs of different vocabularies can be laid beside each other too.
+ * @param {Lane} lane
+ */
+const keys = (lane) =>
+  lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
+
+/**
+ * @param {number} length
+ * @returns {Alignment}
+ */
+const identity = (length) => {
+  const same = Int32Array.from({ length }, (_, i) => i);
+  return { own: new Set(), missing: new Set(), toBase: same, fromBase: same, near: same };
+};
+
+/**
+ * own: places that the reference lacks; missing: places of the reference that this text lacks;
+ * toBase: the same token in the reference or -1; near and fromBase: the same or the place before, both ways.
+ * @param {string[]} base
+ * @param {string[]} words
+ * @returns {Alignment}
+ */
+export function alignment(base, words) {
+  const [own, missing] = [new Set(), new Set()];
+  const toBase = new Int32Array(words.length).fill(-1);
+  const near = new Int32Array(words.length);
+  const fromBase = new Int32Array(base.length);
+  for (const { kind, a, b, num } of aligned(base, words)) {
+    for (let i = 0; i < num; i += 1) {
+      if (kind === "both") {
+        toBase[b + i] = a + i;
+        near[b + i] = a + i;
+        fromBase[a + i] = b + i;
+      } else if (kind === "first") {
+        missing.add(a + i);
+        fromBase[a + i] = Math.max(0, Math.min(b, words.length - 1));
+      } else {
+        own.add(b + i);
+        near[b + i] = Math.max(0, Math.min(a, base.length - 1));
+      }
+    }
+  }
+  return { own, missing, toBase, near, fromBase };
+}
+
+/**
+ * @param {TextPane} pane
+ * @param {Iterable<number>} places
+ */
+function mark(pane, places) {
+  for (const node of pane.marked) node.classList.remove("cv-differs");
+  pane.marked = [...places].map((index) => pane.view.tokens[index]);
+  for (const node of pane.marked) node.classList.add("cv-differs");
+}
+
+/**
+ * @param {Pick<Alignment, "own" | "missing" | "toBase">} given
+ * @param {string} letter
+ */
+export function differenceText({ own, missing, toBase }, letter) {
+  if (!own.size && !missing.size) return `same text as ${letter}`;
+  const first = Math.min(...own, ...missing);
+  const count = own.size
+    ? `${own.size} of ${counted(toBase.length, "token")} ${own.size === 1 ? "is" : "are"} not in ${letter}`
+    : `${counted(missing.size, "token")} of ${letter} ${missing.size === 1 ? "is" : "are"} missing`;
+  return `differs from ${letter} from token ${first + 1} on: ${count}`;
+}
+
+/**
+ * The first token that is not above the upper edge.
+ * @param {TextPane} given
+ */
+function firstInSight({ text, view }) {
+  let [low, high] = [0, view.tokens.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (placeIn(text, view.tokens[middle]) < text.scrollTop) low = middle + 1;
+    else high = middle;
+  }
+  return view.tokens.length ? low : -1;
+}

@@ -1,0 +1,247 @@
+// The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
+
+import { find, make, put } from "../../core/dom.js";
+import { allStepsCsv, textBlob } from "../../export/files.js";
+import { exportMenu } from "../../export/menu.js";
+import { Comparison } from "./comparison.js";
+import { LETTERS } from "./figures.js";
+import { importFiles, trayText } from "./import.js";
+import { closeRun, openRun, openedPin, pinnedRun } from "./opened.js";
+import { Row } from "./rows.js";
+import { tray } from "./tray.js";
+
+const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;
+
+export class CompareView {
+  /** @type {PinRow[]} */
+  bare;
+  /** @type {Map<Pin, PinRow>} */
+  rows;
+  /** @type {Set<Pin>} */
+  ticked;
+  /** @type {Pin} */
+  removed;
+  /** @type {number | null} */
+  timer;
+
+  /**
+   * judge(text): the server's answer on a trace that somebody brings
+   * @param {HTMLElement} root
+   * @param {Judge} judge
+   */
+  constructor(root, judge) {
+    this.root = root;
+    this.judge = judge;
+    this.rows = new Map();
+    this.ticked = new Set();
+    this.bare = []; // rows that do not show their figures yet
+    this.list = find(root, ".cv-list");
+    this.said = find(root, ".cv-said");
+    this.undo = find(root, ".cv-undo");
+    this.comparison = new Comparison(root);
+    find(root, ".cv-head").append(exportMenu(() => this.offers(), "Export all"));
+    find(this.undo, "button").addEventListener("click", () => this.restore());
+    this.takeFiles();
+    this.watchTheme();
+    tray().listen(() => this.draw());
+    this.draw();
+  }
+
+  draw() {
+    const { pins } = tray();
+    /** @type {RowReport} */
+    const report = {
+      change: (pin, changes) => this.change(pin, changes),
+      tick: (pin, isOn) => this.tick(pin, isOn),
+      open: (pin) => this.open(pin),
+      remove: (pin) => this.remove(pin),
+    };
+    for (const pin of pins) {
+      const known = this.rows.get(pin);
+      if (known) known.renew();
+      else this.bare.push(this.row(pin, report));
+    }
+    this.describe();
+    for (const pin of [...this.rows.keys()]) {
+      if (pins.includes(pin)) continue;
+      this.rows.delete(pin);
+      this.ticked.delete(pin);
+    }
+    const nodes = pins.flatMap((pin) => this.rows.get(pin)?.element || []);
+    nodes.forEach((node, i) => {
+      if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null);
+    });
+    while (this.list.children.length > nodes.length) this.list.lastChild?.remove();
+    this.root.dataset.pins = String(pins.length);
+    find(this.root, ".cv-empty").hidden = pins.length > 0;
+    if (tray().store.why) this.say(tray().store.why);
+    this.drawTicks();
+  }
+
+  /**
+   * @param {Pin} pin
+   * @param {RowReport} report
+   */
+  row(pin, report) {
+    const row = new Row(pin, this.root, report);
+    this.rows.set(pin, row);
+    return row;
+  }
+
+  // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
+  describe() {
+    if (this.timer || !this.bare.length) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      this.bare.shift()?.describe();
+      this.describe();
+    });
+  }
+
+  get compared() {
+    return tray().pins.filter((pin) => this.ticked.has(pin));
+  }
+
+  /** @param {boolean} [isNamed] */
+  drawTicks(isNamed = false) {
+    const { compared } = this;
+    const opened = openedPin();
+    for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
+    const hint = find(this.root, ".cv-hint");
+    put(
+      hint,
+      compared.length === 1
+        ? "Tick one more run to compare."
+        : compared.length || !tray().pins.length
+          ? ""
+          : "Tick two or more runs to compare them.",
+    );
+    this.comparison.show(compared, isNamed);
+  }
+
+  /**
+   * @param {Pin} pin
+   * @param {boolean} isOn
+   */
+  tick(pin, isOn) {
+    if (isOn && this.ticked.size >= LETTERS.length) this.say(TOO_MANY);
+    else if (isOn) this.ticked.add(pin);
+    else this.ticked.delete(pin);
+    this.drawTicks();
+  }
+
+  /**
+   * @param {Pin} pin
+   * @param {Partial<PinRecord>} changes
+   */
+  async change(pin, changes) {
+    this.say(await tray().change(pin, changes));
+    if (changes.name !== undefined) this.drawTicks(this.ticked.has(pin));
+  }
+
+  /** @param {Pin} pin */
+  open(pin) {
+    if (openedPin() === pin.id) closeRun();
+    else openRun(pinnedRun(pin));
+    this.drawTicks();
+  }
+
+  /** @param {Pin} pin */
+  async remove(pin) {
+    const place = tray().pins.indexOf(pin);
+    if (openedPin() === pin.id) closeRun();
+    this.removed = pin;
+    put(find(this.undo, "span"), `“${pin.name}” was deleted.`);
+    this.undo.hidden = false;
+    await tray().remove(pin);
+    const next = tray().pins[Math.min(place, tray().pins.length - 1)];
+    ((next && this.rows.get(next)?.name) || find(this.undo, "button")).focus();
+  }
+
+  async restore() {
+    this.undo.hidden = true;
+    this.say(await tray().restore(this.removed));
+    this.rows.get(this.removed)?.name.focus();
+  }
+
+  /** @param {string} sentence */
+  say(sentence) {
+    put(this.said, sentence || "");
+  }
+
+  offers() {
+    const { pins } = tray();
+    if (!pins.length) return [];
+    const runs = () => pins.map((pin) => ({ name: pin.name, lane: pin.lane }));
+    return [
+      {
+        label: "All runs",
+        files: [
+          {
+            text: "JSONL",
+            hint: "traces with names, notes and ratings",
+            make: () => ({ name: "tray.jsonl", blob: textBlob(trayText(pins), "application/x-ndjson") }),
+          },
+          {
+            text: "CSV",
+            hint: "table of the forwards",
+            make: () => ({ name: "tray.csv", blob: textBlob(allStepsCsv(runs()), "text/csv") }),
+          },
+        ],
+      },
+    ];
+  }
+
+  takeFiles() {
+    const { root } = this;
+    const input = /** @type {HTMLInputElement} */ (find(root, ".cv-files"));
+    find(root, ".cv-import").addEventListener("click", () => input.click());
+    input.addEventListener("change", async () => {
+      await this.bring([...(input.files || [])]);
+      input.value = "";
+    });
+    /** @param {DragEvent} event */
+    const isFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
+    root.addEventListener("dragover", (event) => {
+      if (!isFiles(event)) return;
+      event.preventDefault();
+      root.classList.add("cv-dropping");
+    });
+    root.addEventListener("dragleave", (event) => {
+      if (!root.contains(/** @type {Node | null} */ (event.relatedTarget))) root.classList.remove("cv-dropping");
+    });
+    root.addEventListener("drop", (event) => {
+      if (!isFiles(event)) return;
+      event.preventDefault();
+      root.classList.remove("cv-dropping");
+      this.bring([...(event.dataTransfer?.files || [])]);
+    });
+  }
+
+  /** @param {File[]} files */
+  async bring(files) {
+    if (!files.length) return;
+    this.say(`Reading ${files.length === 1 ? files[0].name : `${files.length} files`}…`);
+    const { added, sentences } = await importFiles(files, this.judge, tray(), Number(this.root.dataset.mostChars));
+    find(this.root, ".cv-refused").replaceChildren(...sentences.map((sentence) => make("li", "", sentence)));
+    this.say(added ? `${added} ${added === 1 ? "run was" : "runs were"} imported.` : "Nothing was imported.");
+  }
+
+  watchTheme() {
+    const observer = new MutationObserver(() =>
+      this.root.isConnected ? this.comparison.recolour() : observer.disconnect(),
+    );
+    for (const node of [document.body, document.documentElement])
+      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
+  }
+}
+
+/**
+ * Called by the component's js_on_load; `server.judge` is CompareView.judge in Python.
+ * @param {HTMLElement} element
+ * @param {{ judge: Judge }} server
+ */
+export function mountCompareView(element, server) {
+  const root = find(element, ".mars-compare");
+  root.compareView = new CompareView(root, (text) => server.judge(text));
+}

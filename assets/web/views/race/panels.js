@@ -1,0 +1,109 @@
+// The panels below the charts: a list of tabs, of which one is open. Knows when a panel has to draw again, not what.
+// A panel is a class of assets/web/panels/: static id, static title, constructor(element, view), draw().
+
+import { make } from "../../core/dom.js";
+import { AgainstArPanel } from "../../panels/against_ar/against_ar.js";
+import { CachePanel } from "../../panels/cache/cache.js";
+import { StatisticsPanel } from "../../panels/statistics/statistics.js";
+import { WhatIfPanel } from "../../panels/whatif/whatif.js";
+import { WhyPanel } from "../../panels/why/why.js";
+
+const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel];
+/** @type {Record<string, number>} */
+const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+let opened = ""; // the tab chosen last, for every view as long as the page lives
+let counted = 0;
+
+export class Panels {
+  /** @type {Tab | undefined} */
+  current;
+  /** @type {Tab[]} */
+  tabs;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   * @param {PanelKind[]} [kinds]
+   */
+  constructor(element, view, kinds = PANELS) {
+    this.element = element;
+    this.view = view;
+    this.drawn = "";
+    counted += 1;
+    const list = make("div", "rv-tabs");
+    list.setAttribute("role", "tablist");
+    list.setAttribute("aria-label", "About this run");
+    this.tabs = kinds.map((Kind) => this.tab(Kind));
+    list.append(...this.tabs.map((tab) => tab.button));
+    list.addEventListener("keydown", (event) => this.key(event));
+    element.replaceChildren(list, ...this.tabs.map((tab) => tab.element));
+    element.hidden = !kinds.length;
+    if (kinds.length) this.open(this.tabs.find((tab) => tab.Kind.id === opened) || this.tabs[0], false);
+  }
+
+  /** @param {PanelKind} Kind */
+  tab(Kind) {
+    const button = make("button", "rv-tab", Kind.title);
+    const element = make("div", "rv-panel");
+    const id = `rv-${counted}-${Kind.id}`;
+    Object.assign(button, { type: "button", id: `${id}-tab` });
+    Object.assign(element, { id, tabIndex: 0, hidden: true });
+    button.setAttribute("role", "tab");
+    button.setAttribute("aria-controls", id);
+    element.setAttribute("role", "tabpanel");
+    element.setAttribute("aria-labelledby", button.id);
+    element.dataset.panel = Kind.id;
+    const tab = { Kind, button, element, panel: null };
+    button.addEventListener("click", () => this.open(tab, true));
+    return tab;
+  }
+
+  /**
+   * @param {Tab} tab
+   * @param {boolean} isChosen
+   */
+  open(tab, isChosen) {
+    for (const each of this.tabs) {
+      const isOpen = each === tab;
+      each.element.hidden = !isOpen;
+      each.button.setAttribute("aria-selected", String(isOpen));
+      each.button.tabIndex = isOpen ? 0 : -1;
+    }
+    this.current = tab;
+    this.drawn = "";
+    if (!isChosen) return;
+    opened = tab.Kind.id;
+    this.draw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const last = this.tabs.length - 1;
+    const at = this.tabs.indexOf(/** @type {Tab} */ (this.current)) + KEYS[event.key];
+    const tab = this.tabs[Number.isFinite(at) ? (at + last + 1) % (last + 1) : at < 0 ? 0 : last];
+    this.open(tab, true);
+    tab.button.focus();
+  }
+
+  // Draws the open panel if something changed that it may speak of.
+  draw() {
+    const { view, current } = this;
+    if (!current || !view.run || !view.run.lanes.length) return;
+    const { run, selected } = view;
+    const lanes = run.lanes.map(
+      (lane) => `${view.shown(lane).steps.length}/${lane.steps.length}${lane.end ? "." : ""}`,
+    );
+    const state = [run.id, ...lanes, selected ? `${selected.lane.name}:${selected.step}` : ""].join(" ");
+    if (state === this.drawn) return;
+    this.drawn = state;
+    current.panel ||= new current.Kind(current.element, view);
+    current.panel.draw();
+  }
+
+  recolour() {
+    this.drawn = "";
+    this.draw();
+  }
+}

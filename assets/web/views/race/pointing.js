@@ -1,0 +1,51 @@
+// What happens where a reader points, in a text or a chart: the card, the line in the charts, the lit forward.
+
+import { put } from "../../core/dom.js";
+import { mainLane } from "../../core/folds.js";
+
+export class Pointing {
+  /** @param {import("./view.js").RaceView} view */
+  constructor(view) {
+    this.view = view;
+    this.isByKey = false;
+    /** @type {TokenView | undefined} */
+    this.lit = undefined;
+  }
+
+  /**
+   * @param {TokenView} text
+   * @param {number} index
+   * @param {Element} anchor
+   * @param {string} how
+   */
+  token(text, index, anchor, how) {
+    const { card, charts, now, voice } = this.view;
+    const { lane } = text;
+    this.isByKey = how === "keyboard";
+    card.token(lane, index, anchor);
+    if (lane === mainLane(now)) charts.cursor(lane.tokens[index].step.index);
+    if (this.isByKey) put(voice.element, card.element.innerText.replace(/\s+/g, " "));
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} point
+   */
+  step(lane, index, point) {
+    const { card, charts, playhead } = this.view;
+    const { view } = this.view.paneOf(lane);
+    view.highlight(index);
+    if (lane.end && index < playhead.shown(lane)) view.reveal(view.chunks[index]);
+    charts.cursor(index);
+    card.step(lane, index, point);
+    this.lit = view;
+  }
+
+  leave() {
+    this.isByKey = false;
+    this.view.card.hide();
+    this.view.charts.cursor(-1);
+    this.lit?.highlight(-1);
+  }
+}

@@ -1,0 +1,296 @@
+// The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
+// One number says where a reader stands (playhead.js); everything is drawn for it.
+
+import { find, put } from "../../core/dom.js";
+import { LineView, mountView } from "../../core/line_view.js";
+import { compared, divergence, mainLane } from "../../core/folds.js";
+import { pinButton } from "../compare/pin.js";
+import { runMenu } from "../../export/menu.js";
+import { Player } from "../player/player.js";
+import { Asked } from "../../panels/text/asked.js";
+import { Card } from "../../panels/text/card.js";
+import { Charts } from "../../panels/charts/charts.js";
+import { Figures, buildLegend, statusOf } from "../../panels/figures.js";
+import { Panels } from "./panels.js";
+import { Pointing } from "./pointing.js";
+import { runOf } from "./run.js";
+import { Voice } from "./voice.js";
+import { Pane } from "../../panels/text/panes.js";
+import { Playhead } from "../../core/playhead.js";
+
+/**
+ * A race view as its parts see it: they are drawn only while there is a run.
+ * @param {RaceView} view
+ */
+const asView = (view) => /** @type {View} */ (/** @type {unknown} */ (view));
+
+export class RaceView extends LineView {
+  /** @type {Run | null} */
+  run;
+  /** @type {Focus | null} */
+  selected;
+  /** @type {Pane[]} */
+  entries;
+  /** @type {Playhead} */
+  playhead;
+  /** @type {string} */
+  charted;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {(run: string) => Promise<string>} missed
+   */
+  constructor(root, missed) {
+    super(root, missed);
+    this.run = null;
+    this.selected = null; // { lane, step }: the forward that was chosen, by its index
+    this.card = new Card(find(root, ".rv-card"), root);
+    this.asked = new Asked(find(root, ".rv-asked"));
+    this.figures = new Figures(root);
+    this.panes = find(root, ".rv-panes");
+    this.status = find(root, ".rv-status");
+    this.note = find(root, ".rv-note");
+    this.charts = new Charts(root, {
+      step: (lane, index, anchor) => this.pointing.step(lane, index, anchor),
+      leave: () => this.pointing.leave(),
+      choose: (lane, index) => this.clicked(lane, index),
+    });
+    this.pointing = new Pointing(this);
+    this.voice = new Voice(find(root, ".rv-live"));
+    buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
+    this.panes.classList.add("rv-counts");
+    this.player = new Player(find(root, ".rv-player"), () => this.moved());
+    this.panels = new Panels(find(root, ".rv-panels"), asView(this));
+    find(root, ".rv-top").append(runMenu(asView(this)));
+    root.addEventListener("keydown", (event) => this.key(event));
+    this.watchTheme();
+    this.clear();
+  }
+
+  /** @param {string} [sentence] */
+  fail(sentence = "This trace cannot be read: a line of it is broken.") {
+    if (!this.run) this.start({ run: "unreadable", lanes: [] });
+    this.now.fault = sentence;
+  }
+
+  // The run on show, where there is one for sure.
+  get now() {
+    return /** @type {Run} */ (this.run);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @returns {Pane}
+   */
+  paneOf(lane) {
+    return /** @type {Pane} */ (this.entries.find((pane) => pane.lane === lane));
+  }
+
+  clear() {
+    this.run = null;
+    this.selected = null;
+    this.card.hide();
+    this.entries = [];
+    this.player.show(null);
+    this.panes.replaceChildren();
+    this.charts.show(null);
+    this.draw();
+  }
+
+  /** @param {RaceHead} head */
+  start(head) {
+    this.card.hide();
+    this.selected = null;
+    this.run = runOf(head);
+    this.playhead = new Playhead(this.run);
+    this.player.show(this.playhead);
+    /** @type {TextReport} */
+    const report = {
+      token: (view, index, anchor, how) => this.pointing.token(view, index, anchor, how),
+      leave: () => this.pointing.leave(),
+      choose: (lane, step) => this.choose(lane, step),
+    };
+    this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
+    if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
+    this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
+    this.panes.dataset.count = String(this.run.lanes.length);
+    this.figures.build(this.run.lanes.length === 2);
+    const badge = find(this.root, ".rv-recorded");
+    badge.hidden = !head.recorded;
+    badge.textContent = typeof head.recorded === "string" ? `recorded ${head.recorded}` : "recorded run";
+    this.charts.show(this.run);
+    this.schedule();
+  }
+
+  // How many forwards of the main lane are shown: all of them, or up to the place in a replay.
+  get at() {
+    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.now)) : 0;
+  }
+
+  /**
+   * A lane as it is shown now.
+   * @param {Lane} lane
+   */
+  shown(lane) {
+    return lane.at(this.playhead.shown(lane));
+  }
+
+  // The forward that panels speak of: the chosen one, else the last one shown. `step` is its index, -1 before the first.
+  get focus() {
+    const { selected } = this;
+    if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
+    const lane = mainLane(this.now);
+    return { lane, step: this.playhead.shown(lane) - 1 };
+  }
+
+  /**
+   * Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
+   * @param {Lane | null} lane
+   * @param {number} [step]
+   */
+  choose(lane, step = -1) {
+    const found = lane && this.now.lanes.find((each) => each.name === lane.name);
+    this.selected = found && found.steps[step] ? { lane: found, step } : null;
+    for (const pane of this.entries) pane.view.choose(found === pane.lane ? step : -1);
+    if (found && this.selected && step >= this.playhead.shown(found)) this.playhead.seek(found.steps[step].clock);
+    this.schedule();
+  }
+
+  /**
+   * Shows the run as it was right after this forward.
+   * @param {Lane} lane
+   * @param {number} step
+   */
+  goTo(lane, step) {
+    const found = this.now.lanes.find((each) => each.name === lane.name) || lane;
+    const index = Math.min(step, found.steps.length - 1);
+    this.choose(null);
+    this.player.isPlaying = false;
+    this.playhead.seek(index < 0 ? 0 : found.steps[index].clock);
+    this.schedule();
+  }
+
+  /**
+   * Asks the page for what a trace cannot give; whether somebody answers. The page lists in `mars.answers` what it answers.
+   * @param {string} kind
+   * @param {object} data
+   */
+  ask(kind, data) {
+    if (!this.canAsk(kind)) return false;
+    this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
+    return true;
+  }
+
+  /** @param {string} kind */
+  canAsk(kind) {
+    return Boolean(window.mars.answers?.includes(kind));
+  }
+
+  /**
+   * @param {string} target
+   * @param {any} data
+   * @param {string} text
+   */
+  line(target, data, text) {
+    const run = this.now;
+    if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
+    else if (target === "pace") run.pace = data.pace || 0;
+    else if (target === "verdict")
+      run.lanes
+        .filter((l) => l.name === data.lane)
+        .forEach((l) => {
+          l.verdict = data.right;
+        });
+    else {
+      const lane = run.lanes.find((l) => l.name === target);
+      if (!lane) throw new Error(`No lane is called ${target}.`);
+      lane.push(data, text);
+    }
+  }
+
+  draw() {
+    const { root, run } = this;
+    const [state, sentence] = statusOf(run);
+    root.dataset.run = run ? run.id : "";
+    root.dataset.state = state;
+    root.dataset.lanes = String(run ? run.lanes.length : 0);
+    root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
+    put(this.status, sentence);
+    put(this.note, run && run.note.kind === "note" ? run.note.text : "");
+    this.asked.drawRun(run ? run.lanes : [], this.wanted);
+    if (!run || !run.lanes.length) return;
+    const main = mainLane(run);
+    root.dataset.at = String(this.at);
+    this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
+    this.compare();
+    this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
+    this.player.draw();
+    this.refreshCharts();
+    this.panels.draw();
+    this.entries.forEach((pane) => pane.view.follow());
+    if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
+    const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
+    if (!isHeard) this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
+  }
+
+  // Charts are drawn again for new forwards, not for another place among them.
+  refreshCharts() {
+    const state = this.now.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
+    if (state !== this.charted) this.charts.refresh();
+    this.charted = state;
+    this.charts.place(this.playhead);
+  }
+
+  // The first place where the two texts part is marked in both.
+  compare() {
+    const run = this.now;
+    if (run.lanes.length !== 2) return;
+    if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
+    run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
+    const found = compared(
+      run.lanes.map((lane) => this.shown(lane)),
+      run.differs,
+    );
+    for (const pane of this.entries) pane.compared(found);
+  }
+
+  /**
+   * A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
+   * @param {Lane} lane
+   * @param {number} index
+   */
+  clicked(lane, index) {
+    this.paneOf(lane).view.element.focus({ preventScroll: true });
+    this.choose(lane, index);
+  }
+
+  // The reader went to another place: what was chosen or pointed at elsewhere is let go.
+  moved() {
+    if (this.selected) this.choose(null);
+    this.pointing.leave();
+    this.schedule();
+  }
+
+  /**
+   * Escape lets go of the chosen forward before it does anything else.
+   * @param {KeyboardEvent} event
+   */
+  key(event) {
+    if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
+    event.preventDefault();
+    return this.choose(null);
+  }
+
+  recolour() {
+    this.charts.refresh();
+    this.panels.recolour();
+  }
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ * @param {(run: string) => Promise<string>} [missed]
+ */
+export const mountRaceView = (element, props, watch, missed) => mountView(RaceView, element, props, watch, missed);

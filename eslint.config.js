@@ -1,0 +1,20 @@
+import js from "@eslint/js";
+import globals from "globals";
+
+export default [
+  { ignores: ["node_modules/", "runs/", "build/", ".venv/"] },
+  js.configs.recommended,
+  {
+    files: ["assets/web/**/*.js"],
+    languageOptions: { ecmaVersion: 2024, sourceType: "module", globals: globals.browser },
+    rules: {
+      eqeqeq: "error",
+      "no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
+      "no-var": "error",
+      "prefer-const": ["error", { destructuring: "all" }],
+      "no-control-regex": "off", // invisible characters are looked for on purpose
+      "max-lines": ["error", { max: 300 }],
+    },
+  },
+  { files: ["tests/web/**/*.js", "*.js"], languageOptions: { sourceType: "module", globals: globals.node } },
+];

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { acceptance, forwardCounts } from "../../assets/web/panels/folds/counts.js";
+import { aligned } from "../../assets/web/panels/folds/diff.js";
+import { calibration, draftsJudged, judge } from "../../assets/web/panels/folds/judged.js";
+import { byKind, codeRanges, kindsOf } from "../../assets/web/panels/folds/kinds.js";
+import { acceptPrefix, cellOf, whatIf } from "../../assets/web/panels/folds/whatif.js";
+import { endIds, proposalRows } from "../../assets/web/panels/folds/why.js";
+import { fastest, isDone, parting } from "../../assets/web/views/grid/folds.js";
+import { END, LOSSLESS, LOSSLESS_SETTINGS, PLAIN, arOf, forward, laneOf } from "./runs.js";
+
+const plain = laneOf(PLAIN);
+const lossless = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
+
+test("acceptance by position: of four forwards three have a third slot, and none took it", () => {
+  assert.deepEqual(
+    acceptance(plain.steps).map(({ proposed, emitted }) => [proposed, emitted]),
+    [[4, 4], [4, 3], [3, 0], [3, 0]], // prettier-ignore
+  );
+  assert.deepEqual(forwardCounts(plain.steps), [
+    { count: 1, forwards: 1 },
+    { count: 2, forwards: 3 },
+  ]);
+});
+
+test("lists are aligned by what both have", () => {
+  assert.deepEqual(aligned([..."abcd"], [..."abxd"]), [
+    { kind: "both", a: 0, b: 0, num: 2 },
+    { kind: "first", a: 2, b: 2, num: 1 },
+    { kind: "second", a: 3, b: 2, num: 1 },
+    { kind: "both", a: 3, b: 3, num: 1 },
+  ]);
+  assert.deepEqual(aligned([], []), []);
+});
+
+test("a long difference is cut at runs that both have once", () => {
+  const numbers = (from, num) => Array.from({ length: num }, (_, i) => from + i);
+  const shared = numbers(0, 20);
+  const segments = aligned([...numbers(1000, 500), ...shared, 1], [...numbers(5000, 500), ...shared, 2]);
+  assert.deepEqual(segments.filter(({ kind }) => kind === "both"), [{ kind: "both", a: 500, b: 500, num: 20 }]); // prettier-ignore
+});
+
+test("tokens beyond the first of a forward are judged by the lane of AR up to the first difference", () => {
+  const found = judge(plain, arOf([1, 2, 3, 5, 9]));
+  assert.deepEqual([found.own, found.agreed, found.open, found.source], [4, 1, 1, "lane"]);
+  assert.deepEqual(found.judged.map(({ place, agrees }) => [place, agrees]), [[1, true], [4, false]]); // prettier-ignore
+  assert.equal(judge(plain, null).source, "");
+});
+
+test("drafts are judged by what the next forward emitted", () => {
+  assert.deepEqual(
+    draftsJudged(lossless).map(({ place, agrees }) => [place, agrees]),
+    [[1, true], [3, false]], // prettier-ignore
+  );
+});
+
+test("bins of confidence", () => {
+  const bins = calibration([{ confidence: 0.96, agrees: true }, { confidence: 0.97, agrees: false }]); // prettier-ignore
+  assert.deepEqual([bins[6].num, bins[6].agreed, bins[6].share, bins[6].mean.toFixed(3)], [2, 1, 0.5, "0.965"]);
+});
+
+test("kinds of text", () => {
+  assert.deepEqual(codeRanges("a```b```c"), [[1, 8]]);
+  const step = { count: 2 };
+  const tokens = ["The", " 4", " ", "."].map((text) => ({ text, step, joins: -1, isEnd: false }));
+  assert.deepEqual(kindsOf(tokens), ["words", "numbers", "white space", "punctuation"]);
+  assert.deepEqual(byKind(tokens)[0], { kind: "words", tokens: 1, forwards: 0.5, tpf: 2 });
+});
+
+test("the first proposal is always taken, NaN never", () => {
+  assert.equal(acceptPrefix([0.1, 0.95, 0.9, 0.89, 0.99], 0.9), 3);
+  assert.equal(acceptPrefix([NaN, NaN], 0), 1);
+});
+
+test("another threshold, forward by forward: at 0.8 the first would also take c", () => {
+  const ends = endIds([plain]);
+  assert.deepEqual([...ends], [END]);
+  const { then, now, same, other } = cellOf(plain, 0, 0.8, ends);
+  assert.deepEqual({ then, now, same, other }, { then: 2, now: 3, same: 1, other: 0 });
+  const found = whatIf(plain, 0.8, ends);
+  assert.deepEqual([found.first, found.exact, found.whole.then], [0, { forwards: 1, then: 2, now: 3 }, 7]);
+  assert.equal(whatIf(plain, 0.9, ends).first, -1);
+});
+
+test("what became of each proposal, and what the run wrote there", () => {
+  const rows = (lane, index) => proposalRows(lane, index, endIds([lane])).map(({ fate, verdict }) => [fate, verdict]);
+  assert.deepEqual(rows(plain, 0), [["own", null], ["taken", null], ["refused", "same"], ["unseen", "other"]]); // prettier-ignore
+  assert.deepEqual(rows(plain, 3), [["own", null], ["taken", null]]); // prettier-ignore
+  assert.deepEqual(rows(lossless, 2), [["replaced", null], ["dropped", "unknown"], ["dropped", "unknown"]]); // prettier-ignore
+});
+
+test("cells of the grid: where they part from AR, and which is the fastest", () => {
+  const ar = arOf([1, 2, 3, 5, 6, 7, END]);
+  assert.deepEqual(parting(plain, ar), { place: -1, isSame: true });
+  assert.deepEqual(parting(arOf([1, 2, END]), laneOf([forward(0, [[1, 1], [2, 1]], 2, "limit")])), { place: -1, isSame: false }); // prettier-ignore
+  const [quick, slow] = [0.1, 0.2].map((seconds) => ({ lane: laneOf(PLAIN, { seconds }) }));
+  assert.equal(fastest([slow, quick]), quick);
+  assert.equal(fastest([{ lane: laneOf(PLAIN, { end: "cancelled" }) }]), undefined);
+  assert.equal(isDone(laneOf(PLAIN, { end: "" })), false);
+});
