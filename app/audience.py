@@ -27,9 +27,12 @@ FULL = "You have {} runs going: wait for one to end, or stop it."
 class Line(Protocol):
     """Gradio's queue: the events in it by their ids, and what is kept for sessions."""
 
-    event_ids_to_events: Mapping[str, Any]
-    pending_messages_per_session: MutableMapping[str, Any]
-    pending_event_ids_session: MutableMapping[str, Any]
+    @property
+    def event_ids_to_events(self) -> Mapping[str, Any]: ...
+    @property
+    def pending_messages_per_session(self) -> MutableMapping[str, Any]: ...
+    @property
+    def pending_event_ids_session(self) -> MutableMapping[str, Any]: ...
 
     async def clean_events(self, *, session_hash: str) -> None:
         """End what a session runs, and forget what it waits for."""
@@ -75,8 +78,8 @@ class Audience:
     def _session_of(self, scope: Message) -> str:
         """Whose stream is asked for; empty where none is."""
         if scope["path"] == f"{API}/queue/data":
-            query = parse_qs(scope["query_string"].decode("latin-1"))
-            return query.get("session_hash", [""])[0]
+            query: str = scope["query_string"].decode("latin-1")
+            return parse_qs(query).get("session_hash", [""])[0]
         called = _CALLED.fullmatch(scope["path"])
         if called is None:
             return ""

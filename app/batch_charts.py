@@ -31,7 +31,8 @@ class Side:
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
     """Tokens of all rows against seconds of decoding, a line a method, named at the lower right."""
-    data, labels = [], []
+    data: list[dict[str, Any]] = []
+    labels = []
     for index, side in enumerate(sides):
         points = _thinned(timeline(side.events))
         colour, dash = _line_of(index, side, colours)

@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mars_runtime.machine import free_memory
 from mars_runtime.model.config import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
 
 SPARE = 1.3  # times its weights: what decoding needs, and everybody else on the machine
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
@@ -52,7 +56,7 @@ def _in_safetensors(path: Path) -> int:
         return 0
 
 
-def _free_on_gpu(device: object) -> int:
+def _free_on_gpu(device: torch.device) -> int:
     import torch
 
     return int(torch.cuda.mem_get_info(device)[0])

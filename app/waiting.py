@@ -23,21 +23,26 @@ CLEAR_SECONDS = 2.0
 class Turn(Protocol):
     """What has the device now, of a job whose parts take turns."""
 
-    run: Run
-    end: End | None
+    @property
+    def run(self) -> Run: ...
+    @property
+    def end(self) -> End | None: ...
 
 
 class Awaited(Protocol):
     """What begins once its checkpoint is there, unless it is stopped before."""
 
-    feed: Feed
     is_cancelled: bool
+
+    @property
+    def feed(self) -> Feed: ...
 
 
 class Job(Protocol):
     """Parts that run one after the other, and the feed that tells of them."""
 
-    feed: Feed
+    @property
+    def feed(self) -> Feed: ...
 
     def collect(self) -> None: ...
 

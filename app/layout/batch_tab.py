@@ -14,7 +14,7 @@ from app.batch_order import MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING
 from app.components.batch_view import BatchView
 from app.handlers import Handlers
 from app.layout.checkpoint import block_size_slider, block_size_update
-from app.layout.wiring import AT_ONCE, in_words, run_queue, wire_stream
+from app.layout.wiring import AT_ONCE, Field, in_words, run_queue, wire_stream
 
 ORDER = (
     "prompts", "method", "second", "batch_size", "tau", "block_size", "cache_block",
@@ -23,10 +23,10 @@ ORDER = (
 TOKENS, BATCH, CACHE_BLOCK = 64, 8, 16  # what the tab opens with
 
 
-def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: gr.components.Component) -> None:
+def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: Field) -> None:
     """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
     batch = BatchHandlers(handlers)
-    controls: dict[str, gr.components.Component] = {"checkpoint": checkpoint}
+    controls: dict[str, Field] = {"checkpoint": checkpoint}
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="batch-live"):
         with gr.Column(scale=0, min_width=340, elem_id="batch-desk"):
@@ -44,7 +44,7 @@ def batch_tab(page: gr.Blocks, handlers: Handlers, checkpoint: gr.components.Com
 
 
 def _what(
-    controls: dict[str, gr.components.Component],
+    controls: dict[str, Field],
     buttons: dict[str, gr.Button],
     batch: BatchHandlers,
     default: str,
@@ -71,9 +71,7 @@ def _what(
         )
 
 
-def _knobs(
-    controls: dict[str, gr.components.Component], handlers: Handlers, batch: BatchHandlers
-) -> None:
+def _knobs(controls: dict[str, Field], handlers: Handlers, batch: BatchHandlers) -> None:
     most = batch.most_tokens
     _slider(controls, "tau", 0, 1, 0.95, 0.01, "τ threshold")
     depth = handlers.engines.entries[handlers.engines.default].block_size
@@ -86,7 +84,7 @@ def _knobs(
 
 
 def _slider(
-    controls: dict[str, gr.components.Component],
+    controls: dict[str, Field],
     name: str,
     low: float,
     high: float,
@@ -102,7 +100,7 @@ def _slider(
 def _wire(
     page: gr.Blocks,
     batch: BatchHandlers,
-    controls: dict[str, gr.components.Component],
+    controls: dict[str, Field],
     buttons: dict[str, gr.Button],
     view: BatchView,
     handlers: Handlers,

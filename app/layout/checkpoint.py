@@ -13,7 +13,7 @@ import gradio as gr
 from app.controls import DEFAULTS
 from app.examples import TASKS
 from app.handlers import Choice, Handlers
-from app.layout.wiring import AT_ONCE, session_of
+from app.layout.wiring import AT_ONCE, Field, session_of
 
 if TYPE_CHECKING:
     from app.layout.page import LiveTab
@@ -37,7 +37,7 @@ def wire_checkpoint(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers
     checkpoint = controls["checkpoint"]
     built = handlers.engines.default
     inputs = [checkpoint, controls["block_size"]]
-    outputs = [
+    outputs: list[Field | gr.Markdown | gr.Row] = [
         tab.notice, controls["block_size"], controls["auto"], controls["pace"], footer,
         tab.examples, *tab.sets.values(),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import gradio as gr
+from gradio.events import api as offer
 
 from app import api
 from app.controls import DEFAULTS
@@ -45,7 +45,7 @@ def wire_endpoints(handlers: Handlers) -> None:
         lines = [f"{name}: {PARAMETERS.get(f'{own}.{name}') or PARAMETERS[name]}" for name in names]
         words = [inspect.getdoc(endpoint), f"Gives {returns}.", "Parameters:", *lines]
         endpoint.__doc__ = "\n".join(map(str, words))
-        gr.api(endpoint, api_name=own, **run_queue(handlers))
+        offer(endpoint, api_name=own, **run_queue(handlers))
 
 
 Endpoint = tuple[Callable[..., Iterator[Any]], str]

@@ -15,18 +15,16 @@ from app.components.race_view import RaceView
 from app.grid_handlers import GridHandlers
 from app.grid_order import TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.handlers import Handlers
-from app.layout.wiring import AT_ONCE, run_queue, tell_prompt, wire_stream
+from app.layout.wiring import AT_ONCE, Field, run_queue, tell_prompt, wire_stream
 
 ORDER = ("prompt", "taus", "block_sizes", "lossless", "max_new_tokens", "checkpoint")
 TOKENS = 96  # what the tab opens with
 
 
-def grid_tab(
-    page: gr.Blocks, handlers: Handlers, live: Mapping[str, gr.components.Component]
-) -> None:
+def grid_tab(page: gr.Blocks, handlers: Handlers, live: Mapping[str, Field]) -> None:
     """Build and wire the tab; ``live``: controls of the Live tab, whose checkpoint is used here."""
     grid = GridHandlers(handlers)
-    controls: dict[str, gr.components.Component] = {"checkpoint": live["checkpoint"]}
+    controls: dict[str, Field] = {"checkpoint": live["checkpoint"]}
     buttons: dict[str, gr.Button] = {}
     with gr.Row(elem_id="grid-live"):
         with gr.Column(scale=0, min_width=340, elem_id="grid-desk"):
@@ -47,7 +45,7 @@ def grid_tab(
 
 
 def _prompt(
-    controls: dict[str, gr.components.Component],
+    controls: dict[str, Field],
     buttons: dict[str, gr.Button],
     grid: GridHandlers,
     checkpoint: str,
@@ -65,9 +63,7 @@ def _prompt(
         buttons["live"] = gr.Button("Prompt of Live", size="sm", min_width=0)
 
 
-def _choices(
-    controls: dict[str, gr.components.Component], grid: GridHandlers, checkpoint: str
-) -> None:
+def _choices(controls: dict[str, Field], grid: GridHandlers, checkpoint: str) -> None:
     controls["taus"] = gr.CheckboxGroup(
         [(f"{tau:g}".removeprefix("0") or "0", tau) for tau in TAUS],
         value=list(USUAL_TAUS),
@@ -98,9 +94,9 @@ def _choices(
 
 def _wire_choices(
     grid: GridHandlers,
-    controls: dict[str, gr.components.Component],
+    controls: dict[str, Field],
     buttons: dict[str, gr.Button],
-    live: Mapping[str, gr.components.Component],
+    live: Mapping[str, Field],
 ) -> None:
     """Examples, the prompt of the Live tab, and the values of B that a checkpoint knows."""
 

@@ -22,7 +22,7 @@ from app.layout.endpoints import wire_endpoints
 from app.layout.explain_tab import explain_tab, present_button
 from app.layout.grid_tab import grid_tab
 from app.layout.replays import shell_address
-from app.layout.wiring import preset_classes, wire
+from app.layout.wiring import Field, preset_classes, wire
 from app.replay.recordings import Recording
 
 SMALL_PACE = 20
@@ -32,25 +32,27 @@ METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "e
 
 @dataclass
 class LiveTab:
-    """The components of the Live tab that events read or write."""
+    """The components of the Live tab that events read or write, each set where it is built."""
 
-    controls: dict[str, gr.components.Component] = field(default_factory=dict)
+    controls: dict[str, Field] = field(default_factory=dict)
     sets: dict[str, gr.Row] = field(default_factory=dict)
     chips: dict[str, gr.Button] = field(default_factory=dict)
     presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
-    race: RaceView | None = None
-    remark: gr.Markdown | None = None
-    notice: gr.Markdown | None = None
-    examples: gr.Markdown | None = None
-    time: gr.Markdown | None = None
+    prompt: gr.Textbox = field(init=False)
+    race: RaceView = field(init=False)
+    remark: gr.Markdown = field(init=False)
+    notice: gr.Markdown = field(init=False)
+    examples: gr.Markdown = field(init=False)
+    time: gr.Markdown = field(init=False)
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     """The whole page, wired. ``first`` is shown until a visitor runs something."""
-    with gr.Blocks(
+    page = gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
-    ) as page:
+    )
+    with page:
         with gr.Row(elem_id="top"):
             gr.Markdown(
                 "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
@@ -120,7 +122,7 @@ def _model(tab: LiveTab, handlers: Handlers) -> None:
 def _prompt(tab: LiveTab, handlers: Handlers, first: Recording | None) -> None:
     chosen = handlers.examples_of(handlers.engines.default)
     families = handlers.book.families
-    tab.controls["prompt"] = gr.Textbox(
+    tab.prompt = tab.controls["prompt"] = gr.Textbox(
         label="Prompt · Ctrl+Enter runs, Escape stops",
         value=first.prompt if first else handlers.example(next(iter(families[chosen])), 0),
         placeholder="Type a prompt or choose an example",

@@ -33,6 +33,8 @@ AT_ONCE: dict[str, Any] = {
 }
 RUN = "run"
 """What gradio calls the events that decode, of whatever tab or endpoint."""
+Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
+"""A control: what a visitor types, moves or chooses."""
 PRESS_RUN = "() => { document.getElementById('run').click() }"
 
 
@@ -49,12 +51,12 @@ def wire(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
     _wire_examples(tab, handlers)
-    tell_prompt(tab.controls["prompt"], "live")
+    tell_prompt(tab.prompt, "live")
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: Handlers) -> None:
     """Run, the remark on its prompt, and Stop."""
-    triggers = [tab.buttons["run"].click, tab.controls["prompt"].submit]
+    triggers = [tab.buttons["run"].click, tab.prompt.submit]
     inputs = {name: tab.controls[name] for name in ORDER}
     stop = tab.buttons["stop"]
     wire_stream(page, handlers, triggers, stop, inputs, tab.race, run_queue(handlers))
@@ -72,7 +74,7 @@ def wire_stream(
     streams: Streams,
     triggers: Sequence[Any],
     stop_button: gr.Button,
-    inputs: Mapping[str, gr.components.Component],
+    inputs: Mapping[str, Field],
     view: gr.components.Component,
     queue: Mapping[str, Any],
 ) -> None:
@@ -159,7 +161,7 @@ def _wire_examples(tab: LiveTab, handlers: Handlers) -> None:
         )
 
 
-def tell_prompt(box: gr.components.Component, place: str) -> None:
+def tell_prompt(box: Field, place: str) -> None:
     """Let the view of a place know what stands in its prompt's box (``assets/page/prompt.js``)."""
     told = f"(prompt) => {{ window.marsPrompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=told, queue=False, api_visibility="private")
