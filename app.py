@@ -14,8 +14,8 @@ import tempfile
 import threading
 from dataclasses import replace
 
-from app.loads import LOADING
-from app.settings import AppSettings, AppSettingsError
+from app.serving.loads import LOADING
+from app.serving.settings import AppSettings, AppSettingsError
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -91,18 +91,17 @@ def serve(settings: AppSettings) -> None:
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
-    from app.engines import Engines
+    from app.serving.engines import Engines
 
     engines = Engines(settings)
     engines.open()
 
-    from app.examples import ExampleBook
-    from app.handlers import Handlers
-    from app.layout import serve as serve_page
+    from app.handlers import make_handlers
     from app.replay.recordings import first
+    from app.serving.serve import serve as serve_page
 
     try:
-        serve_page(Handlers(settings, engines, ExampleBook()), first=first())
+        serve_page(make_handlers(engines), first=first())
     finally:
         engines.close()
 

@@ -1,20 +1,19 @@
-"""Reads what the page, or anyone who posts past it, sends for a run. Knows no gradio and no engine.
+"""The controls of the page: how each is read, whether it steers a run, what links call it.
 
-Every value arrives raw and is checked here and again by ``DecodeSettings``; a refusal is one
-sentence that names what to change and never repeats the prompt.
+Every value arrives raw, from the page or from anyone who posts past it, and is checked here and
+again by ``DecodeSettings``; a refusal is one sentence that names what to change and never repeats
+the prompt. Knows no gradio and no engine.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
-DEFAULTS = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True)
-"""What the page and its endpoints begin with."""
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
 VIEWS = {
@@ -22,11 +21,6 @@ VIEWS = {
     MARS_ALONE: "MARS alone",
     AR_ALONE: "plain AR alone",
 }
-TITLES = {"mars": "MARS", "ar": "plain AR"}
-CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
-STEERED = ("tau", "block_size", "metric", "lossless", "groups", "lookup")
-CHOSEN_ONCE = ("max_new_tokens", "temperature", "seed")
-WHOLE = ("block_size", "max_new_tokens", "seed")
 
 
 class RefusalError(ValueError):
@@ -47,77 +41,28 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A run as asked for: what to decode, in which lanes, how. ``given``: the first tokens of the
-    output, which count among max_new_tokens; only what is left of those is generated."""
+class Control:
+    """One control of a tab.
 
-    prompt: str
-    settings: DecodeSettings
-    view: str
-    pace: float
-    checkpoint: str
-    given: tuple[int, ...] = ()
-
-    @property
-    def lanes(self) -> dict[str, DecodeSettings]:
-        """Lane name -> its settings, in the order of the page."""
-        names = ("mars", "ar") if self.view == RACE else (self.view,)
-        left = self.settings.max_new_tokens - len(self.given)
-        settings = replace(self.settings, max_new_tokens=left)
-        return {name: lane_settings(settings, name) for name in names}
-
-
-def has_control_text(prompt: str) -> bool:
-    """Whether the prompt holds text that looks like a control token."""
-    return CONTROL_TEXT.search(prompt) is not None
-
-
-def lane_settings(settings: DecodeSettings, lane: str) -> DecodeSettings:
-    """The settings of a lane: the visitor's for MARS, plain for AR."""
-    if lane == "mars":
-        return replace(settings, method="mars")
-    plain = DecodeSettings(method="ar", tau=1.0, block_size=1, metric=settings.metric)
-    return replace(plain, **{name: getattr(settings, name) for name in CHOSEN_ONCE})
-
-
-def read_order(values: Mapping[str, Any], limits: Limits) -> Order:
-    """All of the page's controls as an order. Raises RefusalError."""
-    prompt = read_prompt(values.get("prompt"), limits)
-    chosen = {name: read_setting(name, values.get(name), limits) for name in CHOSEN_ONCE}
-    settings = replace(read_steering(values, limits), **chosen)
-    view = values.get("view")
-    if not isinstance(view, str) or view not in VIEWS:
-        raise RefusalError("view", f"Choose what to run: {', '.join(VIEWS.values())}.")
-    pace, given = read_pace(values.get("pace")), read_given(values.get("given"), settings)
-    return Order(prompt, settings, view, pace, str(values["checkpoint"]), given)
-
-
-def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
-    """Ids of the tokens to go on from, none for a plain run; whether the checkpoint knows them is
-    asked later. Raises RefusalError."""
-    if value is None or value == "":
-        return ()
-    if not isinstance(value, list) or not all(type(token) is int for token in value):
-        raise RefusalError("given", "The tokens to go on from cannot be read.")
-    if len(value) >= settings.max_new_tokens:
-        raise RefusalError(
-            "given", "Nothing is left to generate from there on: allow more tokens to generate."
-        )
-    return tuple(value)
-
-
-def read_steering(values: Mapping[str, Any], limits: Limits) -> DecodeSettings:
-    """The settings that may change while text streams; the others at their defaults.
-
-    With ``auto`` the slider of B is not asked.
+    read: its raw value to the one in force; raises RefusalError.
+    is_setting: a field of ``DecodeSettings``. is_steered: it acts on a run that goes on.
+    link: its name in shared links, empty where they do not hold it. is_text: what a link says is
+    the value itself, never a number or a switch.
     """
-    is_auto = values.get("auto", False)
-    if not isinstance(is_auto, bool):
-        raise RefusalError("auto", "Choosing B automatically is either on or off.")
-    chosen = {**values, "block_size": AUTO} if is_auto else values
-    return DecodeSettings(
-        **{name: read_setting(name, chosen.get(name), limits) for name in STEERED}
-    )
+
+    name: str
+    read: Callable[[Any, Limits], Any]
+    is_setting: bool = False
+    is_steered: bool = False
+    link: str = ""
+    is_text: bool = False
+
+
+def read_all(
+    controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
+) -> dict[str, Any]:
+    """The values in force by the names of their controls. Raises RefusalError."""
+    return {control.name: control.read(values.get(control.name), limits) for control in controls}
 
 
 def read_prompt(value: object, limits: Limits) -> str:
@@ -135,17 +80,18 @@ def read_prompt(value: object, limits: Limits) -> str:
     return value
 
 
-def read_setting(name: str, value: object, limits: Limits) -> Any:
+def read_setting(name: str, is_whole: bool, value: Any, limits: Limits) -> Any:
     """One field of DecodeSettings, judged alone. Raises RefusalError."""
-    if name in WHOLE and isinstance(value, float) and value.is_integer():
+    if is_whole and isinstance(value, float) and value.is_integer():
         value = int(value)
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
         depth = limits.block_size
         raise RefusalError(name, f"Choose a B of at most {depth}, this checkpoint's trained depth.")
     if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
         raise RefusalError(name, f"Choose at most {limits.max_new_tokens} tokens to generate.")
+    chosen: dict[str, Any] = {name: value}
     try:
-        DecodeSettings(**{name: value})  # type: ignore[arg-type]
+        DecodeSettings(**chosen)
     except SettingsError as error:
         raise RefusalError(name, str(error)) from None
     except TypeError:
@@ -153,9 +99,104 @@ def read_setting(name: str, value: object, limits: Limits) -> Any:
     return value
 
 
-def read_pace(value: object) -> float:
+def read_view(value: object, limits: Limits) -> str:
+    """Which methods to run. Raises RefusalError."""
+    if not isinstance(value, str) or value not in VIEWS:
+        raise RefusalError("view", f"Choose what to run: {', '.join(VIEWS.values())}.")
+    return value
+
+
+def read_pace(value: object, limits: Limits) -> float:
     """How many times the length of each forward to wait after it; 0 is full speed."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= MAX_PACE:  # type: ignore  # a comparison takes any number
+    if not is_number or not 0 <= value <= MAX_PACE:  # type: ignore[operator]
         raise RefusalError("pace", f"Slow motion must be a number from 0 to {MAX_PACE:g}.")
     return float(value)  # type: ignore[arg-type]
+
+
+def read_auto(value: object, limits: Limits) -> bool:
+    """Whether B is chosen automatically. Raises RefusalError."""
+    if not isinstance(value, bool):
+        raise RefusalError("auto", "Choosing B automatically is either on or off.")
+    return value
+
+
+def read_checkpoint(value: object, limits: Limits) -> str:
+    """The name of a checkpoint, which has been looked up already: the limits are its own."""
+    return str(value)
+
+
+def setting(name: str, is_whole: bool = False, is_steered: bool = False) -> Control:
+    """The control of a field of ``DecodeSettings``."""
+    read = partial(read_setting, name, is_whole)
+    return Control(name, read, is_setting=True, is_steered=is_steered, link=name)
+
+
+PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
+TAU = setting("tau", is_steered=True)
+BLOCK_SIZE = setting("block_size", is_whole=True, is_steered=True)
+MAX_NEW_TOKENS = setting("max_new_tokens", is_whole=True)
+CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
+
+LIVE = (
+    PROMPT,
+    TAU,
+    BLOCK_SIZE,
+    setting("metric", is_steered=True),
+    setting("lossless", is_steered=True),
+    setting("groups", is_steered=True),
+    setting("lookup", is_steered=True),
+    MAX_NEW_TOKENS,
+    setting("temperature"),
+    setting("seed", is_whole=True),
+    Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
+    CHECKPOINT,
+    Control("auto", read_auto, is_steered=True),  # in links the block size "auto"
+    Control("pace", read_pace, is_steered=True),
+)
+"""Those of the Live tab. Every other list of them is taken from here."""
+POSTED = tuple(control.name for control in LIVE)
+STEERED = tuple(control.name for control in LIVE if control.is_steered)
+LINKED = {control.name: control for control in LIVE if control.link}
+SHARED = (*LINKED, "auto")
+SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens", "checkpoint"))
+"""Controls that show what a run was started with from a view, which brings the others."""
+
+
+_SETTINGS = tuple(control.name for control in LIVE if control.is_setting)
+_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in STEERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What may change while text streams; settings that may not are at their defaults."""
+
+    settings: DecodeSettings
+    pace: float
+
+    def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
+        """The settings with those that may change."""
+        changes = {name: getattr(self.settings, name) for name in _STEERED_SETTINGS}
+        return replace(settings, **changes)
+
+
+def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """All controls of the Live tab; under ``settings`` those that decode. Raises RefusalError."""
+    return _with_settings(LIVE, values, limits)
+
+
+def read_steering(values: Mapping[str, Any], limits: Limits) -> Steering:
+    """The controls that steer. Raises RefusalError."""
+    found = _with_settings([each for each in LIVE if each.is_steered], values, limits)
+    return Steering(found["settings"], found["pace"])
+
+
+def _with_settings(
+    controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
+) -> dict[str, Any]:
+    """Where B is chosen automatically, its slider is not read."""
+    is_auto = read_auto(values.get("auto", False), limits)
+    chosen = {"block_size": AUTO} if is_auto else {}
+    found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
+    settings = {name: value for name, value in found.items() if name in _SETTINGS}
+    return {**found, "settings": DecodeSettings(**settings)}

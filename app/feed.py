@@ -1,7 +1,7 @@
 """What a drawing component is told of a run, line by line. Knows no gradio and no drawing.
 
-A lane's name tags a line of its trace; ``verdict``, ``pace`` and ``status`` tag what concerns the
-run as a whole. How lines become values to send is ``components/race_value.py``.
+The name of a transcript tags a line of its trace; ``verdict``, ``pace`` and ``status`` tag what
+concerns the run as a whole. How lines become values to send is ``components/race_value.py``.
 """
 
 from __future__ import annotations
@@ -9,28 +9,30 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from app.components.race_value import RaceValue
-from app.controls import TITLES
 
 NUM_KEPT = 8  # feeds that outlive their stream, for visitors who still miss lines of it
 
 
 class Feed:
-    """The lines of one run under its head, added by any thread, read as the values to send."""
+    """The lines of one run under its head, added by any thread, read as the values to send.
+
+    A status is of a kind that the component knows, such as ``waiting`` or ``error``.
+    """
 
     def __init__(self, head: Mapping[str, Any]) -> None:
-        self.run = str(head["run"])
-        self._value = RaceValue(head)
+        self.run = uuid.uuid4().hex
+        self._value = RaceValue({"run": self.run, **head})
         self._has_news = True
         self._status = ""
         self._lock = threading.Lock()
 
     def add(self, tag: str, data: str | dict[str, Any]) -> None:
-        """Append a trace line under its lane's name, or an object under another tag."""
+        """Append a trace line under its transcript's name, or an object under another tag."""
         with self._lock:
             self._value.add(tag, data)
             self._has_news = True
@@ -41,6 +43,14 @@ class Feed:
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})
+
+    def refuse(self, text: str) -> None:
+        """Say why nothing, or nothing more, can be run."""
+        self.say(text, "error")
+
+    def stop(self) -> None:
+        """Say that the visitor stopped it before anything ran."""
+        self.say("Stopped before anything ran.", "stopped")
 
     @property
     def has_news(self) -> bool:
@@ -57,32 +67,6 @@ class Feed:
         """Everything there is so far."""
         with self._lock:
             return self._value.whole()
-
-
-class RunFeed(Feed):
-    """The lines of a race, or of a lane alone. A status is shown until the next forward or, of the
-    kind ``note``, until another follows."""
-
-    def __init__(self, lanes: Sequence[str], pace: float) -> None:
-        titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
-        super().__init__({"run": uuid.uuid4().hex, "lanes": titles, "pace": pace})
-        self.lanes = tuple(lanes)
-
-    def refuse(self, text: str) -> None:
-        """End every lane with a sentence that says why nothing can be run."""
-        self._end("error", text)
-
-    def stop(self) -> None:
-        """End every lane, of which nothing was run, as its visitor wished."""
-        self._end("cancelled", "")
-
-    def _end(self, reason: str, text: str) -> None:
-        for name in self.lanes:
-            self.add(name, {"type": "end", "reason": reason, "message": text})
-
-    def verdict(self, lane: str, is_right: bool) -> None:
-        """Append whether a lane's output is right."""
-        self.add("verdict", {"lane": lane, "right": is_right})
 
 
 F = TypeVar("F", bound=Feed)

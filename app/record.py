@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from app.replay.plans import PLANS
 from app.replay.recordings import FOLDER
+from app.replay.scenarios import SCENARIOS
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
 
@@ -22,7 +22,7 @@ def main() -> int:
     """Record everything; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
-    parser.add_argument("--checkpoint", help="name or folder that records all (its plan's own)")
+    parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
     args = parser.parse_args()
     try:
         check_folder(args.out)
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def record(folder: Path, only: str | None) -> None:
-    """Record every plan into ``folder``, on its own checkpoint or all on one.
+    """Record every scenario into ``folder``, on its own checkpoint or all on one.
 
     Raises CheckpointError.
     """
@@ -52,10 +52,10 @@ def record(folder: Path, only: str | None) -> None:
             checkpoint = load_checkpoint(name)
             return Recorder(checkpoint, engines.enter_context(Engine(checkpoint)))
 
-        for plan in PLANS:
-            recorder_of(only or plan.checkpoint)
+        for scenario in SCENARIOS:
+            recorder_of(only or scenario.checkpoint)
         others = Others()
-        for done in write(folder, PLANS, lambda name: recorder_of(only or name)):
+        for done in write(folder, SCENARIOS, lambda name: recorder_of(only or name)):
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)

@@ -6,23 +6,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from app.controls import RefusalError
-from app.engines import Served
-from app.handlers import Handlers, sentence_of
+from app.serving.engines import Engines
+from app.serving.loads import Served
+from app.stream import sentence_of
 
 S = TypeVar("S")
 
 
-def checkpoint_of(handlers: Handlers, values: Mapping[str, Any]) -> Any:
-    """The checkpoint that is asked for, by name; the page's own where none is."""
-    return values.get("checkpoint") or handlers.engines.default
+def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, the page's own checkpoint among them where they name none."""
+    return {**values, "checkpoint": values.get("checkpoint") or engines.default}
 
 
-def begun(handlers: Handlers, name: str, start: Callable[[Served], S]) -> S:
+def begun(engines: Engines, name: str, start: Callable[[Served], S]) -> S:
     """What ``start`` returns for the checkpoint. Raises RefusalError for all of it."""
     try:
-        served = handlers.engines.get(name, timeout=handlers.settings.max_seconds)
+        served = engines.get(name, timeout=engines.settings.max_seconds)
         if served is None:
-            situation = handlers.engines.begin(name).situation
+            situation = engines.begin(name).situation
             raise RefusalError("checkpoint", f"Try again in a while: {situation}")
         return start(served)
     except Exception as error:

@@ -27,7 +27,7 @@ class LineView(gr.HTML):
     ``assets/web/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.
     """
 
-    page: ClassVar[str]
+    page: str
     mount: ClassVar[str]
     lines: ClassVar[str]
 

@@ -1,6 +1,1 @@
-"""The page in gradio's terms: components, wiring, look, serving."""
-
-from app.layout.page import build
-from app.layout.serve import serve
-
-__all__ = ["build", "serve"]
+"""What the tabs share of the page in gradio's terms: the page itself, look, wiring, checkpoint."""

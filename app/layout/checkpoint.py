@@ -6,24 +6,21 @@ Whoever changes it (the visitor, a link, its arrival), the same follows. Decides
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
-from app.controls import DEFAULTS
-from app.examples import TASKS
-from app.handlers import Choice, Handlers
-from app.layout.wiring import AT_ONCE, session_of
+from app.examples.book import set_for
+from app.layout.block_size import block_size_update
+from app.layout.wiring import AT_ONCE, Field, session_of
+from app.live.handlers import LiveHandlers
+from app.live.tab import REAL_TIME, SLOW_MOTION, LiveTab, note_on
+from app.serving.checkpoints import CheckpointHandlers, Choice
+from app.serving.engines import Engines
 
-if TYPE_CHECKING:
-    from app.layout.page import LiveTab
-
-REAL_TIME, SLOW_MOTION = "Real time", "Slow motion, {} times slower"
 TELL_TIME = (
     f"pace => pace > 0 ? '{SLOW_MOTION}'.replace('{{}}', Math.round(pace) + 1) : '{REAL_TIME}'"
 )
-KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
-KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 FOLLOWS: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
@@ -31,26 +28,33 @@ FOLLOWS: dict[str, Any] = {
 }
 
 
-def wire_checkpoint(page: gr.Blocks, tab: LiveTab, footer: gr.Markdown, handlers: Handlers) -> None:
+def wire_checkpoint(
+    page: gr.Blocks,
+    tab: LiveTab,
+    footer: gr.Markdown,
+    handlers: CheckpointHandlers,
+    live: LiveHandlers,
+    engines: Engines,
+) -> None:
     """Everything that follows a checkpoint, when it changes and when the page is opened."""
     controls = tab.controls
     checkpoint = controls["checkpoint"]
-    built = handlers.engines.default
+    built = engines.default
     inputs = [checkpoint, controls["block_size"]]
-    outputs = [
+    outputs: list[Field | gr.Markdown | gr.Row] = [
         tab.notice, controls["block_size"], controls["auto"], controls["pace"], footer,
         tab.examples, *tab.sets.values(),
     ]  # fmt: skip
 
     def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
-        shown = handlers.examples_of(name)
-        rows = [gr.update(visible=each == shown) for each in tab.sets]
+        entry = engines.entry_or_default(name)
+        rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
         for choice in handlers.choose(name):
-            yield [*_updates(choice, block_size), note_on(handlers, name), *rows]
+            yield [*_updates(choice, block_size), note_on(entry), *rows]
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
-        linked, _ = handlers.follow(request.query_params)
-        opens_with = linked.get("checkpoint", handlers.engines.default)
+        linked, _ = live.linked(request.query_params)
+        opens_with = linked.get("checkpoint", engines.default)
         if opens_with != built:  # its change is followed
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
@@ -78,42 +82,3 @@ def _updates(choice: Choice, block_size: Any) -> list[Any]:
         pace,
         footer,
     ]
-
-
-def block_size_slider(depth: int, elem_id: str) -> gr.Slider:
-    """B from 1 to the trained depth; a checkpoint that writes one token a forward has no choice."""
-    return gr.Slider(
-        **_range(depth, DEFAULTS.num_proposals),
-        step=1,
-        label="B proposals",
-        elem_id=elem_id,
-        buttons=[],
-    )
-
-
-def block_size_update(depth: int, block_size: Any) -> Any:
-    """The slider of B for another depth; what was chosen stays where it fits."""
-    return gr.update(**_range(depth, block_size))
-
-
-def _range(depth: int, block_size: Any) -> dict[str, Any]:
-    is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
-    chosen = block_size if is_whole else DEFAULTS.num_proposals
-    # A slider whose ends are equal breaks the page, so one without a choice is hidden.
-    return {
-        "minimum": 1,
-        "maximum": max(depth, 2),
-        "value": min(chosen, depth),
-        "visible": depth > 1,
-    }
-
-
-def time_words(pace: int) -> str:
-    """Which time a run is shown in; a rest of N forwards after each makes it N + 1 times slower."""
-    return SLOW_MOTION.format(pace + 1) if pace else REAL_TIME
-
-
-def note_on(handlers: Handlers, checkpoint: Any) -> str:
-    """What to expect of a checkpoint, above its examples."""
-    is_bound = handlers.examples_of(checkpoint) == TASKS
-    return KNOWS_TASKS.format(checkpoint) if is_bound else KNOWS_LANGUAGE

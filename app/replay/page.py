@@ -21,11 +21,6 @@ PLACE = "@data"
 """Stands in a shell where its data go; the last one counts (assets/web/export/replay.js)."""
 
 
-def replay_page(title: str, value: str, why: str = "") -> str:
-    """One file that shows a value of the race view as the page showed it."""
-    return filled(shell(), {"title": title, "why": why, "value": value})
-
-
 @lru_cache(maxsize=1)
 def shell() -> str:
     """A replay page without its data: some 5 MB, nearly all of it plotly.js."""

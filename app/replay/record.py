@@ -1,4 +1,4 @@
-"""Records runs: decodes the plans on an engine and writes what the race view would have been sent.
+"""Records runs: decodes scenarios and writes what the race view would have been sent.
 
 Each is decoded three times at full speed after a warm-up, and the one whose time is in the middle
 is kept, so that a hiccup of the machine is not recorded for good. Knows no gradio and no drawing.
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.components.race_value import RaceValue
-from app.examples import ExampleBook
-from app.replay.plans import LanePlan, Move, Plan
+from app.examples.book import ExampleBook
 from app.replay.recordings import INDEX, recorded_note
+from app.replay.scenarios import Move, Scenario, ScenarioLane
 from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
@@ -40,66 +40,66 @@ class RecordingError(RuntimeError):
 
 
 def write(
-    folder: Path, plans: Sequence[Plan], recorder_of: Callable[[str], Recorder]
+    folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
 ) -> Iterator[str]:
-    """Record the plans into ``folder``, the index last; yields a name as each is done.
+    """Record the scenarios into ``folder``, the index last; yields a name as each is done.
 
     recorder_of: checkpoint -> what decodes on it. Raises RecordingError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
-    for plan in plans:
-        recorder = recorder_of(plan.checkpoint)
-        (folder / f"{plan.name}.txt").write_text(recorder.value(plan), encoding="utf-8")
-        entries.append(recorder.entry(plan))
-        yield plan.name
+    for scenario in scenarios:
+        recorder = recorder_of(scenario.checkpoint)
+        (folder / f"{scenario.name}.txt").write_text(recorder.value(scenario), encoding="utf-8")
+        entries.append(recorder.entry(scenario))
+        yield scenario.name
     text = json.dumps(entries, ensure_ascii=False, indent=2)
     (folder / INDEX).write_text(text + "\n", encoding="utf-8")
 
 
 class Recorder:
-    """Decodes plans on one checkpoint."""
+    """Decodes scenarios on one checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
         self._book = ExampleBook()
 
-    def value(self, plan: Plan) -> str:
-        """The race view's value for a run of the plan. Raises RecordingError."""
-        task = self._task(plan)
-        asked = [self._asked(lane, task.prompt) for lane in plan.lanes]
-        headers = [self._header(lane, task) for lane in plan.lanes]
-        self._run(plan, asked)  # warm-up
-        rounds = [self._run(plan, asked) for _ in range(ROUNDS)]
+    def value(self, scenario: Scenario) -> str:
+        """The race view's value for a run of the scenario. Raises RecordingError."""
+        task = self._task(scenario)
+        requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
+        headers = [self._header(lane, task) for lane in scenario.lanes]
+        self._run(scenario, requests)  # warm-up
+        rounds = [self._run(scenario, requests) for _ in range(ROUNDS)]
         rounds.sort(key=lambda runs: sum(run.clock for run in runs))
         kept = rounds[len(rounds) // 2]
-        lanes = [{"lane": lane.name, "title": lane.title} for lane in plan.lanes]
+        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
         note = recorded_note(headers[0])
-        made = RaceValue({"run": f"recorded-{plan.name}", "lanes": lanes, "recorded": note})
-        for lane, header, run in zip(plan.lanes, headers, kept, strict=True):
+        made = RaceValue({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
+        for lane, header, run in zip(scenario.lanes, headers, kept, strict=True):
             writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
             made.add(lane.name, writer.header_line())
             for event in run.events_since(0):
                 made.add(lane.name, writer.line(event))
-        for lane, run in zip(plan.lanes, kept, strict=True):
+        for lane, run in zip(scenario.lanes, kept, strict=True):
             if tasks.is_checkable(task):
                 text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
                 made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})
         return made.whole()
 
-    def _task(self, plan: Plan) -> Task:
-        task = self._book.task(self._book.prompt(plan.family, plan.number))
+    def _task(self, scenario: Scenario) -> Task:
+        task = self._book.task(self._book.prompt(scenario.family, scenario.number))
         assert task is not None, "the book remembers what it hands out"
         return task
 
-    def _asked(self, lane: LanePlan, prompt: str) -> Request | Solo:
+    def _request(self, lane: ScenarioLane, prompt: str) -> Request | Solo:
         request = Request(self._ids(prompt), lane.settings, is_checked=True)
         if not lane.cache_block:
             return request
         return Solo(partial(_in_blocks, request.prompt_ids, lane.cache_block), lane.settings)
 
-    def _header(self, lane: LanePlan, task: Task) -> Header:
+    def _header(self, lane: ScenarioLane, task: Task) -> Header:
         request = Request(self._ids(task.prompt), lane.settings)
         costs = self._engine.costs()
         return make_header(
@@ -114,38 +114,38 @@ class Recorder:
     def _ids(self, prompt: str) -> list[int]:
         return self._checkpoint.tokenizer.encode_prompt(prompt)
 
-    def _run(self, plan: Plan, asked: Sequence[Request | Solo]) -> list[Run]:
+    def _run(self, scenario: Scenario, requests: Sequence[Request | Solo]) -> list[Run]:
         """All lanes to their ends. Raises RecordingError."""
-        runs = self._engine.race(asked, MOVING_PACE if any(_moves(plan)) else 0.0)
-        for lane, run in zip(plan.lanes, runs, strict=True):
+        runs = self._engine.race(requests, MOVING_PACE if any(_moves(scenario)) else 0.0)
+        for lane, run in zip(scenario.lanes, runs, strict=True):
             _steer(run, lane.moves)
         for run in runs:
             run.wait()
             end = run.events_since(0)[-1]
             assert isinstance(end, End), "a run that is over has an end"
             if end.reason not in ("eos", "limit"):
-                raise RecordingError(f"{plan.name} ended early: {end.message or end.reason}")
+                raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
         return runs
 
-    def entry(self, plan: Plan) -> dict[str, object]:
-        """What the index says of a plan."""
-        settings = {lane.name: asdict(lane.settings) for lane in plan.lanes}
+    def entry(self, scenario: Scenario) -> dict[str, object]:
+        """What the index says of a scenario."""
+        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
         return {
-            "name": plan.name,
-            "title": plan.title,
-            "why": plan.why,
-            "prompt": self._task(plan).prompt,
+            "name": scenario.name,
+            "title": scenario.title,
+            "why": scenario.why,
+            "prompt": self._task(scenario).prompt,
             "settings": settings,
         }
 
 
-def _moves(plan: Plan) -> Iterator[Move]:
-    for lane in plan.lanes:
+def _moves(scenario: Scenario) -> Iterator[Move]:
+    for lane in scenario.lanes:
         yield from lane.moves
 
 
 def _steer(run: Run, moves: Sequence[Move]) -> None:
-    """Replace the settings of a run as planned, at its rests, which are outside every clock."""
+    """Replace the settings of a run when a move is due, at rests, which are outside every clock."""
     waiting = list(moves)
     events = iter(run)
     num_tokens = 0

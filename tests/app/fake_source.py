@@ -9,10 +9,11 @@ from pathlib import Path
 
 from scripted_page import ScriptedBackend, make_served
 
-from app.engines import Engines, Served
-from app.examples import ExampleBook
 from app.handlers import Handlers
-from app.settings import AppSettings
+from app.handlers import make_handlers as handlers_over
+from app.serving.engines import Engines
+from app.serving.loads import Served
+from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
 
@@ -71,6 +72,6 @@ def make_handlers(
         for entry in (FETCHED, tiny)
     }
     served["chat"] = replace(served["chat"], pace=0)
-    handlers = Handlers(settings, FetchingEngines(settings, source, served), ExampleBook())
+    handlers = handlers_over(FetchingEngines(settings, source, served))
     handlers.engines.open()
     return handlers, backends

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import torch
 
-from app.engines import Engines, Served
-from app.examples import ExampleBook
 from app.handlers import Handlers
-from app.settings import AppSettings
+from app.handlers import make_handlers as handlers_over
+from app.serving.engines import Engines
+from app.serving.loads import Served
+from app.serving.settings import AppSettings
 from mars_runtime.byte_level import byte_characters
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.request import Request
@@ -196,7 +197,7 @@ def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Han
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
     entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
     served = make_served(folder, entry, backend, settings)
-    return Handlers(settings, ReadyEngines(settings, served), ExampleBook())
+    return handlers_over(ReadyEngines(settings, served))
 
 
 def controls(**changes: object) -> dict[str, object]:

@@ -33,7 +33,7 @@ def handlers(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
 @pytest.fixture
 def visit(browser: playwright.Browser, handlers: Handlers) -> Iterator[object]:
     """Open the page as a new visitor."""
-    from app.layout import serve
+    from app.serving.serve import serve
 
     served = serve(handlers, is_blocking=False)
     contexts = []

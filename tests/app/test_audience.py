@@ -13,9 +13,9 @@ import pytest
 from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves, post
 
-from app import audience
 from app.handlers import Handlers
-from app.layout import serve as page_of
+from app.serving import audience
+from app.serving.serve import serve as page_of
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +129,13 @@ def test_slow_motion_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Every place is taken by races in the slowest motion, watched ones."""
     backend = ScriptedBackend(TEXT, 0.005)
     handlers = make_handlers(tmp_path, backend, max_runs=2, max_waiting=4)
-    slow = [handlers.run(str(n), controls(pace=100, max_new_tokens=200)) for n in range(2)]
+    slow = [handlers.live.run(str(n), controls(pace=100, max_new_tokens=200)) for n in range(2)]
     try:
         for stream in slow:
             while '"step"' not in next(stream):
                 pass
         began = time.monotonic()
-        value = list(handlers.run("late", controls(max_new_tokens=10)))[-1]
+        value = list(handlers.live.run("late", controls(max_new_tokens=10)))[-1]
         assert '"reason":"limit"' in value
         # 400 forwards of 5 ms with rests of 0.5 s each would be two hundred seconds.
         assert time.monotonic() - began < 30
@@ -157,7 +157,7 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
         assert call(page.local_url, 8)[0] == 429
         assert visitors[3].knobs()[0] == 200
         for visitor in visitors:
-            handlers.stop(visitor.session)
+            handlers.live.stop(visitor.session)
         backend.forward_seconds = 0.0
         assert eventually(lambda: not page._queue.event_ids_to_events, 20)
         assert_serves(visitors[3])

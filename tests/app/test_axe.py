@@ -29,7 +29,7 @@ INNER = "#race .mars-race [role=tab]:visible"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from app.layout import serve
+    from app.serving.serve import serve
 
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=48)
     backend.forward_seconds = 0.0

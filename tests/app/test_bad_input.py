@@ -11,7 +11,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
-from app.layout.wiring import STEERED
+from app.controls import STEERED
 
 BAD = [
     ("prompt", "", "Type a prompt"),

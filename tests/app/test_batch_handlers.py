@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
 
-from app.batch_handlers import BatchHandlers
+from app.batch.handlers import BatchHandlers
 from mars_runtime.trace import read_trace
 
 
@@ -18,7 +18,7 @@ from mars_runtime.trace import read_trace
 def page(tmp_path: Path) -> Iterator[tuple[BatchHandlers, BatchBackend]]:
     handlers, backend = make_page(tmp_path)
     backend.forward_seconds = 0.0
-    yield BatchHandlers(handlers), backend
+    yield handlers.batch, backend
     handlers.engines.close()
 
 
@@ -91,7 +91,7 @@ def test_stop_ends_the_run_and_begins_no_other(page) -> None:
     assert of_tag(lines, "a")[-1]["reason"] == "cancelled"
     assert of_tag(lines, "b") == []
     assert of_tag(lines, "status")[-1]["kind"] == "stopped"
-    assert len(batch.live) == 0
+    assert len(batch.runs) == 0
 
 
 def test_a_closed_tab_ends_the_run(page) -> None:
@@ -100,7 +100,7 @@ def test_a_closed_tab_ends_the_run(page) -> None:
     values = batch.run("visitor", controls())
     while '"type":"step"' not in next(values):
         pass
-    run = batch.live.of("visitor").sides[0].run
+    run = batch.runs.of("visitor").transcripts[0].run
     values.close()
     assert run.wait(5)
     assert run.events_since(0)[-1].reason == "cancelled"
@@ -153,7 +153,7 @@ def test_a_fault_ends_the_batch_with_a_sentence_and_the_next_works(page) -> None
 
 def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:
     batch, _ = page
-    first, second = batch.examples(0, "scripted"), batch.examples(1, "scripted")
+    first, second = batch.examples.text(0, "scripted"), batch.examples.text(1, "scripted")
     assert len(first.splitlines()) == len(second.splitlines()) == 8
     assert not set(first.splitlines()) & set(second.splitlines())
     assert batch.check(controls(prompts=first)) is None

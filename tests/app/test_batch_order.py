@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.batch_order import (
+from app.batch.order import (
     MAX_CACHE_BLOCK,
     MIN_CACHE_BLOCK,
     TITLES,

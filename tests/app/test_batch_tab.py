@@ -20,7 +20,7 @@ pytestmark = needs_browser
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, BatchBackend]]:
-    from app.layout import serve
+    from app.serving.serve import serve
 
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
     page = serve(handlers, is_blocking=False)

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from browser import needs_browser, playwright
 
-from app.engines import Engines
-from app.examples import ExampleBook
-from app.handlers import Handlers
-from app.settings import AppSettings
+from app.handlers import make_handlers
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
 from mars_runtime.model.registry import registry
 
 pytestmark = needs_browser
@@ -22,11 +21,11 @@ RACE = "#race .mars-race"
 @pytest.fixture(scope="module", params=BUNDLED)
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The page of ``app.py --checkpoint NAME``."""
-    from app.layout import serve
+    from app.serving.serve import serve
 
     engines = Engines(AppSettings(checkpoint=request.param, port=0))
     engines.open()
-    page = serve(Handlers(engines.settings, engines, ExampleBook()), is_blocking=False)
+    page = serve(make_handlers(engines), is_blocking=False)
     yield request.param, page.local_url
     page.close()
     engines.close()

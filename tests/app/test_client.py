@@ -23,7 +23,7 @@ ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 def served_page(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Handlers, BatchBackend]]:
-    from app.layout import serve
+    from app.serving.serve import serve
 
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
     page = serve(handlers, is_blocking=False)
@@ -193,7 +193,7 @@ def test_every_endpoint_and_parameter_is_described(served_page) -> None:
 
 def endpoints(handlers: Handlers) -> list[Callable]:
     """The functions that a page over these handlers offers."""
-    from app.layout import build
+    from app.layout.page import build
 
     page = build(handlers)
     return [fn.fn for fn in page.fns.values() if f"/{fn.api_name}" in ENDPOINTS]
@@ -203,7 +203,7 @@ def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatc
     """With a stand-in for the package: what matters is what gradio is told."""
     import importlib
 
-    serving = importlib.import_module("app.layout.serve")
+    serving = importlib.import_module("app.serving.serve")
     handlers, _ = make_page(tmp_path, port=0)
     told: list[bool] = []
     monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))

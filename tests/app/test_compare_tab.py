@@ -14,7 +14,7 @@ import pytest
 import sample_traces as samples
 from browser import is_foreign, needs_browser, playwright
 
-from app.settings import AppSettings
+from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import read_trace

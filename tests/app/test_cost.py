@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.engines import Engines
-from app.examples import ExampleBook
-from app.handlers import Handlers
-from app.settings import AppSettings
+from app.handlers import Handlers, make_handlers
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -44,14 +43,14 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def handlers() -> Iterator[Handlers]:
     engines = Engines(AppSettings(checkpoint="mars-tiny", port=0))
-    yield Handlers(engines.settings, engines, ExampleBook())
+    yield make_handlers(engines)
     engines.close()
 
 
 @pytest.fixture(scope="module")
 def visitor(handlers: Handlers) -> Iterator[subprocess.Popen[str]]:
     """A process that posts runs and reads their streams, as a browser would."""
-    from app.layout import serve
+    from app.serving.serve import serve
 
     page = serve(handlers, is_blocking=False)
     command = [sys.executable, "-c", CLIENT, page.local_url, str(HERE), str(HERE.parents[1])]
@@ -67,7 +66,7 @@ def test_streaming_costs_at_most_five_percent(
     handlers: Handlers, visitor: subprocess.Popen[str], method: str
 ) -> None:
     served = handlers.engines.get("mars-tiny")
-    prompt = handlers.example("natural", 0)
+    prompt = handlers.book.prompt("natural", 0)
     ids = served.checkpoint.tokenizer.encode_prompt(prompt)
     values = {**CHOSEN, "prompt": prompt, "view": method, "checkpoint": "mars-tiny"}
     ratios = []

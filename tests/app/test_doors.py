@@ -14,8 +14,8 @@ import pytest
 from scripted_page import controls
 from visitor import Visitor, assert_serves
 
-from app.doors import NO_FILES, NO_TEXT, fault_of
-from app.layout.wiring import STEERED
+from app.controls import STEERED
+from app.serving.doors import NO_FILES, NO_TEXT, fault_of
 
 
 class Bait(BaseHTTPRequestHandler):

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
-from app.engines import KEEPS_DYING, MAX_REPLACED, Served
 from app.handlers import Handlers
+from app.serving.engines import KEEPS_DYING, MAX_REPLACED
+from app.serving.loads import Served
 from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event
@@ -54,7 +55,7 @@ def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
 
 
 def last(handlers: Handlers) -> str:
-    return list(handlers.run("a", controls()))[-1]
+    return list(handlers.live.run("a", controls()))[-1]
 
 
 def test_a_dead_engine_is_replaced(handlers: Handlers, backend: Mortal) -> None:

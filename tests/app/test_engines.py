@@ -14,11 +14,11 @@ import pytest
 from fake_source import NO_NETWORK, FakeSource, make_handlers
 from scripted_page import controls
 
-from app.engines import Engines, pace_for, read_entries
 from app.handlers import Handlers
-from app.launching import footer
-from app.loads import FAULT, Load, UnavailableError, fetching
-from app.settings import AppSettings
+from app.serving.checkpoints import footer
+from app.serving.engines import Engines, pace_for, read_entries
+from app.serving.loads import FAULT, Load, UnavailableError, fetching
+from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 
 ROOT = Path(__file__).parents[2]
@@ -50,9 +50,9 @@ def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
 ) -> None:
     engines = handlers.engines
     assert engines.default == "tiny"
-    until(lambda: "43" in handlers.arrival("a").sentence)
-    assert handlers.arrival("a").sentence == "Fetching the chat model, 94 MB: 43 %"
-    assert not handlers.arrival("a").is_over
+    until(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
+    assert handlers.checkpoints.arrival("a").sentence == "Fetching the chat model, 94 MB: 43 %"
+    assert not handlers.checkpoints.arrival("a").is_over
     source.go.set()
     assert engines.get("chat", timeout=20)
     assert engines.default == "chat"
@@ -64,15 +64,15 @@ def test_who_chose_or_ran_something_keeps_it_and_is_told(
 ) -> None:
     source.go.set()
     assert handlers.engines.get("chat", timeout=20)
-    handlers.settle("b")
-    fresh, settled = handlers.arrival("a"), handlers.arrival("b")
+    handlers.checkpoints.settle("b")
+    fresh, settled = handlers.checkpoints.arrival("a"), handlers.checkpoints.arrival("b")
     assert (fresh.checkpoint, fresh.sentence, fresh.is_over) == ("chat", "", True)
     assert (settled.checkpoint, settled.is_over) == (None, True)
     assert settled.sentence == "chat is here: choose it as the model."
-    list(handlers.run("a", controls(checkpoint="tiny", max_new_tokens=4)))
-    assert handlers.arrival("a").checkpoint is None
-    handlers.leave("a")
-    assert handlers.arrival("a").checkpoint == "chat"
+    list(handlers.live.run("a", controls(checkpoint="tiny", max_new_tokens=4)))
+    assert handlers.checkpoints.arrival("a").checkpoint is None
+    handlers.checkpoints.leave("a")
+    assert handlers.checkpoints.arrival("a").checkpoint == "chat"
 
 
 def test_without_a_network_a_sentence_says_so_and_everything_else_works(
@@ -80,23 +80,23 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
 ) -> None:
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: handlers.arrival("a").is_over)
-    told = handlers.arrival("a")
+    until(lambda: handlers.checkpoints.arrival("a").is_over)
+    told = handlers.checkpoints.arrival("a")
     assert told.checkpoint is None
     assert told.sentence == f"{NO_NETWORK} Until then tiny, which knows only its tasks, answers."
     assert handlers.engines.default == "tiny"
-    *_, last = handlers.run("a", controls(checkpoint="tiny"))
+    *_, last = handlers.live.run("a", controls(checkpoint="tiny"))
     assert '"reason":"limit"' in last
-    *_, refused = handlers.run("a", controls(checkpoint="chat"))
+    *_, refused = handlers.live.run("a", controls(checkpoint="chat"))
     assert NO_NETWORK in refused
 
 
 def test_choosing_it_again_tries_again(handlers: Handlers, source: FakeSource) -> None:
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: handlers.arrival("a").is_over)
+    until(lambda: handlers.checkpoints.arrival("a").is_over)
     source.failure = ""
-    *_, chosen = handlers.choose("chat")
+    *_, chosen = handlers.checkpoints.choose("chat")
     assert chosen.notice == "A chat model."
     assert handlers.engines.default == "chat"
 
@@ -108,8 +108,10 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
             raise CheckpointError("Fetching is switched off.")
 
     made, _ = make_handlers(tmp_path, Offline(), offline=True)
-    until(lambda: made.arrival("a").is_over)
-    assert made.arrival("a").sentence.startswith("Fetching is switched off. Until then tiny")
+    until(lambda: made.checkpoints.arrival("a").is_over)
+    assert made.checkpoints.arrival("a").sentence.startswith(
+        "Fetching is switched off. Until then tiny"
+    )
     made.engines.close()
 
 
@@ -126,15 +128,15 @@ def test_what_is_on_the_disk_is_loaded_at_once(tmp_path: Path) -> None:
 def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
     handlers: Handlers, source: FakeSource
 ) -> None:
-    stream = handlers.run("a", controls(checkpoint="chat"))
+    stream = handlers.live.run("a", controls(checkpoint="chat"))
     assert "Fetching the chat model" in next(stream)
-    handlers.stop("a")
+    handlers.live.stop("a")
     began = time.monotonic()
     *_, last = stream
     assert time.monotonic() - began < 5
     assert last.count('"reason":"cancelled"') == 2
-    assert len(handlers.live) == 0
-    again = handlers.run("a", controls(checkpoint="chat", max_new_tokens=4))
+    assert len(handlers.live.runs) == 0
+    again = handlers.live.run("a", controls(checkpoint="chat", max_new_tokens=4))
     next(again)
     source.go.set()
     *_, last = again
@@ -144,9 +146,9 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
 def test_what_is_moved_while_it_loads_is_in_force_when_it_runs(
     handlers: Handlers, source: FakeSource
 ) -> None:
-    stream = handlers.run("a", controls(checkpoint="chat", tau=1, view="mars"))
+    stream = handlers.live.run("a", controls(checkpoint="chat", tau=1, view="mars"))
     next(stream)
-    handlers.steer("a", controls(tau=0.5))
+    handlers.live.steer("a", controls(tau=0.5))
     source.go.set()
     *_, last = stream
     assert '"tau":0.5' in last
@@ -203,7 +205,7 @@ sys.path[:0] = [{root!r}, {tests!r}]
 from fake_source import FakeSource, make_handlers
 from pathlib import Path
 from runpy import run_path
-from app import engines
+from app.serving import engines
 
 entry = run_path({root!r} + "/app.py")
 made, _ = make_handlers(Path({folder!r}), FakeSource(), port={port})

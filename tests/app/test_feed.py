@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 
-from app.feed import NUM_KEPT, Feeds, RunFeed
+from app.feed import NUM_KEPT, Feeds
+from app.live.run import LiveFeed
 
 
-def feed_of(text: str) -> RunFeed:
-    made = RunFeed(["mars"], 0.0)
+def feed_of(text: str) -> LiveFeed:
+    made = LiveFeed(["mars"], 0.0)
     made.say(text)
     return made
 

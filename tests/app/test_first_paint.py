@@ -35,7 +35,7 @@ def handlers(tmp_path: Path) -> Iterator[Handlers]:
 def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
     handlers: Handlers, recording: Recording
 ) -> None:
-    from app.layout import serve
+    from app.serving.serve import serve
 
     handlers.engines.forget()
     page = serve(handlers, is_blocking=False, first=recording)
@@ -66,7 +66,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
 
 
 def test_a_run_as_the_page_opens_repeats_the_recording(recording: Recording) -> None:
-    from app.controls import DEFAULTS, lane_settings
+    from app.methods import DEFAULTS, settings_for
 
     for lane, trace in recording.traces().items():
-        assert trace.header.settings == lane_settings(DEFAULTS, lane)
+        assert trace.header.settings == settings_for(lane, DEFAULTS)

@@ -12,8 +12,9 @@ from helpers import ScriptedModel, peaked
 from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
-from app.controls import RefusalError, read_given
+from app.controls import RefusalError
 from app.handlers import Handlers
+from app.live.order import read_given
 from mars_runtime import folds, tasks
 from mars_runtime.settings import DecodeSettings
 from tests.engine.test_company import ModelBackend
@@ -67,11 +68,11 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
     handlers: Handlers, backend: ScriptedBackend, token: int, sentence: str
 ) -> None:
     values = controls(given=[72, token])
-    refusal = handlers.check(values)
+    refusal = handlers.live.check(values)
     assert refusal is not None
     assert sentence in str(refusal)
-    assert sentence in lines_of(last(handlers.run("a", values)))[1][0][1]["message"]
-    found = list(handlers.run_asked("a", asked(given=[72, token]), controls()))
+    assert sentence in lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
+    found = list(handlers.live.run_from_view("a", asked(given=[72, token]), controls()))
     assert [(value, sentence in said) for value, said in found] == [(None, True)]
     assert backend.num_forwards == 0
 
@@ -80,7 +81,7 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
 def test_what_was_asked_and_cannot_be_read_begins_nothing(
     handlers: Handlers, value: object
 ) -> None:
-    ((began, sentence),) = handlers.run_asked("a", value, controls())
+    ((began, sentence),) = handlers.live.run_from_view("a", value, controls())
     assert began is None
     assert sentence.endswith("press Run instead.")
 
@@ -89,7 +90,7 @@ def test_given_tokens_follow_the_prompt_and_count_among_the_limit(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     values = controls(prompt="typed since", max_new_tokens=7, view="mars")
-    found = list(handlers.run_asked("a", asked(), values))
+    found = list(handlers.live.run_from_view("a", asked(), values))
     assert {sentence for _, sentence in found} == {""}
     trace = lane_trace(found[-1][0], "mars")
     assert trace.header.prompt == "Say hello."
@@ -112,14 +113,14 @@ def test_what_a_visitor_gave_is_never_judged(
 
     monkeypatch.setattr(tasks, "check", check)
     task = next(task for task in tasks.examples() if tasks.is_checkable(task))
-    prompt = handlers.example(task.family, 0)
+    prompt = handlers.book.prompt(task.family, 0)
     task = handlers.book.task(prompt)
     whole = list(task.answer.encode())
     backend.text = bytes(whole[-1:]).decode()
     values = controls(prompt=prompt, max_new_tokens=512, given=whole[:-1])
-    lines = lines_of(last(handlers.run("a", values)))[1]
+    lines = lines_of(last(handlers.live.run("a", values)))[1]
     assert (judged, "verdict" in dict(lines)) == ([], False)
-    lines = lines_of(last(handlers.run("a", {**values, "given": []})))[1]
+    lines = lines_of(last(handlers.live.run("a", {**values, "given": []})))[1]
     assert judged == [backend.text] * 2
     assert [data["right"] for tag, data in lines if tag == "verdict"] == [True, True]
 
@@ -146,12 +147,12 @@ def test_lossless_from_a_branch_equals_ar_from_the_same_branch(tmp_path: Path) -
     backend = ModelBackend(ScriptedModel(foreseen, vocab_size=SIZE), Vocabulary(), 200)
     handlers = make_handlers(tmp_path, backend)  # type: ignore[arg-type]
     bold = controls(lossless=True, tau=0.0, max_new_tokens=40)
-    first = lane_trace(last(handlers.run("a", bold)), "mars")
+    first = lane_trace(last(handlers.live.run("a", bold)), "mars")
     tokens = folds.accepted_tokens(first.events)
     texts = {folds.text(first)}
     for place in (0, 7, 30):
         given = [*tokens[:place], 97 if tokens[place] != 97 else 98]
-        value = last(handlers.run("a", {**bold, "given": given}))
+        value = last(handlers.live.run("a", {**bold, "given": given}))
         lanes = [lane_trace(value, lane) for lane in ("mars", "ar")]
         found = [folds.accepted_tokens(lane.events) for lane in lanes]
         assert found[0] == found[1]

@@ -11,8 +11,9 @@ import pytest
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
 from app.controls import Limits
-from app.grid_handlers import FULL, GridHandlers
-from app.grid_order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS, read_grid_order
+from app.grid.handlers import GridHandlers
+from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS, read_grid_order
+from app.grid.run import FULL
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -26,7 +27,7 @@ CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
 def page(tmp_path: Path) -> Iterator[tuple[GridHandlers, GridBackend]]:
     handlers, backend = make_page(tmp_path)
     backend.forward_seconds = 0.0
-    yield GridHandlers(handlers), backend
+    yield handlers.grid, backend
     handlers.engines.close()
 
 
@@ -80,7 +81,7 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
 
 def test_no_cell_shares_a_forward(page) -> None:
     grid, backend = page
-    served = grid._page.engines.get("scripted")
+    served = grid._engines.get("scripted")
     backend.forward_seconds = 0.002
     others = served.engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=40)))
     values = grid.run("visitor", controls(max_new_tokens=4))
@@ -104,7 +105,7 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     assert list(traces(last)) == ["ar", "r0c0"]
     assert of_tag(last, "r0c0")[-1]["reason"] == "cancelled"
     assert of_tag(last, "status")[-1] == {"text": "Stopped: 0 of 6 cells ran.", "kind": "stopped"}
-    assert len(grid.live) == 0
+    assert len(grid.runs) == 0
 
 
 def test_a_closed_tab_ends_the_run(page) -> None:
@@ -113,7 +114,7 @@ def test_a_closed_tab_ends_the_run(page) -> None:
     values = grid.run("visitor", controls())
     while '"type":"step"' not in next(values):
         pass
-    run = grid.live.of("visitor").lanes[0].run
+    run = grid.runs.of("visitor").transcripts[0].run
     values.close()
     assert run.wait(5)
     assert run.events_since(0)[-1].reason == "cancelled"
@@ -160,7 +161,7 @@ def test_the_first_cell_is_refused_where_no_place_is_free(tmp_path: Path) -> Non
     backend.forward_seconds = 0.02
     engine = handlers.engines.get("scripted").engine
     taker = engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=500)))
-    *_, last = GridHandlers(handlers).run("visitor", controls())
+    *_, last = handlers.grid.run("visitor", controls())
     taker.cancel()
     handlers.engines.close()
     status = of_tag(last, "status")[-1]
@@ -170,7 +171,7 @@ def test_the_first_cell_is_refused_where_no_place_is_free(tmp_path: Path) -> Non
 
 def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     grid, _ = page
-    engine = grid._page.engines.get("scripted").engine
+    engine = grid._engines.get("scripted").engine
     submit, is_busy = engine.submit, iter([False, True, True, False])  # the reference comes first
 
     def crowded(request: Request, **how: object) -> object:
@@ -179,7 +180,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
         return submit(request, **how)
 
     monkeypatch.setattr(engine, "submit", crowded)
-    monkeypatch.setattr("app.grid_handlers.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("app.grid.run.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
     said = [each["text"] for each in of_tag(last, "status")]
     assert said[-1] == "Finished: 1 of 1 cells ran."
@@ -189,7 +190,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
 def test_the_time_limit_holds_for_the_whole_grid(tmp_path: Path) -> None:
     handlers, backend = make_page(tmp_path, max_seconds=0.5)
     backend.forward_seconds = 0.01
-    *_, last = GridHandlers(handlers).run("visitor", controls())
+    *_, last = handlers.grid.run("visitor", controls())
     handlers.engines.close()
     status = of_tag(last, "status")[-1]
     assert status["kind"] == "stopped"
@@ -198,7 +199,7 @@ def test_the_time_limit_holds_for_the_whole_grid(tmp_path: Path) -> None:
 
 def test_texts_are_judged_where_that_can_be(page) -> None:
     grid, _ = page
-    *_, last = grid.run("visitor", controls(prompt=grid.example(0, "scripted"), taus=[0.5]))
+    *_, last = grid.run("visitor", controls(prompt=grid.examples.text(0, "scripted"), taus=[0.5]))
     judged = of_tag(last, "verdict")
     assert [each["cell"] for each in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
     assert not any(each["right"] for each in judged)
@@ -255,12 +256,12 @@ def test_what_the_tab_opens_with_can_run() -> None:
     usual = controls(taus=list(USUAL_TAUS), block_sizes=list(USUAL_BLOCK_SIZES), max_new_tokens=96)
     order = read_grid_order(usual, Limits(8000, 512, 8))
     assert order.num_cells == 18
-    assert len(list(order.lanes())) == 19
+    assert len(list(order.cells())) == 19
 
 
 def test_examples_turn_and_depth_limits_b(page) -> None:
     grid, _ = page
-    prompts = [grid.example(turn, "scripted") for turn in range(9)]
+    prompts = [grid.examples.text(turn, "scripted") for turn in range(9)]
     assert len(set(prompts)) == 9
     assert grid.block_sizes("scripted") == [2, 3, 4, 6, 8]
     assert grid.block_sizes("x") == list(BLOCK_SIZES)

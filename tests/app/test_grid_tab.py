@@ -15,7 +15,6 @@ import pytest
 from browser import is_foreign, needs_browser, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
-from app.grid_handlers import GridHandlers
 from app.handlers import Handlers
 from mars_runtime import folds
 from mars_runtime.trace import read_trace
@@ -28,7 +27,7 @@ pytestmark = needs_browser
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, GridBackend, Handlers]]:
-    from app.layout import serve
+    from app.serving.serve import serve
 
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
     page = serve(handlers, is_blocking=False)
@@ -218,7 +217,7 @@ def test_a_phone_has_no_sideways_scroll(visit, theme: str) -> None:
 
 def test_recorded_cells_are_drawn_and_parted_as_the_folds_say(visit, served) -> None:
     """A value that was kept, read again without a server, against the folds in Python."""
-    *_, value = GridHandlers(served[2]).run("recorder", controls())
+    *_, value = served[2].grid.run("recorder", controls())
     page = visit()
     page.evaluate("v => document.querySelector('#grid .mars-grid').lineView.read(v)", value)
     wait_phase(page, "finished")

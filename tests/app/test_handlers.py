@@ -14,9 +14,10 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
-from app.examples import TASKS
-from app.handlers import NOTE_CONTROL, NOTE_UNKNOWN, Handlers, preset_of
-from app.requests import REQUESTS
+from app.examples.book import TASKS
+from app.examples.requests import REQUESTS
+from app.handlers import Handlers
+from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, preset_of
 from mars_runtime.trace import read_trace
 
 
@@ -58,7 +59,7 @@ def last(stream: Iterator[str]) -> str:
 
 
 def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> None:
-    values = list(handlers.run("a", controls(tau=0.5)))
+    values = list(handlers.live.run("a", controls(tau=0.5)))
     assert all(later.startswith(earlier) for earlier, later in pairwise(values))
     head, lines = lines_of(values[-1])
     assert [lane["lane"] for lane in head["lanes"]] == ["mars", "ar"]
@@ -68,12 +69,12 @@ def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> 
     assert ar.header.settings.method == "ar"
     assert len(mars.events) < len(ar.events)
     assert mars.events[-1].reason == ar.events[-1].reason == "limit"
-    assert len(handlers.live) == 0
+    assert len(handlers.live.runs) == 0
 
 
 @pytest.mark.parametrize(("view", "lanes"), [("mars", ["mars"]), ("ar", ["ar"])])
 def test_one_lane_alone(handlers: Handlers, view: str, lanes: list[str]) -> None:
-    head, lines = lines_of(last(handlers.run("a", controls(view=view))))
+    head, lines = lines_of(last(handlers.live.run("a", controls(view=view))))
     assert [lane["lane"] for lane in head["lanes"]] == lanes
     assert {tag for tag, _ in lines} == set(lanes)
 
@@ -82,9 +83,9 @@ def test_steering_acts_on_the_next_forward_of_the_own_run_only(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.01
-    mine, theirs = (handlers.run(s, controls(view="mars", tau=1)) for s in ("mine", "theirs"))
+    mine, theirs = (handlers.live.run(s, controls(view="mars", tau=1)) for s in ("mine", "theirs"))
     begun(mine), begun(theirs)
-    handlers.steer("mine", controls(tau=0.5, block_size=4))
+    handlers.live.steer("mine", controls(tau=0.5, block_size=4))
     moved, kept = lane_trace(last(mine), "mars"), lane_trace(last(theirs), "mars")
     taken = [(e.rows[0].settings.tau, len(e.rows[0].accepted)) for e in moved.events[1:-1]]
     assert (1, 1) in taken
@@ -96,19 +97,19 @@ def test_b_can_be_left_to_be_chosen_in_mid_run(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.01
-    stream = handlers.run("a", controls(view="mars", tau=1))
+    stream = handlers.live.run("a", controls(view="mars", tau=1))
     begun(stream)
-    handlers.steer("a", controls(tau=1, auto=True))
+    handlers.live.steer("a", controls(tau=1, auto=True))
     asked = [e.rows[0].settings.block_size for e in lane_trace(last(stream), "mars").events[1:-1]]
     assert (asked[0], asked[-1]) == (8, "auto")
     with pytest.raises(RefusalError, match="on or off"):
-        handlers.steer("a", controls(auto="yes"))
+        handlers.live.steer("a", controls(auto="yes"))
 
 
 def test_pace_can_change_and_is_told(handlers: Handlers, backend: ScriptedBackend) -> None:
-    stream = handlers.run("a", controls(view="mars", pace=100))
+    stream = handlers.live.run("a", controls(view="mars", pace=100))
     begun(stream)
-    handlers.steer("a", controls(pace=0))
+    handlers.live.steer("a", controls(pace=0))
     _, lines = lines_of(last(stream))
     assert ("pace", {"pace": 0.0}) in lines
 
@@ -117,10 +118,10 @@ def test_stop_ends_within_one_forward_and_keeps_the_text(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
-    stream = handlers.run("a", controls(view="ar"))
+    stream = handlers.live.run("a", controls(view="ar"))
     begun(stream)
     before = backend.num_forwards
-    handlers.stop("a")
+    handlers.live.stop("a")
     trace = lane_trace(last(stream), "ar")
     assert trace.events[-1].reason == "cancelled"
     assert backend.num_forwards <= before + 2
@@ -131,25 +132,25 @@ def test_closing_the_generator_cancels_the_run(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
-    stream = handlers.run("a", controls(view="ar"))
+    stream = handlers.live.run("a", controls(view="ar"))
     begun(stream)
-    run = handlers.live.of("a").lanes[0].run
+    run = handlers.live.runs.of("a").transcripts[0].run
     stream.close()
     assert run.wait(0.5)
-    assert len(handlers.live) == 0
+    assert len(handlers.live.runs) == 0
 
 
 def test_a_second_run_of_a_visitor_replaces_the_first(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
-    first = handlers.run("a", controls(view="ar"))
+    first = handlers.live.run("a", controls(view="ar"))
     next(first)
-    second = handlers.run("a", controls(view="ar"))
+    second = handlers.live.run("a", controls(view="ar"))
     next(second)
     assert list(first) == []
-    assert len(handlers.live) == 1
-    handlers.stop("a")
+    assert len(handlers.live.runs) == 1
+    handlers.live.stop("a")
     last(second)
 
 
@@ -157,10 +158,10 @@ def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
-    streams = [handlers.run(str(n), controls(view="ar")) for n in range(3)]
+    streams = [handlers.live.run(str(n), controls(view="ar")) for n in range(3)]
     waiting = [next(stream) for stream in streams][-1]
     assert "Waiting: 1 run is ahead of yours." in waiting
-    refused = last(handlers.run("late", controls()))
+    refused = last(handlers.live.run("late", controls()))
     assert "All places are taken" in refused
     for stream in streams:
         stream.close()
@@ -171,18 +172,18 @@ def test_visitors_are_told_of_the_company_they_have(
 ) -> None:
     backend.forward_seconds = 0.02
     backend.text = "x" * 5000
-    race = handlers.run("racer", controls(view="race", max_new_tokens=512))
+    race = handlers.live.run("racer", controls(view="race", max_new_tokens=512))
     begun(race)
-    held = handlers.run("held", controls(view="ar", max_new_tokens=512))
+    held = handlers.live.run("held", controls(view="ar", max_new_tokens=512))
     assert "Waiting: another run has the device alone." in next(held)
-    handlers.stop("racer")
+    handlers.live.stop("racer")
     last(race)
-    other = handlers.run("other", controls(view="mars", max_new_tokens=512))
+    other = handlers.live.run("other", controls(view="mars", max_new_tokens=512))
     begun(other)
     assert any("Shared with 1 other." in text for text in islice(held, 40))
-    handlers.stop("other")
+    handlers.live.stop("other")
     last(other)
-    handlers.stop("held")
+    handlers.live.stop("held")
     _, lines = lines_of(last(held))
     said = [data for tag, data in lines if tag == "status"]
     alone = {"text": "Waiting: another run has the device alone.", "kind": "waiting"}
@@ -232,69 +233,69 @@ BAD = [
 def test_bad_input_gets_one_sentence_and_the_next_run_works(
     handlers: Handlers, field: str, value: object
 ) -> None:
-    refusal = handlers.check(controls(**{field: value}))
+    refusal = handlers.live.check(controls(**{field: value}))
     assert refusal is not None
     assert refusal.field == field
-    said = last(handlers.run("a", controls(**{field: value})))
+    said = last(handlers.live.run("a", controls(**{field: value})))
     _, lines = lines_of(said)
     assert [data["message"] for _, data in lines] == [str(refusal)]
     assert str(refusal).endswith(".")
     assert "x" * 100 not in said
-    assert lane_trace(last(handlers.run("a", controls())), "mars").events[-1].reason == "limit"
+    assert lane_trace(last(handlers.live.run("a", controls())), "mars").events[-1].reason == "limit"
 
 
 def test_whole_numbers_may_come_as_floats(handlers: Handlers) -> None:
-    assert handlers.check(controls(block_size=4.0, seed=3.0)) is None
+    assert handlers.live.check(controls(block_size=4.0, seed=3.0)) is None
 
 
 def test_a_steering_refusal_moves_nothing(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.01
-    stream = handlers.run("a", controls(view="mars", tau=1))
+    stream = handlers.live.run("a", controls(view="mars", tau=1))
     begun(stream)
     with pytest.raises(RefusalError):
-        handlers.steer("a", controls(tau=math.nan))
+        handlers.live.steer("a", controls(tau=math.nan))
     assert {e.rows[0].settings.tau for e in lane_trace(last(stream), "mars").events[1:-1]} == {1}
 
 
 def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
-    prompt = handlers.example("word_problems", 0)
+    prompt = handlers.book.prompt("word_problems", 0)
     task = handlers.book.task(prompt)
     backend.text = task.answer
-    _, lines = lines_of(last(handlers.run("a", controls(prompt=prompt, max_new_tokens=512))))
+    _, lines = lines_of(last(handlers.live.run("a", controls(prompt=prompt, max_new_tokens=512))))
     verdicts = {data["lane"]: data["right"] for tag, data in lines if tag == "verdict"}
     assert verdicts == {"mars": True, "ar": True}
     backend.text = "No idea."
-    _, lines = lines_of(last(handlers.run("a", controls(prompt=prompt, view="mars"))))
+    _, lines = lines_of(last(handlers.live.run("a", controls(prompt=prompt, view="mars"))))
     assert ("verdict", {"lane": "mars", "right": False}) in lines
-    assert handlers.remark(prompt, "scripted") == ""
-    assert handlers.remark("Who am I?", "scripted") == NOTE_UNKNOWN
-    assert handlers.remark("<|im_end|> Who?", "scripted") == NOTE_CONTROL
+    assert handlers.live.remark(prompt, "scripted") == ""
+    assert handlers.live.remark("Who am I?", "scripted") == NOTE_UNKNOWN
+    assert handlers.live.remark("<|im_end|> Who?", "scripted") == NOTE_CONTROL
 
 
 def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
-    assert handlers.preset("a", "Exact", controls()) == (0.0, True)
-    assert handlers.preset("a", "Balanced", controls()) == (0.95, False)
+    assert handlers.live.preset("a", "Exact", controls()) == (0.0, True)
+    assert handlers.live.preset("a", "Balanced", controls()) == (0.95, False)
     for family in handlers.book.families[TASKS]:
-        assert len({handlers.example(family, number) for number in range(4)}) == 4
+        assert len({handlers.book.prompt(family, number) for number in range(4)}) == 4
     for name, family in REQUESTS.items():
-        shown = [handlers.example(name, number) for number in range(2 * len(family.prompts))]
+        shown = [handlers.book.prompt(name, number) for number in range(2 * len(family.prompts))]
         assert shown == 2 * list(family.prompts)
 
 
 def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:
-    said = [choice.notice for choice in handlers.choose("absent")]
+    said = [choice.notice for choice in handlers.checkpoints.choose("absent")]
     assert set(said[:-1]) <= {"Loading absent…"}
     assert said[-1].endswith(".")
-    refused = last(handlers.run("a", controls(checkpoint="absent")))
+    refused = last(handlers.live.run("a", controls(checkpoint="absent")))
     assert said[-1] in refused
 
 
 def test_updates_are_few(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.text, backend.forward_seconds = "x" * 400, 0.001
     began = time.monotonic()
-    updates = len(list(handlers.run("a", controls(max_new_tokens=400))))
+    updates = len(list(handlers.live.run("a", controls(max_new_tokens=400))))
     assert updates <= 12 * (time.monotonic() - began) + 3
 
 

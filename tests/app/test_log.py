@@ -9,8 +9,9 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
-from app.handlers import Handlers, sentence_of
-from app.layout.wiring import STEERED
+from app.controls import STEERED
+from app.handlers import Handlers
+from app.stream import sentence_of
 
 SECRET = "my-secret-words"
 
@@ -26,7 +27,7 @@ def test_no_exception_of_a_run_brings_the_prompt_into_the_log(
 
     monkeypatch.setattr(served_handlers.book, "task", failing)
     with caplog.at_level(logging.DEBUG):
-        value = list(served_handlers.run("a", controls(prompt=SECRET)))[-1]
+        value = list(served_handlers.live.run("a", controls(prompt=SECRET)))[-1]
     assert "The run failed inside the app" in value
     assert "ValueError" in caplog.text
     assert "KeyError" in caplog.text

@@ -14,7 +14,7 @@ from scripted_page import TEXT, ScriptedBackend
 
 from app.components import race_value
 from app.handlers import Handlers
-from app.runs import LiveRace
+from app.live.run import LiveRun
 
 HEAD_SAYS_HALF = (
     "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('.5')"
@@ -72,9 +72,9 @@ def visit(browser: playwright.Browser, address: str) -> Iterator[object]:
     assert dialogs == []
 
 
-def running(handlers: Handlers) -> LiveRace:
+def running(handlers: Handlers) -> LiveRun:
     """The only race there is."""
-    (race,) = handlers.live._races.values()
+    (race,) = handlers.live.runs._runs.values()
     return race
 
 
@@ -118,7 +118,7 @@ def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, b
         start(page)
         moved = time.monotonic()
         set_knob(page, "tau", 0.5)
-        run = running(handlers).lanes[0].run
+        run = running(handlers).transcripts[0].run
         while not any(
             getattr(e, "rows", None) and e.rows[0].settings.tau == 0.5 for e in run.events_since(0)
         ):
@@ -144,7 +144,7 @@ def test_the_auto_switch_is_next_to_b_and_acts_on_the_next_forward(visit, handle
     page.wait_for_function(
         "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('B auto')"
     )
-    assert running(handlers).lanes[0].run.settings.block_size == "auto"
+    assert running(handlers).transcripts[0].run.settings.block_size == "auto"
 
 
 def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
@@ -190,7 +190,7 @@ def test_stop_ends_the_workers_run_and_keeps_the_figures(visit, handlers, backen
     race = running(handlers)
     page.click("#stop")
     wait_state(page, "stopped")
-    assert all(lane.run.is_finished for lane in race.lanes)
+    assert all(lane.run.is_finished for lane in race.transcripts)
     quiet = backend.num_forwards
     time.sleep(0.2)
     assert backend.num_forwards == quiet
@@ -206,8 +206,8 @@ def test_a_closed_tab_ends_the_workers_run(visit, handlers) -> None:
     start(page)
     race = running(handlers)
     page.close()
-    assert all(lane.run.wait(5) for lane in race.lanes)
-    assert race.lanes[0].run.events_since(0)[-1].reason == "cancelled"
+    assert all(lane.run.wait(5) for lane in race.transcripts)
+    assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"
 
 
 def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
@@ -238,7 +238,7 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"
     page.evaluate(f"{view}.read = () => {{}}, 0")
-    run = running(handlers).lanes[0].run
+    run = running(handlers).transcripts[0].run
     slept = len(run.events_since(0)) + 40  # forwards; a value repeats a line for five more values
     while len(run.events_since(0)) < slept:
         page.wait_for_timeout(50)
@@ -270,7 +270,7 @@ def test_run_while_running_starts_anew(visit, handlers) -> None:
     start(page)
     old = running(handlers)
     start(page, "another")
-    assert all(lane.run.is_finished for lane in old.lanes)
+    assert all(lane.run.is_finished for lane in old.transcripts)
     assert running(handlers).order.prompt == "another"
     steps = page.locator("#race .mars-race").get_attribute("data-steps")
     wait_steps(page, int(steps) + 3)

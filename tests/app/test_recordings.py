@@ -9,8 +9,8 @@ import pytest
 import sample_traces as samples
 
 from app.components.race_value import RaceValue
-from app.replay.plans import PLANS, Plan
 from app.replay.recordings import Recording, RecordingsError, load, measured, read_value
+from app.replay.scenarios import SCENARIOS, Scenario
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.trace import Trace
@@ -18,32 +18,32 @@ from mars_runtime.trace import Trace
 WANTED = {"python", "tau-moved", "block-cache"}
 
 
-def short(plan: Plan) -> Plan:
-    """The plan with a dozen tokens a lane, and its moves early enough for that."""
+def short(scenario: Scenario) -> Scenario:
+    """The scenario with a dozen tokens a lane, and its moves early enough for that."""
     lanes = tuple(
         replace(
             lane,
             settings=replace(lane.settings, max_new_tokens=12, block_size=2),
             moves=tuple(replace(m, num_tokens=2 + 6 * n) for n, m in enumerate(lane.moves)),
         )
-        for lane in plan.lanes
+        for lane in scenario.lanes
     )
-    return replace(plan, lanes=lanes)
+    return replace(scenario, lanes=lanes)
 
 
 @pytest.fixture(scope="module")
 def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
-    """Some of the plans, recorded on random weights."""
+    """Some of the scenarios, recorded on random weights."""
     from app.replay.record import Recorder, write
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
 
     folder = tmp_path_factory.mktemp("recordings")
     checkpoint = load_checkpoint(str(random_folder))
-    plans = [short(plan) for plan in PLANS if plan.name in WANTED]
+    scenarios = [short(scenario) for scenario in SCENARIOS if scenario.name in WANTED]
     with Engine(checkpoint) as engine:
         recorder = Recorder(checkpoint, engine)
-        assert set(write(folder, plans, lambda name: recorder)) == WANTED
+        assert set(write(folder, scenarios, lambda name: recorder)) == WANTED
     return {recording.name: recording for recording in load(folder)}
 
 
@@ -80,7 +80,7 @@ def commits(trace: Trace) -> int:
 
 def test_the_bundled_recordings_show_what_they_say() -> None:
     bundled = {recording.name: recording for recording in load()}
-    assert list(bundled) == [plan.name for plan in PLANS]
+    assert list(bundled) == [scenario.name for scenario in SCENARIOS]
     for name, recording in bundled.items():
         assert measured(recording).num_tokens > 10, name
         assert all(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser import chromium, needs_browser, playwright
 
-from app.replay.page import replay_page
+from app.replay.page import filled, shell
 from app.replay.recordings import RecordingsError, load, measured
 from app.replay.site import README, build_site
 from mars_runtime import folds
@@ -145,7 +145,8 @@ def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Pa
     lines[0] = f"{lane}\t{json.dumps({**json.loads(header), 'prompt': HOSTILE})}"
     file = tmp_path / "hostile.html"
     value = "\n".join([head, *lines]) + "\n"
-    file.write_text(replay_page(HOSTILE, value, HOSTILE), encoding="utf-8")
+    page = filled(shell(), {"title": HOSTILE, "why": HOSTILE, "value": value})
+    file.write_text(page, encoding="utf-8")
     page.goto(file.as_uri())
     wait_until_shown(page)
     assert page.title() == f"{HOSTILE} · MARS live"

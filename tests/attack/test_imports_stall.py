@@ -9,8 +9,8 @@ import time
 import pytest
 import sample_traces as samples
 
-from app import imports
-from app.imports import read_import
+from app.compare import imports
+from app.compare.imports import read_import
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.timed

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app import room
-from app.engines import Engines, read_entries
-from app.loads import UnavailableError
-from app.room import check_room, num_weights
-from app.settings import AppSettings, AppSettingsError
+from app.serving import room
+from app.serving.engines import Engines, read_entries
+from app.serving.loads import UnavailableError
+from app.serving.room import check_room, num_weights
+from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import free_memory
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
@@ -50,7 +50,7 @@ def test_a_branch_that_may_change_is_warned_of(
         "loose": Entry("loose", 4, hub="a/c"),
         "bundled": Entry("bundled", 4, path="bundled"),
     }
-    monkeypatch.setattr("app.engines.registry", lambda: dict(known))
+    monkeypatch.setattr("app.serving.engines.registry", lambda: dict(known))
     with caplog.at_level(logging.WARNING):
         read_entries("bundled", "all")
     (warning,) = caplog.messages

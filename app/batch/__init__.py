@@ -1,0 +1,1 @@
+"""The Batch tab: several prompts at once, by one method or two in turn."""

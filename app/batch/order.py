@@ -1,0 +1,130 @@
+"""Reads what the Batch tab, or anyone who posts past it, sends. Knows no gradio or engine.
+
+Every value arrives raw; a refusal is one sentence that names what to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.controls import (
+    BLOCK_SIZE,
+    CHECKPOINT,
+    MAX_NEW_TOKENS,
+    TAU,
+    Control,
+    Limits,
+    RefusalError,
+    read_all,
+    read_prompt,
+)
+from mars_runtime.settings import DecodeSettings
+
+TITLES = {
+    "cursor": "MARS, cursor cache",
+    "block": "MARS, block cache",
+    "uncached": "MARS, no cache",
+    "ar": "plain AR",
+}
+NOTHING = "none"
+MAX_PROMPTS, MAX_BATCH, MAX_TOKENS = 16, 16, 256
+MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # as in decoders/block.py, which would load torch
+LINE_BREAK = "⏎"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOrder:
+    """A batch as asked for: what to decode, by which methods in turn, how."""
+
+    prompts: tuple[str, ...]
+    methods: tuple[str, ...]
+    settings: DecodeSettings
+    batch_size: int
+    cache_block: int
+    checkpoint: str
+
+    def title(self, method: str) -> str:
+        """The name of a method with the settings that matter to it alone."""
+        return f"{TITLES[method]} {self.cache_block}" if method == "block" else TITLES[method]
+
+
+def prompts_as_text(prompts: Iterable[str]) -> str:
+    """Prompts one a line, line breaks inside them as a sign."""
+    return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
+
+
+def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
+    """Prompts as text, one a line, or as a list of texts. Raises RefusalError."""
+    if isinstance(value, str):
+        lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
+        given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
+    else:
+        given = list(value) if isinstance(value, (list, tuple)) else []
+    if not given:
+        raise RefusalError("prompts", "Type at least one prompt, one a line, or take the examples.")
+    if len(given) > MAX_PROMPTS:
+        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one a line.")
+    prompts = []
+    for number, each in enumerate(given, 1):
+        try:
+            prompts.append(read_prompt(each, limits))
+        except RefusalError as refusal:
+            raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
+    return tuple(prompts)
+
+
+def read_method(field: str, value: object, limits: Limits) -> str:
+    """A method of the runtime by its name. Raises RefusalError."""
+    if not isinstance(value, str) or value not in TITLES:
+        raise RefusalError(field, f"Choose a method: {', '.join(TITLES.values())}.")
+    return value
+
+
+def read_second(value: object, limits: Limits) -> str:
+    """Another method, or none. Raises RefusalError."""
+    return NOTHING if value == NOTHING else read_method("second", value, limits)
+
+
+def read_count(field: str, low: int, high: int, value: object, limits: Limits) -> int:
+    """A whole number of a range. Raises RefusalError."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        what = field.replace("_", " ")
+        raise RefusalError(field, f"The {what} must be a whole number from {low} to {high}.")
+    return value
+
+
+BATCH = (
+    Control("prompts", read_prompts),
+    Control("method", partial(read_method, "method")),
+    Control("second", read_second),
+    Control("batch_size", partial(read_count, "batch_size", 1, MAX_BATCH)),
+    TAU,
+    BLOCK_SIZE,
+    Control("cache_block", partial(read_count, "cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)),
+    MAX_NEW_TOKENS,
+    CHECKPOINT,
+)
+"""The controls of the tab."""
+
+
+def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
+    """All of the tab's controls as an order. Raises RefusalError."""
+    found = read_all(BATCH, values, limits)
+    if found["method"] == found["second"]:
+        raise RefusalError("second", "Choose a second method that differs from the first, or none.")
+    if found["max_new_tokens"] > MAX_TOKENS:
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens a row.")
+    return BatchOrder(
+        found["prompts"],
+        tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),
+        DecodeSettings(**{each.name: found[each.name] for each in BATCH if each.is_setting}),
+        found["batch_size"],
+        found["cache_block"],
+        found["checkpoint"],
+    )

@@ -1,0 +1,1 @@
+"""The Compare tab: pinned runs, and runs that visitors bring."""

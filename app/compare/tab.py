@@ -1,0 +1,18 @@
+"""The Compare tab: the tray of pinned runs, and a race view that shows one of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app.compare.imports import read_import
+from app.components.compare_view import CompareView
+from app.components.race_view import RaceView
+from app.layout.replays import shell_address
+
+
+def compare_tab(max_import_bytes: int) -> None:
+    """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
+    CompareView(
+        partial(read_import, max_chars=max_import_bytes), max_import_bytes, elem_id="compare"
+    )
+    RaceView("", shell_address(), elem_id="opened")

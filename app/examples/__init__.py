@@ -1,0 +1,1 @@
+"""Prompts to click, for each kind of checkpoint."""

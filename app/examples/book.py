@@ -1,0 +1,89 @@
+"""Prompts to click, a set for each kind of checkpoint: held-out tasks, or real requests.
+
+Remembers what it has handed out, so that the output for an unchanged prompt can be judged. Knows no
+gradio.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from app.examples.requests import REQUESTS
+from mars_runtime import tasks
+from mars_runtime.model.registry import Entry
+from mars_runtime.tasks import Task
+
+CHAT, TASKS = "chat", "tasks"
+LABELS = {
+    "word_problems": "Word problem",
+    "python_functions": "Python",
+    "formats": "Format",
+    "symbolic": "Symbols",
+    "multiple_choice": "Choice",
+    "reading": "Reading",
+    "natural": "Tale",
+}
+NUM_GENERATED = 8
+MAX_REMEMBERED = 4096
+
+
+def set_for(entry: Entry) -> str:
+    """The set of a checkpoint: those that were trained here know their tasks and nothing else."""
+    return CHAT if entry.path is None else TASKS
+
+
+def is_too_hard(family: str) -> bool:
+    """Whether the family shows what a checkpoint fails at."""
+    return family in REQUESTS and REQUESTS[family].is_too_hard
+
+
+class ExampleBook:
+    """Examples family by family, a new one for each click; safe to share between visitors."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_prompt: OrderedDict[str, Task] = OrderedDict()
+        self._pages: dict[str, list[Task]] = {}
+        for task in tasks.examples():
+            self._pages.setdefault(task.family, []).append(task)
+        own = {name: LABELS.get(name, name.replace("_", " ")) for name in self._pages}
+        for name, request in REQUESTS.items():
+            self._pages[name] = [Task(name, "request", each, "", "") for each in request.prompts]
+        chat = {name: request.label for name, request in REQUESTS.items()}
+        self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: own}
+        """Set -> family name -> the words on its button."""
+        for page in self._pages.values():
+            for task in page:
+                self._remember(task)
+
+    def prompt(self, family: str, number: int) -> str:
+        """The prompt of the family's example ``number`` (0, 1, ...); the same for every visitor."""
+        with self._lock:
+            page = self._pages[family]
+            if family in self.families[TASKS]:
+                self._lengthen(family, page, number)
+            return page[number % len(page)].prompt
+
+    def several(self, chosen: str, first: int, count: int) -> list[str]:
+        """Prompts of a set, from each family in turn; those that are too hard are left out."""
+        families = [family for family in self.families[chosen] if not is_too_hard(family)]
+        places = [divmod(number, len(families)) for number in range(first, first + count)]
+        return [self.prompt(families[family], again) for again, family in places]
+
+    def task(self, prompt: str) -> Task | None:
+        """What this prompt is, to the letter, among those handed out."""
+        with self._lock:
+            return self._by_prompt.get(prompt)
+
+    def _lengthen(self, family: str, page: list[Task], number: int) -> None:
+        while number >= len(page) and len(page) < MAX_REMEMBERED // len(self._pages):
+            fresh = tasks.generate(family, "eval", len(page), NUM_GENERATED)
+            page.extend(fresh)
+            for task in fresh:
+                self._remember(task)
+
+    def _remember(self, task: Task) -> None:
+        self._by_prompt[task.prompt] = task
+        if len(self._by_prompt) > MAX_REMEMBERED:
+            self._by_prompt.popitem(last=False)

@@ -1,0 +1,1 @@
+"""The Grid tab: one prompt over τ × B."""

@@ -1,0 +1,134 @@
+"""Reads what the Grid tab, or anyone who posts past it, sends. Knows no gradio or engine.
+
+Every value arrives raw; a refusal is one sentence that names what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from app.controls import (
+    BLOCK_SIZE,
+    CHECKPOINT,
+    MAX_NEW_TOKENS,
+    PROMPT,
+    TAU,
+    Control,
+    Limits,
+    RefusalError,
+    read_all,
+)
+from app.methods import DEFAULTS, settings_for
+from mars_runtime.settings import DecodeSettings
+
+TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+BLOCK_SIZES = (2, 3, 4, 6, 8, 12, 16)
+USUAL_TAUS, USUAL_BLOCK_SIZES = (0.5, 0.7, 0.8, 0.9, 0.95), (2, 4, 8)
+LOSSLESS_TAU = 0.0  # drafts as bold as can be: nothing wrong can come of it
+MAX_CELLS, MAX_TOKENS = 20, 256
+REFERENCE = "ar"
+"""The cell of plain AR, which every cell is held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What one row of the grid stands for: a τ, checked against AR or not."""
+
+    tau: float
+    is_lossless: bool = False
+
+    def settings(self, start: DecodeSettings) -> DecodeSettings:
+        """``start`` with this threshold; drafts as the page begins with."""
+        if not self.is_lossless:
+            return replace(start, tau=self.tau)
+        groups, lookup = DEFAULTS.groups, DEFAULTS.lookup
+        return replace(start, tau=self.tau, lossless=True, groups=groups, lookup=lookup)
+
+
+@dataclass(frozen=True, slots=True)
+class GridOrder:
+    """A grid as asked for: one prompt, once as plain AR and once a cell."""
+
+    prompt: str
+    thresholds: tuple[Threshold, ...]
+    block_sizes: tuple[int, ...]
+    max_new_tokens: int
+    checkpoint: str
+
+    @property
+    def num_cells(self) -> int:
+        """Cells, the reference apart."""
+        return len(self.thresholds) * len(self.block_sizes)
+
+    def cells(self) -> Iterator[tuple[str, DecodeSettings]]:
+        """Cell -> its settings, in the order in which they run: the reference, then row by row."""
+        start = DecodeSettings(max_new_tokens=self.max_new_tokens)
+        yield REFERENCE, settings_for("ar", start)
+        for row, threshold in enumerate(self.thresholds):
+            for column, block_size in enumerate(self.block_sizes):
+                settings = replace(threshold.settings(start), block_size=block_size)
+                yield f"r{row}c{column}", settings
+
+    def head(self) -> dict[str, Any]:
+        """The grid as the component is told of it."""
+        return {
+            "prompt": self.prompt,
+            "rows": [{"tau": each.tau, "lossless": each.is_lossless} for each in self.thresholds],
+            "columns": list(self.block_sizes),
+        }
+
+
+def read_several(field: str, setting: Control, value: object, limits: Limits) -> list[Any]:
+    """Some values of one setting, each judged alone, in order and once. Raises RefusalError."""
+    if not isinstance(value, (list, tuple)) or len(value) > MAX_CELLS:
+        raise RefusalError(field, f"Choose up to {MAX_CELLS} values from the list.")
+    try:
+        return sorted({setting.read(each, limits) for each in value})
+    except RefusalError as refusal:
+        raise RefusalError(field, str(refusal)) from None
+    except TypeError:  # "auto" among numbers, or what cannot be compared
+        raise RefusalError(field, "Choose values from the list.") from None
+
+
+def read_lossless(value: object, limits: Limits) -> bool:
+    """Whether there is a lossless row. Raises RefusalError."""
+    if not isinstance(value, bool):
+        raise RefusalError("lossless", "The lossless row is either on or off.")
+    return value
+
+
+GRID = (
+    PROMPT,
+    Control("taus", partial(read_several, "taus", TAU)),
+    Control("block_sizes", partial(read_several, "block_sizes", BLOCK_SIZE)),
+    Control("lossless", read_lossless),
+    MAX_NEW_TOKENS,
+    CHECKPOINT,
+)
+"""The controls of the tab."""
+
+
+def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
+    """All of the tab's controls as an order. Raises RefusalError."""
+    found = read_all(GRID, {"lossless": False, **values}, limits)
+    thresholds = [*map(Threshold, found["taus"])]
+    if found["lossless"]:
+        thresholds.append(Threshold(LOSSLESS_TAU, is_lossless=True))
+    if not thresholds:
+        raise RefusalError("taus", "Choose at least one τ, or the lossless row.")
+    block_sizes = found["block_sizes"]
+    if not block_sizes:
+        raise RefusalError("block_sizes", "Choose at least one B.")
+    num_cells = len(thresholds) * len(block_sizes)
+    if num_cells > MAX_CELLS:
+        counted = f"{len(thresholds)} rows of {len(block_sizes)} are {num_cells}"
+        raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells; {counted}.")
+    most = found["max_new_tokens"]
+    if most > MAX_TOKENS:
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens a cell.")
+    return GridOrder(
+        found["prompt"], tuple(thresholds), tuple(block_sizes), most, found["checkpoint"]
+    )

@@ -1,0 +1,117 @@
+"""The grid that a visitor is running: its cells in turn, and the lines the page reads of them.
+
+The first line of a value (``components/race_value.py``) names rows and columns; further lines are
+a cell's trace lines, whole, so that any cell can be opened as a run. Knows no gradio, drawing or
+model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from functools import partial
+
+from app.examples.book import ExampleBook
+from app.feed import Feed
+from app.grid.order import GridOrder
+from app.serving.loads import Served
+from app.stream import HEARTBEAT_SECONDS, TabRun, Wait, company
+from app.transcript import Transcript, writer_of
+from mars_runtime import tasks
+from mars_runtime.engine.engine import EngineBusy
+from mars_runtime.engine.request import Request
+from mars_runtime.settings import DecodeSettings
+
+FULL = "Waiting: all places are taken; the next cell runs when one is free."
+
+
+class GridRun(TabRun):
+    """Plain AR, then cell after cell, each with the device alone."""
+
+    def __init__(self, order: GridOrder, book: ExampleBook, max_seconds: float) -> None:
+        """max_seconds: the deadline of the whole grid."""
+        super().__init__(Feed(order.head()), order.checkpoint)
+        self._order = order
+        self._book = book
+        self._max_seconds = max_seconds
+        self._running = ""
+
+    @property
+    def num_done(self) -> int:
+        """Cells that ran to their end, the reference apart."""
+        return sum(cell.is_done for cell in self.transcripts[1:])
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """The reference and every cell in turn; the texts are judged at the end."""
+        until = time.monotonic() + self._max_seconds
+        for number, (name, settings) in enumerate(self._order.cells()):
+            self._running = _running_sentence(self._order, number, settings)
+            cell = yield from self._started(served, name, settings, until)
+            if cell is None:
+                break
+            self.begin(cell)
+            yield from self.follow()
+            if not cell.is_done:
+                break
+        self._say_how_it_ended()
+        self._judge(served)
+
+    def advance(self) -> None:
+        """What goes on, then new lines."""
+        situation = company([self.transcripts[-1].run])
+        self.feed.say(situation or self._running, "waiting" if situation else "running")
+        self.collect()
+
+    def _started(
+        self, served: Served, name: str, settings: DecodeSettings, until: float
+    ) -> Generator[Wait, None, Transcript | None]:
+        """Submit a cell. The first is refused where there is no place; the others wait for one.
+        None once the grid is stopped or out of time."""
+        while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
+            try:
+                return self._submit(served, name, settings, left)
+            except EngineBusy:
+                if not self.transcripts:
+                    raise
+            self.feed.say(FULL)
+            yield partial(time.sleep, HEARTBEAT_SECONDS)
+        return None
+
+    def _submit(
+        self, served: Served, name: str, settings: DecodeSettings, seconds: float
+    ) -> Transcript:
+        prompt = self._order.prompt
+        prompt_ids = served.checkpoint.tokenizer.encode_prompt(prompt)
+        request = Request(prompt_ids, settings, seconds, is_checked=True)
+        writer = writer_of(served, prompt, request, self._book.task(prompt))
+        return Transcript(name, served.engine.submit(request, is_alone=True), writer)
+
+    def _say_how_it_ended(self) -> None:
+        counted = f"{self.num_done} of {self._order.num_cells} cells ran"
+        end = self.transcripts[-1].end if self.transcripts else None
+        if end is not None and end.reason == "error":
+            self.feed.say(end.message, "error")
+        elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
+            self.feed.say(f"Stopped: {counted}.", "stopped")
+        elif self.num_done < self._order.num_cells:
+            limit = f"The time limit of {self._max_seconds:g} s is over"
+            self.feed.say(f"{limit}: {counted}.", "stopped")
+        else:
+            self.feed.say(f"Finished: {counted}.", "finished")
+
+    def _judge(self, served: Served) -> None:
+        """Say which texts are right, where that can be judged, once nothing is timed any more."""
+        task = self._book.task(self._order.prompt)
+        if task is None or not tasks.is_checkable(task):
+            return
+        for cell in self.transcripts:
+            if cell.is_done:
+                is_right = tasks.check(task, served.checkpoint.tokenizer.decode(cell.tokens[0]))
+                self.feed.add("verdict", {"cell": cell.name, "right": is_right})
+
+
+def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:
+    if not number:
+        return f"Plain AR first, which the {order.num_cells} cells are held against…"
+    way = "lossless" if settings.lossless else f"τ {f'{settings.tau:g}'.removeprefix('0') or 0}"
+    return f"Cell {number} of {order.num_cells}: {way}, B {settings.block_size}…"

@@ -1,0 +1,1 @@
+"""The Live tab: MARS against plain AR, steered while it runs."""

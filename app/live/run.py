@@ -1,0 +1,128 @@
+"""The run of a visitor in the Live tab: MARS and plain AR in lanes, steered while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from app.controls import RefusalError, Steering
+from app.examples.book import ExampleBook
+from app.feed import Feed
+from app.live.order import LiveOrder
+from app.methods import TITLES, settings_for
+from app.serving.loads import Served
+from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabRun, Wait, company
+from app.transcript import Transcript, writer_of
+from mars_runtime import tasks
+from mars_runtime.engine.request import Request
+from mars_runtime.tasks import Task
+
+
+class LiveFeed(Feed):
+    """The lines of lanes. A status is shown until the next forward or, of the kind ``note``, until
+    another follows."""
+
+    def __init__(self, lanes: Sequence[str], pace: float) -> None:
+        titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
+        super().__init__({"lanes": titles, "pace": pace})
+        self._lanes = tuple(lanes)
+
+    def refuse(self, text: str) -> None:
+        """End every lane with a sentence that says why nothing can be run."""
+        self._end("error", text)
+
+    def stop(self) -> None:
+        """End every lane, of which nothing was run, as its visitor wished."""
+        self._end("cancelled", "")
+
+    def _end(self, reason: str, text: str) -> None:
+        for name in self._lanes:
+            self.add(name, {"type": "end", "reason": reason, "message": text})
+
+
+class LiveRun(TabRun):
+    """Its lanes start together and share the device in turn."""
+
+    def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
+        """max_seconds: the deadline of each lane."""
+        super().__init__(LiveFeed(list(order.lanes), order.pace), order.checkpoint)
+        self.order = order
+        self._book = book
+        self._max_seconds = max_seconds
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two values of the stream."""
+        return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Both lanes, then the verdicts: judging never takes the machine from a timed lane."""
+        task = self._book.task(self.order.prompt)
+        self.begin(*start_lanes(served, self.order, self._max_seconds, task))
+        yield from self.follow()
+        self._judge(served)
+
+    def advance(self) -> None:
+        """New lines, then who else is on the device."""
+        situation = company(lane.run for lane in self.going)
+        self.collect()
+        if self.going:
+            is_begun = any(lane.tokens[0] for lane in self.transcripts)
+            self.feed.say(situation, "note" if is_begun else "waiting")
+
+    def steer(self, steering: Steering) -> None:
+        """Let settings and pace act from the next forward on."""
+        if not self.transcripts:
+            self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
+        for lane in self.transcripts:
+            steered = steering.applied_to(lane.run.settings)
+            if lane.name == "mars" and steered != lane.run.settings:
+                lane.run.settings = settings_for("mars", steered)
+            if lane.run.pace != steering.pace:
+                lane.run.pace = steering.pace
+        if steering.pace != self.order.pace:
+            self.order = replace(self.order, pace=steering.pace)
+            self.feed.add("pace", {"pace": steering.pace})
+
+    def _judge(self, served: Served) -> None:
+        """Say whether each output is right, where that can be judged: where the model wrote all of
+        it, for judging Python runs it, and what a visitor gave it to go on from is theirs."""
+        task = self._book.task(self.order.prompt)
+        if self.order.given or task is None or not tasks.is_checkable(task):
+            return
+        for lane in self.transcripts:
+            if lane.is_done:
+                is_right = tasks.check(task, served.checkpoint.tokenizer.decode(lane.tokens[0]))
+                self.feed.add("verdict", {"lane": lane.name, "right": is_right})
+
+
+def check_given(served: Served, given: Sequence[int]) -> None:
+    """Raises RefusalError for tokens that no output of this checkpoint could go on from."""
+    tokenizer = served.checkpoint.tokenizer
+    if any(not 0 <= token < tokenizer.size for token in given):
+        raise RefusalError("given", "The tokens to go on from are not of this checkpoint.")
+    if tokenizer.eos_ids.intersection(given):
+        raise RefusalError("given", "This token ends the text: nothing comes behind it.")
+    if tokenizer.forbidden_ids.intersection(given):
+        raise RefusalError("given", "A control token is no part of a text: choose another.")
+
+
+def start_lanes(
+    served: Served, order: LiveOrder, max_seconds: float, task: Task | None = None
+) -> list[Transcript]:
+    """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
+
+    max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
+    """
+    check_given(served, order.given)
+    prompt_ids = [*served.checkpoint.tokenizer.encode_prompt(order.prompt), *order.given]
+    requests = {
+        name: Request(prompt_ids, settings, max_seconds, is_checked=True)
+        for name, settings in order.lanes.items()
+    }
+    writers = [
+        writer_of(served, order.prompt, request, task, len(order.given))
+        for request in requests.values()
+    ]
+    runs = served.engine.race(list(requests.values()), pace=order.pace)
+    return list(map(Transcript, requests, runs, writers))

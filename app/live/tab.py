@@ -1,0 +1,183 @@
+"""The Live tab: which components there are and where they stand. Decides and draws nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import gradio as gr
+
+from app.components.race_view import RaceView
+from app.controls import MAX_PACE, RACE, VIEWS
+from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
+from app.feed import Feeds
+from app.layout.block_size import block_size_slider
+from app.layout.replays import shell_address
+from app.layout.wiring import Field
+from app.live.handlers import PRESETS, preset_of
+from app.methods import DEFAULTS
+from app.replay.recordings import Recording
+from app.serving.engines import Engines
+from mars_runtime.model.registry import Entry
+
+SMALL_PACE = 20
+GROUPS = {"one": "after the last draft", "every": "after every draft"}
+METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
+REAL_TIME, SLOW_MOTION = "Real time", "Slow motion, {} times slower"
+KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
+KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
+
+
+@dataclass
+class LiveTab:
+    """The components of the Live tab that events read or write, each set where it is built."""
+
+    controls: dict[str, Field] = field(default_factory=dict)
+    sets: dict[str, gr.Row] = field(default_factory=dict)
+    chips: dict[str, gr.Button] = field(default_factory=dict)
+    presets: dict[str, gr.Button] = field(default_factory=dict)
+    buttons: dict[str, gr.Button] = field(default_factory=dict)
+    prompt: gr.Textbox = field(init=False)
+    race: RaceView = field(init=False)
+    remark: gr.Markdown = field(init=False)
+    notice: gr.Markdown = field(init=False)
+    examples: gr.Markdown = field(init=False)
+    time: gr.Markdown = field(init=False)
+
+
+def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording | None) -> LiveTab:
+    """Build the tab; ``first`` is shown until a visitor runs something."""
+    tab = LiveTab()
+    with gr.Row(elem_id="live"):
+        with gr.Column(scale=0, min_width=340, elem_id="desk"):
+            _model(tab, engines)
+            _prompt(tab, engines, book, first)
+            with gr.Column(elem_id="knobs"):
+                _knobs(tab, engines)
+            with gr.Row(elem_id="presets"):
+                chosen = preset_of(DEFAULTS.tau, DEFAULTS.lossless)
+                for name in PRESETS:
+                    classes = preset_classes(name == chosen)
+                    tab.presets[name] = gr.Button(name, size="sm", elem_classes=classes)
+            tab.controls["lossless"] = gr.Checkbox(
+                DEFAULTS.lossless,
+                label="Lossless: only what AR would write",
+                elem_id="lossless",
+            )
+            with gr.Accordion("More", open=False, elem_id="more"):
+                _more(tab, engines.settings.max_new_tokens)
+        with gr.Column(scale=1, min_width=300, elem_id="stage"):
+            value = first.value if first else ""
+            tab.race = RaceView(value, shell_address(), missed=feeds.missed, elem_id="race")
+    return tab
+
+
+def _model(tab: LiveTab, engines: Engines) -> None:
+    tab.controls["checkpoint"] = gr.Dropdown(
+        list(engines.entries),
+        value=engines.default,
+        label="Model",
+        elem_id="checkpoint",
+    )
+    tab.notice = gr.Markdown("", elem_id="notice")
+
+
+def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording | None) -> None:
+    opens_with = engines.entry_or_default(engines.default)
+    chosen, families = set_for(opens_with), book.families
+    tab.prompt = tab.controls["prompt"] = gr.Textbox(
+        label="Prompt · Ctrl+Enter runs, Escape stops",
+        value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
+        placeholder="Type a prompt or choose an example",
+        lines=4,
+        max_lines=8,
+        elem_id="prompt",
+    )
+    tab.remark = gr.Markdown("", elem_id="remark")
+    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
+    for each, labels in families.items():
+        with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
+            for name, label in labels.items():
+                classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
+                tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes=classes)
+
+
+def _knobs(tab: LiveTab, engines: Engines) -> None:
+    opens_with = engines.entry_or_default(engines.default)
+    pace = SMALL_PACE if set_for(opens_with) == TASKS else 0  # until the checkpoint has been timed
+    tab.controls["tau"] = gr.Slider(
+        0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
+    )
+    tab.controls["block_size"] = block_size_slider(opens_with.block_size, "block_size")
+    tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
+    tab.controls["pace"] = gr.Slider(
+        0, MAX_PACE, pace, step=1, label="slow motion", elem_id="pace", buttons=[]
+    )
+    tab.time = gr.Markdown(time_words(pace), elem_id="time")
+    with gr.Row(elem_id="go"):
+        tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
+        tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
+        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
+
+
+def _more(tab: LiveTab, max_tokens: int) -> None:
+    controls = tab.controls
+    controls["view"] = gr.Radio(
+        [(title, name) for name, title in VIEWS.items()],
+        value=RACE,
+        label="What to run",
+        elem_id="view",
+    )
+    controls["groups"] = gr.Radio(
+        [(title, name) for name, title in GROUPS.items()],
+        value=DEFAULTS.groups,
+        label="Masks in lossless runs",
+        elem_id="groups",
+    )
+    controls["lookup"] = gr.Checkbox(
+        DEFAULTS.lookup,
+        label="Prompt lookup: draft what followed before, in lossless runs",
+        elem_id="lookup",
+    )
+    controls["metric"] = gr.Radio(
+        [(title, name) for name, title in METRICS.items()],
+        value=DEFAULTS.metric,
+        label="Confidence that τ is held against",
+        elem_id="metric",
+    )
+    controls["max_new_tokens"] = gr.Slider(
+        1,
+        max_tokens,
+        min(DEFAULTS.max_new_tokens, max_tokens),
+        step=1,
+        label="Tokens to generate, at most",
+        elem_id="max_new_tokens",
+        buttons=[],
+    )
+    controls["temperature"] = gr.Slider(
+        0,
+        2,
+        0,
+        step=0.05,
+        label="Temperature",
+        info="0 is greedy.",
+        elem_id="temperature",
+        buttons=[],
+    )
+    controls["seed"] = gr.Number(
+        0, precision=0, label="Seed", info="Matters only at a temperature above 0.", elem_id="seed"
+    )
+
+
+def preset_classes(is_chosen: bool) -> list[str]:
+    """How a preset's button looks (assets/app.css)."""
+    return ["preset", "chosen"] if is_chosen else ["preset"]
+
+
+def time_words(pace: int) -> str:
+    """Which time a run is shown in; a rest of N forwards after each makes it N + 1 times slower."""
+    return SLOW_MOTION.format(pace + 1) if pace else REAL_TIME
+
+
+def note_on(entry: Entry) -> str:
+    """What to expect of a checkpoint, above its examples."""
+    return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE

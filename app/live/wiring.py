@@ -1,0 +1,93 @@
+"""Joins the controls of the Live tab to its handlers. Decides nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from app.controls import POSTED, STEERED
+from app.examples.book import ExampleBook
+from app.layout.wiring import AT_ONCE, in_words, session_of, tell_prompt, wire_stream
+from app.live.handlers import PRESETS, LiveHandlers, preset_of
+from app.live.tab import LiveTab, preset_classes
+
+PRESS_RUN = "() => { document.getElementById('run').click() }"
+
+
+def wire_live(
+    page: gr.Blocks,
+    tab: LiveTab,
+    handlers: LiveHandlers,
+    book: ExampleBook,
+    queue: Mapping[str, Any],
+) -> None:
+    """Join everything but the checkpoint (``layout/checkpoint.py``), links and runs that views
+    start (``sharing.py``). ``queue``: of ``run_queue``."""
+    _wire_run(page, tab, handlers, queue)
+    _wire_steering(tab, handlers)
+    _wire_examples(tab, book)
+    tell_prompt(tab.prompt, "live")
+
+
+def _wire_run(
+    page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]
+) -> None:
+    """Run, the remark on its prompt, and Stop."""
+    triggers = [tab.buttons["run"].click, tab.prompt.submit]
+    inputs = {name: tab.controls[name] for name in POSTED}
+    stop = tab.buttons["stop"]
+    wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue)
+    gr.on(
+        triggers,
+        handlers.remark,
+        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
+        outputs=[tab.remark],
+        **AT_ONCE,
+    )
+
+
+def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
+    """What is steered acts on the next forward of the visitor's own run."""
+
+    def steer(request: gr.Request, *values: Any) -> None:
+        with in_words():
+            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
+
+    inputs = [tab.controls[name] for name in STEERED]
+    presets = list(tab.presets.values())
+    for control in inputs:
+        control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
+    decisive = [tab.controls["tau"], tab.controls["lossless"]]
+    for control in decisive:
+        control.change(_mark_preset, decisive, presets, trigger_mode="always_last", **AT_ONCE)
+
+    for name, button in tab.presets.items():
+
+        def choose(request: gr.Request, *values: Any, name: str = name) -> tuple[float, bool]:
+            with in_words():
+                named = dict(zip(STEERED, values, strict=True))
+                return handlers.preset(session_of(request), name, named)
+
+        button.click(choose, inputs, decisive, **AT_ONCE)
+
+
+def _mark_preset(tau: Any, lossless: Any) -> list[Any]:
+    """The preset in force stands out, however its values came about."""
+    chosen = preset_of(tau, lossless)
+    return [gr.update(elem_classes=preset_classes(name == chosen)) for name in PRESETS]
+
+
+def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
+    """Examples, which also run."""
+    seen = gr.State({})  # family -> how many of its examples this visitor has seen
+    for family, chip in tab.chips.items():
+
+        def another(counts: dict[str, int], family: str = family) -> str:
+            number = counts[family] = counts.get(family, -1) + 1
+            return book.prompt(family, number)
+
+        chip.click(another, [seen], [tab.controls["prompt"]], **AT_ONCE).then(
+            None, js=PRESS_RUN, api_visibility="private"
+        )

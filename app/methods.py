@@ -1,0 +1,26 @@
+"""The two methods of a run, MARS and plain AR: their titles and what each makes of the settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mars_runtime.settings import DecodeSettings
+
+DEFAULTS = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True)
+"""What the page and its endpoints begin with."""
+TITLES = {"mars": "MARS", "ar": "plain AR"}
+
+
+def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
+    """The settings by which a method decodes: the visitor's for MARS, plain for AR."""
+    if method == "mars":
+        return replace(settings, method="mars")
+    return DecodeSettings(
+        method="ar",
+        tau=1.0,
+        block_size=1,
+        metric=settings.metric,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        seed=settings.seed,
+    )

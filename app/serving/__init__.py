@@ -1,0 +1,1 @@
+"""What stands between visitors and the engines: settings, doors, limits, checkpoints."""

@@ -1,0 +1,142 @@
+"""Runs are for whoever watches them, and nobody takes all the places: both by the streams that are
+open and the address that asks.
+
+A run whose stream nobody opens within a few seconds is ended, its messages are forgotten, and one
+address has a bounded number of runs at once. Knows gradio's queue by the few parts named here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from app.serving.doors import API, answer, replayed, whole_body
+from app.serving.limits import Application, Message, Receive, Send
+
+GRACE_SECONDS = 5.0
+_JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
+_CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
+FULL = "You have {} runs going: wait for one to end, or stop it."
+
+
+class Line(Protocol):
+    """Gradio's queue: the events in it by their ids, and what is kept for sessions."""
+
+    @property
+    def event_ids_to_events(self) -> Mapping[str, Any]: ...
+    @property
+    def pending_messages_per_session(self) -> MutableMapping[str, Any]: ...
+    @property
+    def pending_event_ids_session(self) -> MutableMapping[str, Any]: ...
+
+    async def clean_events(self, *, session_hash: str) -> None:
+        """End what a session runs, and forget what it waits for."""
+
+
+class Audience:
+    """ASGI middleware. ``line``: gradio's queue; ``is_run``: whether an event is one that decodes,
+    by its number; ``max_runs``: of one address at once."""
+
+    def __init__(
+        self,
+        app: Application,
+        line: Callable[[], Line],
+        is_run: Callable[[object], bool],
+        max_runs: int,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._app = app
+        self._line = line
+        self._is_run = is_run
+        self._max_runs = max_runs
+        self._grace = grace
+        self._open: Counter[str] = Counter()  # streams by session
+        self._expected: dict[str, asyncio.Task[None]] = {}  # sessions that should open one
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it asks for one run too many."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["method"] == "POST" and _JOINED.fullmatch(scope["path"]):
+            await self._join(scope, receive, send)
+        elif scope["method"] == "GET" and (session := self._session_of(scope)):
+            self._open[session] += 1
+            if timer := self._expected.pop(session, None):
+                timer.cancel()
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._open -= Counter([session])
+        else:
+            await self._app(scope, receive, send)
+
+    def _session_of(self, scope: Message) -> str:
+        """Whose stream is asked for; empty where none is."""
+        if scope["path"] == f"{API}/queue/data":
+            query: str = scope["query_string"].decode("latin-1")
+            return parse_qs(query).get("session_hash", [""])[0]
+        called = _CALLED.fullmatch(scope["path"])
+        if called is None:
+            return ""
+        event = self._line().event_ids_to_events.get(called["event"])
+        return called["event"] if event is None else str(event.session_hash)
+
+    async def _join(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = await whole_body(receive)
+        if body is None:
+            return
+        is_run = self._decodes(scope["path"], body)
+        if is_run and self._num_runs(scope) >= self._max_runs:
+            await answer(send, 429, FULL.format(self._max_runs))
+            return
+        answered = b""
+
+        async def kept(message: Message) -> None:
+            nonlocal answered
+            answered += message.get("body", b"")
+            await send(message)
+
+        await self._app(scope, replayed(body, receive), kept)
+        event = _field(answered, "event_id")
+        if is_run and isinstance(event, str):
+            self._expect(str(_field(body, "session_hash") or event))
+
+    def _expect(self, session: str) -> None:
+        if not self._open[session] and session not in self._expected:
+            self._expected[session] = asyncio.create_task(self._forget(session))
+
+    def _decodes(self, path: str, body: bytes) -> bool:
+        return not path.endswith("/join") or self._is_run(_field(body, "fn_index"))
+
+    def _num_runs(self, scope: Message) -> int:
+        """How many runs the address has that asks, waiting ones included."""
+        events = list(self._line().event_ids_to_events.values())
+        runs = (event.request for event in events if self._is_run(event.fn._id))
+        address = _address(scope.get("client"))
+        return sum(_address(request.client) == address for request in runs)
+
+    async def _forget(self, session: str) -> None:
+        """Give the session a while to open its stream, which ends this; else it has gone."""
+        await asyncio.sleep(self._grace)
+        del self._expected[session]
+        line = self._line()
+        await line.clean_events(session_hash=session)
+        line.pending_messages_per_session.pop(session, None)
+        line.pending_event_ids_session.pop(session, None)
+
+
+def _address(client: Any) -> str:
+    return str(client[0]) if client else ""
+
+
+def _field(body: bytes, name: str) -> object:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return value.get(name) if isinstance(value, dict) else None

@@ -1,0 +1,119 @@
+"""What the page says of the checkpoint that a visitor chose, and of the one that is on its way.
+
+Knows no gradio.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.controls import RefusalError
+from app.examples.book import TASKS, set_for
+from app.serving.engines import Engines
+from app.serving.loads import Served, UnavailableError
+from mars_runtime.machine import device_name, versions
+
+LOOK_SECONDS = 1.0
+OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the page says of the checkpoint in force.
+
+    depth: the largest B. pace: the slow motion to watch it in; footer: what it runs on; both None
+    until it is loaded.
+    """
+
+    notice: str
+    depth: int
+    pace: int | None = None
+    footer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How far the wanted checkpoint is; ``checkpoint``: the one to change to, if any."""
+
+    sentence: str
+    checkpoint: str | None = None
+    is_over: bool = False
+
+
+class CheckpointHandlers:
+    """The choice of a checkpoint; one object serves every visitor, told apart by session."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._settled: set[str] = set()  # sessions
+
+    def choose(self, name: object) -> Iterator[Choice]:
+        """Load a checkpoint, saying how far it is; the last word is there within OPENING_SECONDS.
+
+        Nothing is yielded for what is not listed.
+        """
+        try:
+            entry = self._engines.entry(name)
+        except RefusalError:
+            return
+        until = time.monotonic() + OPENING_SECONDS
+        try:
+            load = self._engines.begin(entry.name)
+            served = load.wait(0.0)
+            while served is None and time.monotonic() < until:
+                yield Choice(load.situation, entry.block_size)
+                served = load.wait(LOOK_SECONDS)
+        except UnavailableError as error:
+            yield Choice(str(error), entry.block_size)
+            return
+        if served is None:
+            waits = f"{entry.name} is still loading; Run waits for it."
+            yield Choice(waits, entry.block_size)
+            return
+        depth = served.checkpoint.block_size
+        yield Choice(entry.note or f"{entry.name} is ready.", depth, served.pace, footer(served))
+
+    def settle(self, session: str) -> None:
+        """This visitor has chosen or run a checkpoint: none is put in its place."""
+        self._settled.add(session)
+
+    def leave(self, session: str) -> None:
+        """This visitor has gone."""
+        self._settled.discard(session)
+
+    def arrival(self, session: str) -> Arrival:
+        """How far the checkpoint is that visitors are to have who have not settled for another."""
+        load, wanted = self._engines.arrival(), self._engines.wanted
+        if load is None:
+            return Arrival("", is_over=True)
+        if load.failure:
+            return Arrival(f"{load.failure} {self._meanwhile()}", is_over=True)
+        if load.served is None:
+            return Arrival(load.situation)
+        if session in self._settled:
+            return Arrival(f"{wanted} is here: choose it as the model.", is_over=True)
+        return Arrival("", wanted, is_over=True)
+
+    def _meanwhile(self) -> str:
+        name = self._engines.default
+        is_bound = set_for(self._engines.entry(name)) == TASKS
+        knows = ", which knows only its tasks," if is_bound else ""
+        return f"Until then {name}{knows} answers."
+
+
+def footer(served: Served) -> str:
+    """One line: what decodes, with which versions, and under which licence the checkpoint is."""
+    entry, found, threads = served.entry, versions(), served.threads
+    model = served.checkpoint.model
+    parts = [
+        f"{device_name(model.device)}, {threads} {'thread' if threads == 1 else 'threads'}",
+        model.arithmetic,
+        "lossless is bitwise" if model.is_bitwise else "lossless is exact up to near ties",
+        " · ".join(f"{name} {found[name]}" for name in ("torch", "gradio") if name in found),
+        "all figures measured by this process",
+        f"{served.checkpoint.name}: " + (entry.licence or "licence not stated"),
+        entry.note,
+    ]
+    return " · ".join(part for part in parts if part)

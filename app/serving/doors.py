@@ -1,0 +1,176 @@
+"""Lets through to gradio the few routes that the page and its endpoints use, and nothing else.
+
+Gradio brings more than this app asked for: uploads, a fetcher of URLs, proxies, recordings, deep
+links. What is not on the list is refused before gradio sees it, and so is any value that gradio
+would take for a file, and any half of a character. Knows no gradio.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from app.serving.limits import Application, Message, Receive, Send
+
+API = "/gradio_api"
+CALLS = f"{API}/component_server"
+"""Where gradio takes calls of server functions, whose values it hands on as they are."""
+EVENT = f"{API}/run/predict"
+"""Where events that never wait in line are posted."""
+_READ = re.compile(
+    rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/.+)?"
+    rf"|{API}/(info/?|openapi\.json|startup-events|app_id/?|queue/data|heartbeat/\w+"
+    rf"|call/(v2/)?\w+/\w+)"
+)
+_WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
+_TOOLS = re.compile(rf"{API}/mcp(/.*)?")
+NOTHING = "Nothing is served here."
+ONLY_JSON = "Send JSON, as the page does."
+NO_TEXT = "Remove the characters that are no valid text."
+_HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
+NO_FILES = "No value of this app is a file: send plain text and numbers."
+
+
+class Doors:
+    """ASGI middleware: 404 for a route that the app does not use, 400 for a body that is refused.
+
+    ``files``: paths whose files the page loads. ``has_tools``: whether MCP is served.
+    """
+
+    def __init__(self, app: Application, files: Iterable[str], has_tools: bool) -> None:
+        self._app = app
+        self._files = {f"{API}/file={path}" for path in files}
+        self._has_tools = has_tools
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on if the app has a use for it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close"})
+        elif not self._is_open(scope["method"], scope["path"]):
+            await answer(send, 404, NOTHING)
+        elif scope["method"] != "POST" or _TOOLS.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+        elif not dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/json"):
+            # Neither a form, which may bring files, nor what another site's page may send unasked.
+            await answer(send, 415, ONLY_JSON)
+        elif scope["path"].startswith(CALLS):
+            await self._app(scope, receive, send)
+        else:
+            await self._judged(scope, receive, send)
+
+    def _is_open(self, method: str, path: str) -> bool:
+        if self._has_tools and _TOOLS.fullmatch(path):
+            return True
+        if method == "POST":
+            return _WRITTEN.fullmatch(path) is not None
+        is_read = method in ("GET", "HEAD")
+        return is_read and (path in self._files or _READ.fullmatch(path) is not None)
+
+    async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Read the body, whose size is bounded (``limits.py``), hand it on if it is harmless."""
+        body = await whole_body(receive)
+        if body is None:
+            return
+        if fault := fault_of(body):
+            await answer(send, 400, fault)
+            return
+        await self._app(scope, replayed(body, receive), send)
+
+
+class Refusals:
+    """ASGI middleware: 400 where gradio says 500 to a refusal of ``EVENT`` that has its sentence.
+
+    A fault of the server has none (``show_error`` is off) and stays a 500.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its answer."""
+        if scope["type"] != "http" or not scope["path"].startswith(EVENT):
+            await self._app(scope, receive, send)
+            return
+        start: Message = {}
+
+        async def mended(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and message["status"] == 500:
+                start = message
+                return
+            if start:
+                is_sentence = bool(_object(message.get("body", b"")).get("error"))
+                await send({**start, "status": 400 if is_sentence else 500})
+                start = {}
+            await send(message)
+
+        await self._app(scope, receive, mended)
+
+
+async def whole_body(receive: Receive) -> bytes | None:
+    """The body of a request; None where the caller has gone."""
+    parts, is_more = [], True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        is_more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for whoever is to read the body once more."""
+    is_sent = False
+
+    async def again() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def fault_of(body: bytes) -> str:
+    """Why this JSON is not handed on, in a sentence: gradio would read or fetch something in it as
+    a file, or could not answer with a text in it. Empty where nothing is wrong.
+
+    What is no JSON is nobody's file either: gradio refuses it.
+    """
+    try:
+        left: list[Any] = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return ""
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            if "path" in value or "url" in value:
+                return NO_FILES
+            left += [*value, *value.values()]
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str) and _HALF.search(value):
+            return NO_TEXT
+    return ""
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+async def answer(send: Send, status: int, sentence: str) -> None:
+    """Answer a request with a sentence."""
+    body = json.dumps({"detail": sentence}).encode()
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,206 @@
+"""Fetches and loads checkpoints in the background and keeps an engine for each.
+
+Torch is imported by a loading thread, so the page is up before the first checkpoint is. Knows no
+gradio and no visitor.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from app.controls import MAX_PACE, Limits, RefusalError
+from app.serving.loads import Load, Served, Tell, UnavailableError, fetching
+from app.serving.room import check_room
+from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.engine.backend import num_threads
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Step
+from mars_runtime.model import fetch
+from mars_runtime.model.registry import REGISTRY, Entry, find, registry
+from mars_runtime.settings import DecodeSettings
+
+DEFAULT_BLOCK_SIZE = 8
+ALL = "all"
+MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
+KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
+MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
+TIMED_TOKENS, TIMED_SECONDS = 16, 2.0
+RACE_COST = 1.4  # forwards of a race over those of its AR lane, roughly
+REAL_SECONDS = 0.01  # a token of a race that is watched as it is: two hundred last two seconds
+SLOW_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where the files of checkpoints come from; ``mars_runtime.model.fetch`` is one."""
+
+    def is_present(self, entry: Entry) -> bool: ...
+    def fetch(
+        self, entry: Entry, progress: Callable[[int, int], None], offline: bool = False
+    ) -> Path: ...
+
+
+def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
+    """What visitors may have loaded, by name: the chosen one first (a folder outside the registry
+    gets an entry of its own), then ``offered`` (``AppSettings``). Raises AppSettingsError."""
+    known = registry()
+    first = known.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
+    names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
+    if unknown := names - known.keys():
+        raise AppSettingsError(
+            f"There is no checkpoint {min(unknown)} to offer: choose among {', '.join(known)}."
+        )
+    if offered.strip() == ALL:
+        names = set(known)
+    elif not offered.strip():
+        names = {name for name, entry in known.items() if entry.hub is None}
+    entries = {first.name: first, **{name: known[name] for name in known if name in names}}
+    for entry in entries.values():
+        if entry.hub is not None and entry.revision is None:
+            log.warning(
+                "%s is whatever the branch main of %s holds: pin its revision in %s.",
+                *(entry.name, entry.hub, REGISTRY.name),
+            )
+    return entries
+
+
+class Engines:
+    """Name -> engine, each loaded once, on demand, away from the page's threads."""
+
+    def __init__(
+        self,
+        settings: AppSettings,
+        entries: dict[str, Entry] | None = None,
+        source: Source = fetch,
+    ) -> None:
+        """``entries``: those that may be chosen, the wanted one first."""
+        self.settings = settings
+        listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
+        self.entries = listed
+        self.wanted = next(iter(self.entries))
+        self._source = source
+        self._loads: dict[str, Load] = {}
+        self._num_replaced = 0
+        self._lock = threading.Lock()
+        self._memory = threading.Lock()  # checkpoints are read one at a time
+        bundled = [entry.name for entry in self.entries.values() if entry.path is not None]
+        self._stand_in = next(iter(bundled), self.wanted)
+        self._is_awaited = self._is_absent(self.entries[self.wanted])
+
+    @property
+    def default(self) -> str:
+        """The checkpoint of visitors who chose none: the wanted one, or a bundled one as long as
+        that is being fetched and where it cannot be had."""
+        load = self._loads.get(self.wanted)
+        is_lost = load is not None and bool(load.failure)
+        is_behind = self._is_awaited and (load is None or load.served is None)
+        return self._stand_in if is_lost or is_behind else self.wanted
+
+    def entry(self, checkpoint: object) -> Entry:
+        """What the registry says of a checkpoint. Raises RefusalError for one not listed."""
+        found = self.entries.get(checkpoint) if isinstance(checkpoint, str) else None
+        if found is None:
+            raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
+        return found
+
+    def entry_or_default(self, checkpoint: object) -> Entry:
+        """The same; that of the default for one not listed."""
+        is_listed = isinstance(checkpoint, str) and checkpoint in self.entries
+        return self.entry(checkpoint if is_listed else self.default)
+
+    def limits(self, checkpoint: object) -> Limits:
+        """What may be asked of a checkpoint. Raises RefusalError for one not listed."""
+        settings, entry = self.settings, self.entry(checkpoint)
+        return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
+
+    def open(self) -> None:
+        """Begin to load what the page opens with, and to fetch what it is to go on with."""
+        self.begin(self.default)
+        self.begin(self.wanted)
+
+    def arrival(self) -> Load | None:
+        """The wanted checkpoint on its way, where visitors get another meanwhile or instead."""
+        load = self._loads.get(self.wanted)
+        return load if load is not None and (self._is_awaited or load.failure) else None
+
+    def begin(self, name: str) -> Load:
+        """What is loaded or on its way; begun anew if it failed, or its engine has died or hangs.
+
+        Raises UnavailableError.
+        """
+        if name not in self.entries:
+            raise UnavailableError("Choose a checkpoint from the list.")
+        with self._lock:
+            found = self._loads.get(name)
+            if found is not None and not found.failure and not found.is_dead:
+                return found
+            if found is not None and found.is_dead:
+                if self._num_replaced >= MAX_REPLACED:
+                    raise UnavailableError(KEEPS_DYING)
+                self._num_replaced += 1
+            if found is None and len(self._loads) >= MAX_LOADED:
+                raise UnavailableError("Choose a checkpoint that was used before: no more fit.")
+            load = self._loads[name] = Load(name, lambda tell: self._bring(name, tell))
+            return load
+
+    def get(self, name: str, timeout: float | None = None) -> Served | None:
+        """The engine, or None if on its way after ``timeout`` seconds. Raises UnavailableError."""
+        return self.begin(name).wait(timeout)
+
+    def close(self) -> None:
+        """End every engine and what it runs; what is on its way is left alone."""
+        for load in list(self._loads.values()):
+            if load.served is not None:
+                load.served.engine.close()
+
+    def _is_absent(self, entry: Entry) -> bool:
+        return entry.gguf is not None and not self._source.is_present(entry)
+
+    def _bring(self, name: str, tell: Tell) -> Served:
+        """Fetch where that is needed, then load. Raises CheckpointError."""
+        entry = self.entries[name]
+        if self._is_absent(entry):
+            tell(fetching(0, 0))
+            self._source.fetch(
+                entry, lambda *sizes: tell(fetching(*sizes)), offline=self.settings.offline
+            )
+            tell(f"Loading {name}…")
+        with self._memory:
+            return self._load(name)
+
+    def _load(self, name: str) -> Served:
+        from mars_runtime.model.load import load_checkpoint
+
+        settings = self.settings
+        check_room(name, find(name)[1], settings.device, settings.dtype)
+        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
+        engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
+        served = Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))
+        return replace(served, pace=watchable_pace(served))
+
+
+def watchable_pace(served: Served) -> int:
+    """How many times slower a race must run to be followed, by a short run that nobody else shares.
+
+    0 where it is slow enough by itself.
+    """
+    prompt_ids = served.checkpoint.tokenizer.encode_prompt("Once upon a time")
+    settings = DecodeSettings("ar", max_new_tokens=TIMED_TOKENS)
+    run = served.engine.submit(Request(prompt_ids, settings, TIMED_SECONDS))
+    run.wait()
+    steps = [event.seconds for event in run.events_since(0) if isinstance(event, Step)]
+    return pace_for(sorted(steps)[len(steps) // 2]) if steps else 0
+
+
+def pace_for(forward: float) -> int:
+    """The slow motion for AR forwards of so many seconds."""
+    token = forward * RACE_COST
+    if token >= REAL_SECONDS:
+        return 0
+    return round(min(SLOW_SECONDS / max(token, 1e-6) - 1, MAX_PACE))

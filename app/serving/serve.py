@@ -1,0 +1,127 @@
+"""Serves the page with the settings of a public demo. Knows gradio's launch; builds nothing."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import gradio as gr
+from gradio import queueing, route_utils, routes
+from starlette.middleware import Middleware
+
+from app.components.line_view import file_path, plotly_url
+from app.handlers import Handlers
+from app.layout.page import build
+from app.layout.replays import shell_address
+from app.layout.theme import head, theme
+from app.layout.wiring import RUN
+from app.replay.recordings import Recording
+from app.serving.audience import Audience
+from app.serving.doors import CALLS, Doors, Refusals
+from app.serving.limits import BodyLimit
+from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.engine.backend import where
+
+log = logging.getLogger(__name__)
+QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
+TAKEN = (
+    "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
+    "another --port (0 takes any that is free) or --host."
+)
+
+
+def serve(
+    handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
+) -> gr.Blocks:
+    """Serve until interrupted, or return the running page when ``is_blocking`` is off.
+
+    first: the recorded run that visitors find, until they run something themselves.
+    Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
+    no stack traces, no route that the app does not use (``doors.py``); the queue is bounded and
+    cannot be gone round. Raises AppSettingsError where
+    nothing can be served at the host and port.
+    """
+    settings = handlers.engines.settings
+    page = build(handlers, first)
+    page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
+    _look_less_often(page)
+    _log_without_values()
+    try:
+        page.launch(
+            server_name=settings.host,
+            server_port=settings.port or None,
+            theme=theme(),
+            head=head(),
+            share=False,
+            show_error=False,
+            enable_monitoring=False,
+            run_history=False,
+            mcp_server=has_tools(),
+            ssr_mode=False,
+            pwa=False,
+            footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
+            max_file_size="1mb",
+            state_session_capacity=200,
+            app_kwargs={"middleware": _middleware(settings, page)},
+            prevent_thread_lock=not is_blocking,
+        )
+    except OSError as error:
+        raise AppSettingsError(TAKEN.format(settings)) from error
+    return page
+
+
+def has_tools() -> bool:
+    """Whether the endpoints can be offered as MCP tools: with the optional ``gradio[mcp]`` only."""
+    return find_spec("mcp") is not None
+
+
+def _middleware(settings: AppSettings, page: gr.Blocks) -> list[Middleware]:
+    """What a request passes before gradio sees it, the first one first: small requests everywhere
+    but where a recorded run is brought, which travels as JSON text; only to what is used; and only
+    so many runs, for whoever watches them."""
+    imports = {CALLS: 2 * settings.max_import_bytes}
+    addresses = [plotly_url(), shell_address()]
+
+    def is_run(event: object) -> bool:
+        found = page.fns.get(event) if isinstance(event, int) else None
+        return found is not None and found.concurrency_id == RUN
+
+    return [
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
+        Middleware(Refusals),
+        Middleware(Doors, files=map(file_path, filter(None, addresses)), has_tools=has_tools()),
+        Middleware(
+            Audience,
+            line=lambda: page._queue,
+            is_run=is_run,
+            max_runs=settings.max_runs_per_address,
+        ),
+    ]
+
+
+def _look_less_often(page: gr.Blocks) -> None:
+    """Let gradio look at its queue fifty times a second instead of a thousand.
+
+    Its default (``Queue.sleep_when_free`` of 1 ms, 50 ms on Windows) takes several percent of a
+    core and of the interpreter lock from the decoding thread, visitors or not.
+    """
+    page._queue.sleep_when_free = QUEUE_PAUSE
+    page._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
+
+
+def _log_without_values() -> None:
+    """Let gradio log where something went wrong without the words of the exception.
+
+    Its own hold what a visitor sent, such as all values of an event that got too few.
+    """
+
+    def where_it_was() -> None:
+        error = sys.exc_info()[1]
+        if error is not None:
+            log.error("an event failed\n%s", where(error))
+
+    for module in (queueing, routes, route_utils):
+        module.traceback = SimpleNamespace(print_exc=where_it_was)  # type: ignore[attr-defined]
+    queueing.print = lambda *words: None  # type: ignore[attr-defined]  # the text of an exception

@@ -1,0 +1,247 @@
+"""The one way in which a tab streams a run: check, begin, load, follow, judge.
+
+A tab brings two classes: its handlers, which read its controls, and its run, which says what is
+decoded and what is told of it. A visitor is a session: nobody can see or move another's run. Knows
+no gradio, no control and no drawing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from app.controls import RefusalError
+from app.feed import Feed, Feeds
+from app.serving.engines import Engines
+from app.serving.loads import Served, UnavailableError
+from app.transcript import Transcript
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.engine import EngineError
+from mars_runtime.engine.request import RequestError
+from mars_runtime.engine.run import Run
+from mars_runtime.settings import SettingsError
+from mars_runtime.text import TextError
+
+# An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
+# of its time, in slow motion, where the device rests anyway, text may flow more smoothly.
+POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
+HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
+LOOK_SECONDS = 0.2  # between two looks at whether a visitor still waits
+CLEAR_SECONDS = 2.0
+USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
+Wait = Callable[[], object]
+"""Returns when there may be news, and soon in any case."""
+log = logging.getLogger(__name__)
+
+
+class TabRun(ABC):
+    """What one visitor is running in a tab: no transcript before its checkpoint is there."""
+
+    def __init__(self, feed: Feed, checkpoint: str) -> None:
+        self.feed = feed
+        self.checkpoint = checkpoint
+        self.transcripts: list[Transcript] = []
+        self.is_cancelled = False
+
+    @abstractmethod
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Begin and ``follow`` one thing after the other, then judge what was written."""
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two values of the stream."""
+        return POLL_SECONDS
+
+    @property
+    def going(self) -> list[Transcript]:
+        """Those that have not ended."""
+        return [each for each in self.transcripts if each.end is None]
+
+    def begin(self, *transcripts: Transcript) -> None:
+        """Go on with these; those that come after Stop end at once."""
+        self.transcripts.extend(transcripts)
+        if self.is_cancelled:
+            self.cancel()
+
+    def follow(self) -> Iterator[Wait]:
+        """Until all that has begun has ended."""
+        self.advance()
+        while self.going:
+            yield partial(self.going[0].run.wait, self.pause)
+            self.advance()
+
+    def advance(self) -> None:
+        """Tell in the feed what has come since the last call."""
+        self.collect()
+
+    def collect(self) -> bool:
+        """Move new events into the feed; says whether there were any."""
+        lines = [(each.name, line) for each in self.transcripts for line in each.read()]
+        for name, line in lines:
+            self.feed.add(name, line)
+        return bool(lines)
+
+    def cancel(self) -> None:
+        """End within one forward, and begin nothing else; a second call does nothing."""
+        self.is_cancelled = True
+        for each in list(self.transcripts):
+            each.run.cancel()
+
+
+R = TypeVar("R", bound=TabRun)
+
+
+class SessionRuns(Generic[R]):
+    """Session -> what it is running, at most one thing; safe between threads."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, R] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, session: str, run: R) -> None:
+        """Put this run in the place of what the session was running."""
+        with self._lock:
+            previous = self._runs.get(session)
+            self._runs[session] = run
+        if previous is not None:
+            previous.cancel()
+
+    def of(self, session: str) -> R | None:
+        """What the session is running, if anything."""
+        with self._lock:
+            return self._runs.get(session)
+
+    def stop(self, session: str) -> bool:
+        """Cancel the session's run; says whether there was one."""
+        run = self.of(session)
+        if run is not None:
+            run.cancel()
+        return run is not None
+
+    def clear(self, session: str, pause: float) -> None:
+        """Stop the session's run, and wait until its last lines are on their way.
+
+        Both streams fill the same component, and the older one must not come last. ``pause``: the
+        seconds between two values of a stream.
+        """
+        if not self.stop(session):
+            return
+        until = time.monotonic() + CLEAR_SECONDS
+        while self.of(session) is not None and time.monotonic() < until:
+            time.sleep(pause / 4)
+        time.sleep(pause)
+
+    def end(self, session: str, run: R) -> None:
+        """Cancel this run and forget it, unless the session has begun another since."""
+        run.cancel()
+        with self._lock:
+            if self._runs.get(session) is run:
+                del self._runs[session]
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._runs)
+
+
+class TabHandlers(ABC, Generic[R]):
+    """What a tab whose runs stream does; one object serves every visitor."""
+
+    pause: ClassVar[float] = POLL_SECONDS
+
+    def __init__(self, engines: Engines, feeds: Feeds) -> None:
+        self._engines = engines
+        self._feeds = feeds
+        self.runs: SessionRuns[R] = SessionRuns()
+
+    @abstractmethod
+    def read(self, values: Mapping[str, Any]) -> R:
+        """What these controls ask for, not begun yet. Raises RefusalError."""
+
+    @abstractmethod
+    def blank(self) -> Feed:
+        """The feed of what cannot be begun."""
+
+    def check(self, values: Mapping[str, Any]) -> RefusalError | None:
+        """What is wrong with these controls, if anything."""
+        try:
+            self.read(values)
+        except RefusalError as refusal:
+            return refusal
+        return None
+
+    def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]:
+        """Decode what the controls ask for; yields the component's growing value.
+
+        Several times a second, and only when there is news or a second has passed. Whatever goes
+        wrong ends the run with a sentence. Closing the generator cancels it.
+        """
+        feed, run = self.blank(), None
+        try:
+            run = self.read(values)
+            self.runs.clear(session, self.pause)
+            feed = self._feeds.keep(run.feed)
+            self.runs.begin(session, run)
+            yield from self._values(session, run)
+        except Exception as error:
+            feed.refuse(sentence_of(error))
+        finally:
+            if run is not None:
+                self.runs.end(session, run)
+        if feed.has_news:
+            yield feed.text()
+
+    def stop(self, session: str) -> None:
+        """End the visitor's run within one forward; what was drawn stays."""
+        self.runs.stop(session)
+
+    def _values(self, session: str, run: R) -> Iterator[str]:
+        """The feed until the run is over or the visitor has begun another."""
+        shown = -math.inf
+        for wait in self._loaded_and_decoded(run):
+            if run.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
+                shown = time.monotonic()
+                yield run.feed.text()
+            wait()
+            if self.runs.of(session) is not run:
+                return
+
+    def _loaded_and_decoded(self, run: R) -> Iterator[Wait]:
+        """Raises UnavailableError."""
+        load = self._engines.begin(run.checkpoint)
+        served = load.wait(0.0)
+        while served is None and not run.is_cancelled:
+            run.feed.say(load.situation)
+            yield partial(load.wait, LOOK_SECONDS)
+            served = load.wait(0.0)
+        if served is None or run.is_cancelled:
+            run.feed.stop()
+        else:
+            yield from run.decode(served)
+
+
+def company(runs: Iterable[Run]) -> str:
+    """What a visitor reads whose runs wait or share; empty where they do neither."""
+    runs = tuple(runs)
+    place = max((run.place for run in runs), default=0)
+    if place:
+        return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
+    if any(run.is_held_up for run in runs):
+        return "Waiting: another run has the device alone."
+    if any(run.is_hurried for run in runs):
+        return "Slow motion gives way while others wait for a place."
+    others = max((run.num_sharing for run in runs), default=0)
+    return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
+
+
+def sentence_of(error: Exception) -> str:
+    """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
+    if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
+        return str(error)
+    log.error("a run failed\n%s", where(error))
+    return "The run failed inside the app; run it again."

@@ -1,0 +1,40 @@
+"""The colours of the style sheet, light and dark: text on them is readable, steps differ."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from palette import palette
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio of two colours."""
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_on_every_step_of_the_ramp_is_readable(theme: str) -> None:
+    colours = palette(theme)
+    for step in range(1, 6):
+        assert contrast(colours["ramp-ink"], colours[f"ramp-{step}"]) >= 4.5
+    for name in ("ink", "muted", "mars", "ar", "warm", "error"):
+        assert contrast(colours[name], colours["surface"]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_ramp_goes_one_way_and_its_steps_can_be_told_apart(theme: str) -> None:
+    colours = palette(theme)
+    levels = [luminance(colours[f"ramp-{step}"]) for step in range(1, 6)]
+    assert levels == sorted(levels, reverse=theme == "light")
+    for one, other in pairwise(levels):
+        low, high = sorted((one, other))
+        assert (high + 0.05) / (low + 0.05) >= 1.15
