@@ -59,7 +59,7 @@ def test_every_package_is_in_the_architecture() -> None:
     assert listed.returncode == 0
     packages = {str(Path(name).parent) for name in listed.stdout.splitlines() if "/" in name}
     packages = {p for p in packages if re.fullmatch(r"(app|mars_runtime)(/\w+)?", p)}
-    missing = sorted(package for package in packages if f"`{package}/" not in text)
+    missing = sorted(package for package in packages if f"`{package}/`" not in text)
     assert not missing, f"docs/architecture.md says nothing of {missing}"
 
 
@@ -151,7 +151,7 @@ def test_the_two_commands_are_those_that_work() -> None:
 def test_settings_that_are_named_are_read() -> None:
     from dataclasses import fields
 
-    from app.settings import PREFIX, AppSettings
+    from app.serving.settings import PREFIX, AppSettings
 
     known = {PREFIX + field.name.upper() for field in fields(AppSettings)} | {"MARS_CACHE"}
     for page in PAGES:
