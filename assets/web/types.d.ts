@@ -278,6 +278,7 @@ interface View {
 
 // Where a card stands: an element, or a box on the page.
 type Anchor = Element | { left: number; right: number; top: number; bottom: number };
+type RaceView = import("./views/race/view.js").RaceView;
 type TokenView = import("./panels/text/text.js").TokenView;
 
 interface TextReport {

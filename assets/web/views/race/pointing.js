@@ -4,7 +4,7 @@ import { put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 
 export class Pointing {
-  /** @param {import("./view.js").RaceView} view */
+  /** @param {RaceView} view */
   constructor(view) {
     this.view = view;
     this.isByKey = false;
