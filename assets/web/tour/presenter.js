@@ -1,7 +1,7 @@
 // Presenter mode: the tour in a dialog over the page, one stop at a time, driven by the space bar.
 // The browser's own modal dialog keeps the focus in, the page inert, and gives the focus back.
 
-import { find, make, put, targetOf } from "../core/dom.js";
+import { make, put, targetOf } from "../core/dom.js";
 import { makeScene } from "./scenes.js";
 import { TOUR } from "./tour.js";
 
@@ -154,6 +154,6 @@ class Presenter {
 
 // Opens the tour over the page; called by its button.
 export function mountPresenter() {
-  if (find(document, ".mars-present")) return;
+  if (document.querySelector(".mars-present")) return;
   new Presenter(TOUR).open();
 }
