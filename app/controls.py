@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
-DEFAULTS = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True)
+DEFAULTS = DecodeSettings(tau=0.0, lossless=True, lookup=True)
 """What the page and its endpoints begin with."""
 MAX_PACE = 100.0
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
