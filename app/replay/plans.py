@@ -81,7 +81,7 @@ PLANS = (
         race(AS_THE_PAGE_OPENS),
     ),
     Plan(
-        "python",
+        "bank-account",
         "A Python class",
         "Code is easy to foresee: see how much comes from single forwards.",
         "code",
@@ -122,13 +122,23 @@ PLANS = (
         race(BOLD),
     ),
     Plan(
+        "python",
+        "A Python function",
+        "Code is easy to foresee: see how much comes from single forwards.",
+        "python_functions",
+        4,
+        race(DecodeSettings()),
+        TINY,
+    ),
+    Plan(
         "tale",
-        "A tale, where little helps",
-        "Free prose is hard to foresee, for a small model most of all. Not every text gets much "
-        "faster.",
-        "tell",
-        0,
-        race(LOSSLESS),
+        "A tale, where nothing helps",
+        "A small model cannot foresee free prose: hardly a second token is taken, and the masks "
+        "cost time. Not every text gets faster.",
+        "natural",
+        3,
+        race(replace(USUAL, max_new_tokens=72)),
+        TINY,
     ),
     Plan(
         "lossless",
@@ -137,6 +147,24 @@ PLANS = (
         "symbolic",
         2,
         race(EXACT),
+        TINY,
+    ),
+    Plan(
+        "word-problem",
+        "A word problem",
+        "Names and phrases of the question come back in chunks; look where the forwards are short.",
+        "word_problems",
+        1,
+        race(USUAL),
+        TINY,
+    ),
+    Plan(
+        "sorting",
+        "Sorting, step by step",
+        "Each step repeats what is left of the list, so much of it can be foreseen.",
+        "symbolic",
+        2,
+        race(USUAL),
         TINY,
     ),
     Plan(
