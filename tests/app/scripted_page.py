@@ -188,7 +188,7 @@ def make_served(
         block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return Served(entry, checkpoint, engine, pace=backend.pace)  # type: ignore[arg-type]
+    return Served(entry, checkpoint, engine, pace=getattr(backend, "pace", 20))  # type: ignore[arg-type]
 
 
 def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:

@@ -15,7 +15,7 @@ from mars_runtime import folds
 from mars_runtime.trace import read_trace
 
 gradio_client = pytest.importorskip("gradio_client")
-README = Path(__file__).resolve().parents[2] / "README.md"
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 
 
@@ -218,12 +218,12 @@ def test_the_example_of_the_readme_runs(
     served_page, backend, tmp_path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = re.search(r"^## API\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.S | re.M)
-    assert found, "README has an example under API"
+    found = re.search(r"^# API\n.*?```python\n(.*?)```", EXAMPLES.read_text("utf-8"), re.S | re.M)
+    assert found, "docs/api.md has an example under API"
     example = found.group(1)
     assert "http://127.0.0.1:7860" in example
     for endpoint in ENDPOINTS:
         assert f'api_name="{endpoint}"' in example
-    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), "README.md", "exec"), {})
+    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), "api.md", "exec"), {})
     assert "tokens per forward" in capsys.readouterr().out
     read_trace((tmp_path / "run.jsonl").read_text("utf-8").splitlines())
