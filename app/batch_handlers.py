@@ -33,7 +33,7 @@ class BatchHandlers:
 
     @property
     def most_tokens(self) -> int:
-        """The end of the slider of tokens a row."""
+        """The end of the slider of tokens per row."""
         return min(MAX_TOKENS, self._page.settings.max_new_tokens)
 
     def examples(self, turn: int, checkpoint: object) -> str:

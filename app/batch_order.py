@@ -42,7 +42,7 @@ class BatchOrder:
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
-    """Prompts one a line, line breaks inside them as a sign."""
+    """Prompts one per line, line breaks inside them as a sign."""
     return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
 
 
@@ -57,7 +57,7 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     names = ("tau", "block_size", "max_new_tokens")
     chosen = {name: read_setting(name, values.get(name), limits) for name in names}
     if chosen["max_new_tokens"] > MAX_TOKENS:
-        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens a row.")
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
     batch_size = _read_whole("batch_size", "batch size", values, 1, MAX_BATCH)
     cache_block = _read_whole(
         "cache_block", "cache block", values, MIN_CACHE_BLOCK, MAX_CACHE_BLOCK
@@ -73,16 +73,18 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
 
 
 def _read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
-    """Prompts as text, one a line, or as a list of texts."""
+    """Prompts as text, one per line, or as a list of texts."""
     if isinstance(value, str):
         lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
         given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
     else:
         given = list(value) if isinstance(value, (list, tuple)) else []
     if not given:
-        raise RefusalError("prompts", "Type at least one prompt, one a line, or take the examples.")
+        raise RefusalError(
+            "prompts", "Type at least one prompt, one per line, or take the examples."
+        )
     if len(given) > MAX_PROMPTS:
-        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one a line.")
+        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one per line.")
     prompts = []
     for number, each in enumerate(given, 1):
         try:

@@ -97,7 +97,7 @@ def confidence_figure(trace: Trace, theme: Theme = "light") -> Figure:
 
 
 def time_figure(traces: Mapping[str, Trace], theme: Theme = "light") -> Figure:
-    """Tokens against measured seconds, a line a trace, named where it ends.
+    """Tokens against measured seconds, one line per trace, named where it ends.
 
     traces: name -> trace. Clocks start when the prompt has been read and leave out every wait.
     """

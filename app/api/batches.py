@@ -18,7 +18,7 @@ from mars_runtime.text import Tokenizer
 
 
 def batch(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """``results``, one a prompt, and ``totals``, about once a second; ``values`` as in the tab."""
+    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab."""
     name = checkpoint_of(handlers, values)
     asked = {**values, "second": NOTHING, "checkpoint": name}
     order = read_batch_order(asked, handlers.limits(name))

@@ -27,7 +27,7 @@ def generate(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str
 
 
 def compare(handlers: Handlers, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """MARS against plain AR on a fair clock: what each wrote, and where the texts part."""
+    """MARS against plain AR on a fair clock: what each wrote, and where they first differ."""
     with _lanes(handlers, values, RACE) as (mars, ar):
         for _ in _news([mars, ar], POLL_SECONDS):
             one, other = mars.item(), ar.item()

@@ -90,7 +90,7 @@ def _choices(
             grid.most_tokens,
             min(TOKENS, grid.most_tokens),
             step=1,
-            label="tokens, most",
+            label="Max tokens",
             elem_id="grid-max_new_tokens",
             buttons=[],
         )

@@ -186,7 +186,7 @@ def _more(tab: LiveTab, handlers: Handlers) -> None:
         settings.max_new_tokens,
         min(DEFAULTS.max_new_tokens, settings.max_new_tokens),
         step=1,
-        label="Tokens to generate, at most",
+        label="Max tokens",
         elem_id="max_new_tokens",
         buttons=[],
     )

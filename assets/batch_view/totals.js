@@ -111,6 +111,6 @@ export function buildLegend(element, onTexts) {
     texts.setAttribute("aria-pressed", String(isOn));
     onTexts(isOn);
   });
-  element.replaceChildren(item(swatches, "tokens a forward"), item(commit, "commit"), item(idle("block"), "waits for the block"),
+  element.replaceChildren(item(swatches, "tokens per forward"), item(commit, "commit"), item(idle("block"), "waits for the block"),
     item(idle("finished"), "finished"), item(bar("committed"), "cache committed"), item(bar("filling"), "filling"), item(bar("scratch"), "scratch"), texts);
 }

@@ -51,7 +51,7 @@ export function remarks(lanes) {
   if (!isOneMachine(lanes)) said.push(`Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => lane.header.hardware || "not known")}).`);
   else if (differ(dayOf)) said.push(`Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`);
   if (differ((lane) => lane.header.dtype)) said.push(`Different arithmetic: ${each((lane) => lane.header.dtype || "not known")}.`);
-  if (differ((lane) => lane.header.prompt)) said.push("Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.");
+  if (differ((lane) => lane.header.prompt)) said.push("Different prompts: the texts answer different questions, and the number of tokens per forward depends on the text.");
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
   if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);
   return said;

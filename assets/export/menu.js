@@ -80,7 +80,7 @@ function closeByItself(menu) {
 // The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
 // is one.
 export const laneOffer = (lane, label, root, found = null) => ({ label, files: [
-  { text: "JSONL", hint: "trace, a line a forward", make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }) },
+  { text: "JSONL", hint: "trace, one line per forward", make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }) },
   { text: "CSV", hint: "table of the forwards", make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }) },
   { text: "PNG", hint: "picture of the text", make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }) },
 ] });

@@ -3,7 +3,7 @@
 import { short } from "../common/bytes.js";
 import { divergence, folds } from "../common/trace.js";
 
-// Where a text parts from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
+// Where a text first differs from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
 // As folds.first_divergence on the server: a text that ended by itself also differs where the other goes on.
 export function parting(lane, ar) {
   const place = divergence(lane, ar, 0);

@@ -10,7 +10,7 @@ import { shownKey, shownLanes, subject } from "./shown.js";
 
 const LISTED = 8;
 const PAUSE = 500; // milliseconds between two alignments
-const AROUND = 8; // tokens shown on each side of the place where the texts part
+const AROUND = 8; // tokens shown on each side of the first difference
 
 const PARTS = ["own", "agreed", "differs", "open"];
 
@@ -90,7 +90,7 @@ export class AgainstArPanel {
     const numbers = { own, agreed, differs: judged.length - agreed, open };
     for (const name of PARTS) this.parts[name].style.flexGrow = String(numbers[name]);
     const parts = [`${whole(own)} AR's own (first of a forward)`, `${whole(agreed)} of ${whole(judged.length)} others agree`];
-    if (open) parts.push(source === "lane" ? `${whole(open)} cannot be judged behind the place where the texts part` : `${whole(open)} not judged yet`);
+    if (open) parts.push(source === "lane" ? `${whole(open)} cannot be judged after the first difference` : `${whole(open)} not judged yet`);
     put(this.detail, parts.join(" · "));
     this.bar.setAttribute("aria-label", this.detail.textContent);
   }
@@ -116,7 +116,7 @@ export class AgainstArPanel {
     return item;
   }
 
-  // The first place where the two texts part, with what stands around it in both.
+  // The first difference between the two texts, with what stands around it in both.
   drawPlace(lane, other) {
     const place = lane && other ? divergence(lane, other, 0) : -1;
     const key = `${lane ? lane.tokens.length : 0}:${other ? other.tokens.length : 0}:${place}`;
@@ -146,7 +146,7 @@ function nothing(lane) {
 const correction = (lane, place, draft, token) => ({ place, step: token.step.index, mine: lane.tokenName(draft[0]), theirs: lane.tokenName(token.id), p: token.confidence });
 
 function placeText(lane, other, place) {
-  if (place >= 0) return `The texts part at token ${whole(place + 1)}`;
+  if (place >= 0) return `First difference at token ${whole(place + 1)}`;
   const shared = Math.min(lane.tokens.length, other.tokens.length);
   if (!shared) return "";
   return lane.end && other.end && lane.tokens.length === other.tokens.length ? "Same text, token for token" : `The same in the first ${counted(shared, "token")}`;

@@ -164,7 +164,7 @@ function telling(lane, ends) {
 
 function nothing(lane) {
   if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
-  return lane.isMars ? "" : "Plain AR takes one token a forward whatever τ is: run MARS to judge its forwards under another τ.";
+  return lane.isMars ? "" : "Plain AR takes one token per forward whatever τ is: run MARS to judge its forwards under another τ.";
 }
 
 function fillRow(row, tag, texts) {

@@ -135,5 +135,5 @@ export function buildLegend(element, onCounts, isOn) {
   };
   element.replaceChildren(keys, make("span", "", "tokens in one forward, one underline"),
     item("rv-ghost", "refused", "proposal"), item("rv-draft", "draft", "not verified yet"),
-    item("rv-mark", "here", "the texts part"), button);
+    item("rv-mark", "here", "first difference"), button);
 }

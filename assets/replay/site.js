@@ -5,7 +5,7 @@ import { make } from "../common/dom.js";
 import { settingsText } from "../race_view/card.js";
 import { frame, pageData } from "./page.js";
 
-const MOST = 8; // tokens a forward that fill the height of a bar
+const MOST = 8; // tokens per forward that fill the height of a bar
 
 export function mountSite() {
   const { title, recordings } = pageData();
@@ -25,7 +25,7 @@ function item(recording, isCommon) {
   return node;
 }
 
-// Tokens that each forward took, a bar a forward.
+// Tokens that each forward took, one bar per forward.
 function bars(counts) {
   const node = make("div", "rp-bars");
   node.setAttribute("aria-hidden", "true");
