@@ -59,7 +59,9 @@ def read_settings(arguments: list[str]) -> AppSettings:
     base = AppSettings.from_environment()
     if "SPACE_ID" in os.environ:
         base = replace(base, host="0.0.0.0")
-    parser = argparse.ArgumentParser(description="MARS live: watch several tokens a forward pass.")
+    parser = argparse.ArgumentParser(
+        description="MARS live: watch several tokens per forward pass."
+    )
     parser.add_argument("--host", default=base.host, help="address to serve at (%(default)s)")
     parser.add_argument("--port", type=int, default=base.port, help="port (%(default)s), 0 any")
     parser.add_argument(

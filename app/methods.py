@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mars_runtime.settings import DecodeSettings
 
-DEFAULTS = DecodeSettings(tau=0.0, lossless=True, groups="every", lookup=True)
+DEFAULTS = DecodeSettings(tau=0.0, lossless=True, lookup=True)
 """What the page and its endpoints begin with."""
 TITLES = {"mars": "MARS", "ar": "plain AR"}
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "distill": ("mars_runtime.training.distill.cli", "write texts to train an adapter on"),
     "evaluate": ("mars_runtime.evaluation.cli", "accuracy and tokens per forward over τ and B"),
     "verify": ("mars_runtime.verification.cli", "hold promises against evidence"),
-    "benchmark": ("mars_runtime.benchmark.cli", "tokens a second beside transformers"),
+    "benchmark": ("mars_runtime.benchmark.cli", "tokens per second beside transformers"),
     "profile": ("mars_runtime.profiling.cli", "where the time of a step goes"),
 }
 

@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--block-size",
         type=number,
         default=_USUAL.block_size,
-        help=f"B, proposals a forward, 1 to {MAX_BLOCK_SIZE}, or {AUTO} (%(default)s)",
+        help=f"B, proposals per forward, 1 to {MAX_BLOCK_SIZE}, or {AUTO} (%(default)s)",
     )
     add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
     add("--lossless", action="store_true", help="emit only what AR would have chosen")

@@ -1,4 +1,4 @@
-"""What decoding says of itself: one immutable event a forward, plain Python values.
+"""What decoding says of itself: one immutable event per forward, plain Python values.
 
 Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so what a
 reader needs later (all proposals, their confidences, the settings in force) is recorded here once

@@ -64,7 +64,7 @@ def tpf(events: Sequence[Event], row: int = 0) -> float:
 
 
 def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
-    """How many forwards fewer than one a token."""
+    """How many forwards fewer than one per token."""
     return num_tokens(events, row) - num_forwards(events, row)
 
 

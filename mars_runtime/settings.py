@@ -28,10 +28,10 @@ class SettingsError(ValueError):
 class DecodeSettings:
     """How one row is decoded (paper section 3.3; design section 2).
 
-    method: ``ar`` takes one token a forward, ``mars`` accepts proposals left to right.
+    method: ``ar`` takes one token per forward, ``mars`` accepts proposals left to right.
     tau: threshold in 0..1 on the confidence; the first proposal is always taken.
-    block_size: B, proposals a forward (B - 1 masks), or ``auto``: what promises the most tokens per
-        second by the costs of the device and what the row's masks foresaw so far.
+    block_size: B, proposals per forward (B - 1 masks), or ``auto``: what promises the most tokens
+        per second by the costs of the device and what the row's masks foresaw so far.
     metric: which confidence is compared with tau (``acceptance.py``).
     lossless: emit only tokens that AR would have chosen; tau then says how boldly to draft.
     max_new_tokens: at most this many tokens, EOS included.

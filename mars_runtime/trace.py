@@ -3,7 +3,7 @@
 Knows no model and no drawing; what can be derived is in ``folds.py``. The reader takes nothing on
 trust: a file may come from anybody.
 
-A trace as text has one JSON object a line: the header, then an event a line, as it happened.
+A trace as text has one JSON object per line: the header, then one event per line, as it happened.
 Floats are written in full (Python's shortest text that gives the same double), because a rounded
 confidence could fall on the other side of tau, and trace -> text -> trace would no longer be the
 identity. Lines are pure ASCII: token bytes travel as latin-1 strings, control characters escaped.
@@ -34,11 +34,12 @@ class Header:
 
     settings: in force at the start; date: ISO 8601 with its zone; threads: of the arithmetic;
     versions: program or library -> version; task: JSON values that let a task judge the text; rho:
-    number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1, on this device;
-    num_given: the last so many of ``prompt_ids`` are the beginning of the output, given beforehand;
-    slot_bytes: keys and values of one token in the cache, 0 if not told; forward_seconds: of the
-    shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a token gives depends on
-    nothing else in a forward, to the last bit. Where it does, lossless is AR up to near ties.
+    number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1, on this
+    device; num_given: the last so many of ``prompt_ids`` are the beginning of the output, given
+    beforehand; slot_bytes: keys and values of one token in the cache, 0 if not told;
+    forward_seconds: of the shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a
+    token gives depends on nothing else in a forward, to the last bit. Where it does, lossless is AR
+    up to near ties.
     """
 
     checkpoint: str

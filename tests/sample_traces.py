@@ -194,7 +194,7 @@ def _proposal(
 
 
 def lanes(script: Script, ar: bool = True) -> dict[str, list[str]]:
-    """Lane -> trace lines of a race on one script; plain AR writes the text one token a forward."""
+    """Lane -> trace lines of a race on one script; plain AR writes one token per forward."""
     both = {"mars": script}
     if ar:
         plain = replace(script.settings, method="ar")

@@ -125,7 +125,7 @@ class Guest:
         found = self._ask("/compare").result(timeout=RUN_SECONDS)
         self._note("race", [found["mars"], found["ar"]])
         if not found["is_same_text"]:
-            self._tally.lost.append(f"race: texts part at {found['first_divergence']}")
+            self._tally.lost.append(f"race: first difference at {found['first_divergence']}")
 
     def stop(self) -> None:
         """Begin something and leave in the middle of it."""

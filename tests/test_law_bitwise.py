@@ -28,7 +28,7 @@ def ids_of(length: int, seed: int) -> Tensor:
 
 
 def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
-    """Hidden states [tokens, hidden] of AR: one token a forward."""
+    """Hidden states [tokens, hidden] of AR: one token per forward."""
     cache = model.new_cache(1, CAPACITY)
     found = []
     for token in ids[0]:

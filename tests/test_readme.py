@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import runpy
 import shlex
@@ -125,7 +124,7 @@ def test_the_space_would_start() -> None:
 
 
 def requirement_lines(name: str) -> list[str]:
-    """The requirements of a file, one a line."""
+    """The requirements of a file, one per line."""
     return (ROOT / name).read_text(encoding="utf-8").split()
 
 
@@ -157,12 +156,3 @@ def test_settings_that_are_named_are_read() -> None:
     for page in PAGES:
         named = set(re.findall(r"\bMARS_[A-Z_]+\b", page.read_text(encoding="utf-8")))
         assert named <= known, f"{page.name} names {sorted(named - known)}"
-
-
-@pytest.mark.parametrize(
-    "path", [p for p in ROOT.rglob("*.py") if p.parts[len(ROOT.parts)] in ("app", "mars_runtime")],
-    ids=name_of,
-)  # fmt: skip
-def test_every_module_says_first_what_it_does(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{path} has no docstring"

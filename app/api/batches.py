@@ -18,7 +18,7 @@ from mars_runtime.text import Tokenizer
 
 
 def batch(engines: Engines, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """``results``, one a prompt, and ``totals``, about once a second; ``values`` as in the tab."""
+    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab."""
     posted = with_checkpoint(engines, {**values, "second": NOTHING})
     order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
 

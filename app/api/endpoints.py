@@ -22,9 +22,9 @@ from app.serving.engines import Engines
 PARAMETERS = {
     "prompt": "what to answer, as typed",
     "prompts": "up to 16 of them",
-    "method": "mars, or ar for one token a forward",
+    "method": "mars, or ar for one token per forward",
     "tau": "threshold from 0 to 1: proposals at least that sure are taken",
-    "block_size": "B, proposals a forward",
+    "block_size": "B, proposals per forward",
     "lossless": "emit only what AR would write; tau then says how boldly to draft",
     "groups": "masks of a lossless run: every (after each draft) or one (after the last)",
     "lookup": "a lossless run also drafts what followed where its last tokens occurred before",
@@ -151,6 +151,6 @@ def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
             yield from traces_run(engines, book, values)
 
     return traces, (
-        "lines of JSON: a header, an event a forward, an end; joined by line ends they are a file "
-        "that mars_runtime.trace.read_trace reads"
+        "lines of JSON: a header, one event per forward, an end; joined by line ends they are a "
+        "file that mars_runtime.trace.read_trace reads"
     )

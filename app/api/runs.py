@@ -33,7 +33,7 @@ def generate(
 def compare(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """MARS against plain AR on a fair clock: what each wrote, and where the texts part."""
+    """MARS against plain AR on a fair clock: what each wrote, and where they first differ."""
     with _lanes(engines, book, values, RACE) as (mars, ar):
         for _ in _news([mars, ar], POLL_SECONDS):
             one, other = mars.item(), ar.item()
@@ -51,7 +51,7 @@ def compare(
 
 
 def traces(engines: Engines, book: ExampleBook, values: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The trace of one run: header, events and end, a line of JSON each."""
+    """The trace of one run: header, events and end, one line of JSON each."""
     with _lanes(engines, book, values, _method(values)) as (answer,):
         for _ in _news([answer], HEARTBEAT_SECONDS):
             yield list(answer.lines)

@@ -29,7 +29,7 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Tokens of all rows against seconds of decoding, a line a method, named at the lower right."""
+    """Tokens of all rows against seconds of decoding, one line per method, named lower right."""
     data: list[dict[str, Any]] = []
     labels = []
     for index, side in enumerate(sides):

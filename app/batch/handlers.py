@@ -26,7 +26,7 @@ class BatchHandlers(TabHandlers[BatchRun]):
 
     @property
     def max_tokens(self) -> int:
-        """The end of the slider of tokens a row."""
+        """The end of the slider of tokens per row."""
         return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
 
     def read(self, values: Mapping[str, Any]) -> BatchRun:

@@ -53,21 +53,23 @@ class BatchOrder:
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
-    """Prompts one a line, line breaks inside them as a sign."""
+    """Prompts one per line, line breaks inside them as a sign."""
     return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
 
 
 def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
-    """Prompts as text, one a line, or as a list of texts. Raises RefusalError."""
+    """Prompts as text, one per line, or as a list of texts. Raises RefusalError."""
     if isinstance(value, str):
         lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
         given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
     else:
         given = list(value) if isinstance(value, (list, tuple)) else []
     if not given:
-        raise RefusalError("prompts", "Type at least one prompt, one a line, or take the examples.")
+        raise RefusalError(
+            "prompts", "Type at least one prompt, one per line, or take the examples."
+        )
     if len(given) > MAX_PROMPTS:
-        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one a line.")
+        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one per line.")
     prompts = []
     for number, each in enumerate(given, 1):
         try:
@@ -119,7 +121,7 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     if found["method"] == found["second"]:
         raise RefusalError("second", "Choose a second method that differs from the first, or none.")
     if found["max_new_tokens"] > MAX_TOKENS:
-        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens a row.")
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
     return BatchOrder(
         found["prompts"],
         tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),

@@ -65,7 +65,7 @@ class BatchRun(TabRun):
             self.feed.say(self._finished_sentence(), "finished")
 
     def advance(self) -> None:
-        """What goes on, then new lines, the totals twice a second."""
+        """What goes on, then new lines, the totals twice per second."""
         side = self.transcripts[-1]
         situation = company([side.run])
         if situation:

@@ -48,7 +48,7 @@ def _what(
     default: str,
 ) -> None:
     controls["prompts"] = gr.Textbox(
-        label="Prompts, one a line · ⏎ is a line break inside one",
+        label="Prompts, one per line · ⏎ is a line break inside one",
         value=batch.examples.text(0, default),
         lines=8,
         max_lines=8,
@@ -77,9 +77,7 @@ def _knobs(controls: dict[str, Field], engines: Engines, max_tokens: int) -> Non
         controls, "cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"
     )
     _slider(controls, "batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
-    _slider(
-        controls, "max_new_tokens", 1, max_tokens, min(NUM_TOKENS, max_tokens), 1, "tokens, most"
-    )
+    _slider(controls, "max_new_tokens", 1, max_tokens, min(NUM_TOKENS, max_tokens), 1, "Max tokens")
 
 
 def _slider(

@@ -1,4 +1,4 @@
-"""The batch view: a lane a row for one or two methods, totals and figures, fed by trace lines."""
+"""The batch view: one lane per row for one or two methods, totals, figures, fed by trace lines."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _FILES = "/gradio_api/file="
 class LineView(gr.HTML):
     """A ``gr.HTML`` whose value is a string of lines; "" is the empty state.
 
-    Send values with ``show_progress="hidden"``, at most 15 a second. ``missed``: a run -> all of
+    Send values with ``show_progress="hidden"``, at most 15 per second. ``missed``: a run -> all of
     it as one value, asked for by a page that missed lines of a stream. ``place``: the arguments of
     ``gr.HTML`` that say where it stands (``elem_id``, ...). A view sets: ``page``, its HTML under
     ``assets/web/``; ``mount``, the exported function that mounts it; ``lines``, what its lines are.

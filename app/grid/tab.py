@@ -72,7 +72,7 @@ def _choices(controls: dict[str, Field], grid: GridHandlers, checkpoint: str) ->
     controls["taus"] = gr.CheckboxGroup(
         [(f"{tau:g}".removeprefix("0") or "0", tau) for tau in TAUS],
         value=list(USUAL_TAUS),
-        label="τ, a row each",
+        label="τ, one row each",
         elem_id="grid-taus",
     )
     controls["lossless"] = gr.Checkbox(
@@ -91,7 +91,7 @@ def _choices(controls: dict[str, Field], grid: GridHandlers, checkpoint: str) ->
             grid.max_tokens,
             min(NUM_TOKENS, grid.max_tokens),
             step=1,
-            label="tokens, most",
+            label="Max tokens",
             elem_id="grid-max_new_tokens",
             buttons=[],
         )

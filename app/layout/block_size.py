@@ -10,7 +10,7 @@ from app.methods import DEFAULTS
 
 
 def block_size_slider(depth: int, elem_id: str) -> gr.Slider:
-    """B from 1 to the trained depth; a checkpoint that writes one token a forward has no choice."""
+    """B from 1 to the trained depth; one that writes one token per forward has no choice."""
     return gr.Slider(
         **_range(depth, DEFAULTS.num_proposals),
         step=1,

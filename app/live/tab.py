@@ -149,7 +149,7 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         max_tokens,
         min(DEFAULTS.max_new_tokens, max_tokens),
         step=1,
-        label="Tokens to generate, at most",
+        label="Max tokens",
         elem_id="max_new_tokens",
         buttons=[],
     )

@@ -81,7 +81,7 @@ SCENARIOS = (
         race(AS_THE_PAGE_OPENS),
     ),
     Scenario(
-        "python",
+        "bank-account",
         "A Python class",
         "Code is easy to foresee: see how much comes from single forwards.",
         "code",
@@ -114,7 +114,7 @@ SCENARIOS = (
     ),
     Scenario(
         "bold",
-        "Too bold: τ .4, unverified",
+        "Too bold: τ 0.4, unverified",
         "Nothing is checked against AR here, and a low τ takes what the masks are unsure of: see "
         "where the text leaves AR's, and what becomes of it.",
         "sum",
@@ -122,13 +122,23 @@ SCENARIOS = (
         race(BOLD),
     ),
     Scenario(
+        "python",
+        "A Python function",
+        "Code is easy to foresee: see how much comes from single forwards.",
+        "python_functions",
+        4,
+        race(DecodeSettings()),
+        TINY,
+    ),
+    Scenario(
         "tale",
-        "A tale, where little helps",
-        "Free prose is hard to foresee, for a small model most of all. Not every text gets much "
-        "faster.",
-        "tell",
-        0,
-        race(LOSSLESS),
+        "A tale, where nothing helps",
+        "A small model cannot foresee free prose: hardly a second token is taken, and the masks "
+        "cost time. Not every text gets faster.",
+        "natural",
+        3,
+        race(replace(USUAL, max_new_tokens=72)),
+        TINY,
     ),
     Scenario(
         "lossless",
@@ -140,9 +150,27 @@ SCENARIOS = (
         TINY,
     ),
     Scenario(
+        "word-problem",
+        "A word problem",
+        "Names and phrases of the question come back in chunks; look where the forwards are short.",
+        "word_problems",
+        1,
+        race(USUAL),
+        TINY,
+    ),
+    Scenario(
+        "sorting",
+        "Sorting, step by step",
+        "Each step repeats what is left of the list, so much of it can be foreseen.",
+        "symbolic",
+        2,
+        race(USUAL),
+        TINY,
+    ),
+    Scenario(
         "tau-moved",
         "τ moved while it runs",
-        "τ goes from .95 to .5 and back: see the chunks grow, and whether the text stays AR's.",
+        "τ goes from 0.95 to 0.5 and back: see the chunks grow, and whether the text stays AR's.",
         "symbolic",
         0,
         race(USUAL, Move(12, 0.5), Move(34, 0.95)),

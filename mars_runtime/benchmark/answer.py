@@ -48,7 +48,7 @@ class Row:
 
     @property
     def tpot(self) -> float | None:
-        """Seconds a token after the first ones; None where one forward gave all."""
+        """Seconds per token after the first ones; None where one forward gave all."""
         given = [chunk for chunk in self.chunks if chunk.num_tokens]
         later = sum(chunk.num_tokens for chunk in given[1:])
         return (given[-1].moment - given[0].moment) / later if later else None

@@ -1,4 +1,4 @@
-"""``python -m mars_runtime benchmark``: tokens a second of this runtime beside its peers.
+"""``python -m mars_runtime benchmark``: tokens per second of this runtime beside its peers.
 
 One run on one machine: the same weights, dtype and prompts for every peer, pairs in alternating
 order, medians of paired ratios with bootstrap intervals, natural text beside the families. With
@@ -33,7 +33,7 @@ MAX_BATCH = 256
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``benchmark`` command."""
-    parser = subparsers.add_parser("benchmark", help="tokens a second beside transformers")
+    parser = subparsers.add_parser("benchmark", help="tokens per second beside transformers")
     add = parser.add_argument
     add("--checkpoint", default="mars-tiny", help="a name or a folder (%(default)s)")
     add("--shape", default=None, help="random weights of a published shape instead: timing only")

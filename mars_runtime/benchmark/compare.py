@@ -79,7 +79,7 @@ def compare_all(measured: Measured, cursor: str | None) -> list[Compared]:
 
 
 def best_block(measured: Measured) -> str | None:
-    """The size of the block cache with the most tokens a second."""
+    """The size of the block cache with the most tokens per second."""
     blocks = [peer for peer in measured.peers if peer.startswith(plan.BLOCK_CACHE)]
     return fastest(_without_natural(measured), blocks)
 

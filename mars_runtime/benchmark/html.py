@@ -159,7 +159,7 @@ def rho_figure(found: Findings) -> Any:
             name=f"batch {rows}",
         )
     figure.add_hline(y=1, line_dash="dot", line_color="#49566a")
-    return _dressed(figure, "rho(Q): what a forward of Q tokens a row costs", "times", "Q")
+    return _dressed(figure, "rho(Q): what a forward of Q tokens per row costs", "times", "Q")
 
 
 def _dressed(figure: Any, title: str, y_title: str, x_title: str = "") -> Any:

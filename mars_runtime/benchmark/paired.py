@@ -15,7 +15,7 @@ from mars_runtime.evaluation import statistics
 from mars_runtime.evaluation.statistics import Estimate
 
 Measure = Literal["rate", "eta"]
-"""``rate``: how many times the tokens a second. ``eta``: that over how many times the tokens per
+"""``rate``: how many times the tokens per second. ``eta``: that over how many times the tokens per
 forward of the batch, so 1 means that every forward saved its whole time."""
 
 Key = TypeVar("Key")
@@ -91,14 +91,14 @@ def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> i
 
 
 def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
-    """For each peer the thread count with the most tokens a second over all given samples."""
+    """For each peer the thread count with the most tokens per second over all given samples."""
     groups = _by(samples, lambda one: (one.peer, one.threads))
     rates = {key: _pooled_rate(answers) for key, answers in groups.items()}
     return dict(sorted(rates, key=lambda key: rates[key]))  # the fastest comes last and stays
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:
-    """The peer among ``peers`` with the most tokens a second over all given samples."""
+    """The peer among ``peers`` with the most tokens per second over all given samples."""
     groups = _by([one for one in samples if one.peer in peers], lambda one: one.peer)
     rates = {peer: _pooled_rate(answers) for peer, answers in groups.items()}
     return max(rates, key=lambda peer: rates[peer]) if rates else None

@@ -114,7 +114,7 @@ def families_table(batch_size: int, compared: Sequence[Compared]) -> Table:
 def work_table(series: Measured, floor_seconds: float) -> Table:
     """What forwards cost beside what the machine allows, memory, and which output came."""
     columns = (
-        *("peer", "ms a forward", "share of bound", "tokens a forward"),
+        *("peer", "ms per forward", "share of bound", "tokens per forward"),
         *("peak MiB", "output", "repeats"),
     )
     lines = []
@@ -216,7 +216,7 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
         )
         for rows, curve in curves.items()
     ]
-    title = "rho(Q): time of a forward of Q tokens a row over that of one, acceptance included"
+    title = "rho(Q): time of a forward of Q tokens per row over that of one, acceptance included"
     columns = ("batch", "ms at Q=1", *(f"Q={width}" for width in widths))
     return Table(title, columns, tuple(lines))
 

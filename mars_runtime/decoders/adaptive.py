@@ -30,7 +30,7 @@ class ForwardCosts:
     """What forwards cost on one device.
 
     depth: the B that the model was trained with, the most that is ever chosen.
-    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens a row over that of 1.
+    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1.
     seconds: of a forward of one token for the fewest rows; 0 if not told.
     lessons: what earlier runs on this device taught whoever chooses by these costs.
     """

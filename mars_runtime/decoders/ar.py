@@ -1,4 +1,4 @@
-"""Autoregressive decoding: the cursor forward with one token a forward and no masks.
+"""Autoregressive decoding: the cursor forward with one token per forward and no masks.
 
 It is its own method, not MARS with tau = 1: a confidence can round to exactly 1. Knows no more than
 ``factory.py``.

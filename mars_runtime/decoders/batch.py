@@ -23,8 +23,8 @@ from mars_runtime.decoders.propose import unverified
 from mars_runtime.events import Event, Step
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
-"""``ar``: one token a forward with the cursor cache; ``cursor``, ``block`` (cache) and ``uncached``
-(full recomputation): MARS."""
+"""``ar``: one token per forward with the cursor cache; ``cursor``, ``block`` (cache) and
+``uncached`` (full recomputation): MARS."""
 
 BATCH_METHODS: tuple[BatchMethod, ...] = get_args(BatchMethod)
 MAX_BATCH_SIZE = 64
@@ -41,10 +41,10 @@ def decode_batch(
 ) -> Iterator[Event]:
     """Decode all prompts by ``method``, ``batch_size`` at a time.
 
-    Yields a Prefill for each group (with the bytes of its cache) and a Step a forward; RowStep.row
-    is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings`` are read once
-    a step; their ``method`` is replaced by this one's. ``cache_block`` matters to ``block`` alone.
-    Raises DecodeError, one sentence, at once for what cannot be decoded.
+    Yields a Prefill for each group (with the bytes of its cache) and one Step per forward;
+    RowStep.row is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings``
+    are read once per step; their ``method`` is replaced by this one's. ``cache_block`` matters to
+    ``block`` alone. Raises DecodeError, one sentence, at once for what cannot be decoded.
     """
     if method not in BATCH_METHODS:
         raise DecodeError(f"Choose a method among {', '.join(BATCH_METHODS)}.")

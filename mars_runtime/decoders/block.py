@@ -13,7 +13,7 @@ of the prompt. Two kinds of forward take turns:
 
 A row whose block is full is fed on and waits (``IdleRow``) until every live row is there; a row
 that has ended waits to the end of the batch. A block of C tokens costs its commit and the filling
-forwards of the slowest row: C in all at one token a forward, as AR, and at best 1 + (C - 1) / B.
+forwards of the slowest row: C in all at one token per forward, as AR, and at best 1 + (C - 1) / B.
 
 Unlike the official code nothing is copied: the block is written ahead of the cursor and the next
 forward overwrites it. The last block is no longer than what may still leave. Nothing is verified.
@@ -61,9 +61,9 @@ def decode(
 ) -> Iterator[Event]:
     """Decode a ragged batch with a block-level cache.
 
-    Yields one Prefill, then a Step a forward, commits marked and waiting rows named; ``seconds``
-    stay 0 and there is no End. Raises DecodeError at once for a prompt that cannot fit, a
-    ``cache_block`` outside 4 to 256, ``lossless`` or a checkpoint without a mask token.
+    Yields one Prefill, then one Step per forward, commits marked and waiting rows named;
+    ``seconds`` stay 0 and there is no End. Raises DecodeError at once for a prompt that cannot fit,
+    a ``cache_block`` outside 4 to 256, ``lossless`` or a checkpoint without a mask token.
     """
     limit = unverified(settings).max_new_tokens
     check_cache_block(cache_block)

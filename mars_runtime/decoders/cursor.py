@@ -226,9 +226,9 @@ def decode(
 ) -> Decoding:
     """Decode a ragged batch by the method the settings name at each step.
 
-    Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
-    to the engine. ``costs`` are needed by ``block_size="auto"`` alone. Raises DecodeError at once
-    when a prompt cannot fit.
+    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
+    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. Raises DecodeError
+    at once when a prompt cannot fit.
     """
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens

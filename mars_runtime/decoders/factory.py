@@ -69,11 +69,11 @@ def decode(
 ) -> Iterator[Event]:
     """Decode a ragged batch by the method that the settings name at each step.
 
-    Yields one Prefill, then a Step a forward; ``seconds`` stay 0 and there is no End: time belongs
-    to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA, how
-    many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or so
-    where nobody does. forced: for timing models without real weights.
-    Raises DecodeError at once when a prompt cannot fit.
+    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
+    belongs to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA,
+    how many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or
+    so where nobody does. forced: for timing models without real weights. Raises DecodeError at once
+    when a prompt cannot fit.
     """
     if not _is_static(model, forced):
         return cursor.decode(model, vocabulary, prompts, settings, costs)

@@ -1,4 +1,4 @@
-"""MARS: several proposals a forward, accepted from left to right, optionally lossless.
+"""MARS: several proposals per forward, accepted from left to right, optionally lossless.
 
 Relatives of the lossless mode: I-DLM (arXiv 2604.11035), TiDAR (2511.08923), BiTA (2401.12522) and
 speculative decoding (2211.17192). Knows no more than ``factory.py``.

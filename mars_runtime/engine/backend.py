@@ -68,7 +68,7 @@ class Backend(Protocol):
         """Where runs share forwards: always the same."""
 
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
-        """Alone: Prefill, then a Step a forward. A Request has one row and stops at ``eos`` or
+        """Alone: Prefill, then one Step per forward. A Request has one row and stops at ``eos`` or
         ``limit``; a Solo has as many as it likes and goes on until it is exhausted. What can tell
         its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``."""
 

@@ -39,7 +39,7 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
 
 def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, tuple[float, ...]]:
-    """Seconds of a forward of one token a row, and rho."""
+    """Seconds of a forward of one token per row, and rho."""
     longest = 2 * checkpoint.block_size - 1
     if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
         longest = max(longest, MANY[-1])

@@ -107,7 +107,7 @@ def median(values: Sequence[float], seed: int = 0) -> Estimate:
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     """How many times: exp of the mean, over groups, of the median log-ratio of a group.
 
-    ``groups`` hold ratios above 0, one a prompt. Each group counts alike; prompts are resampled
+    ``groups`` hold ratios above 0, one per prompt. Each group counts alike; prompts are resampled
     within their group.
     """
     _check_groups(groups)

@@ -1,6 +1,6 @@
 """What a forward costs: how much it must read and compute, and how long it takes by width.
 
-rho(Q) is the time of a forward of Q tokens a row over that of the AR forward of one token, at the
+rho(Q) is the time of a forward of Q tokens per row over that of the AR forward of one token, at the
 same batch and context, acceptance included. Knows the model; knows no decoding and no peers.
 """
 
@@ -50,8 +50,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """Times of forwards of ``width`` tokens a row: ``seconds`` is the median, ``rho`` the median of
-    paired ratios to the forward of one token."""
+    """Times of forwards of ``width`` tokens per row: ``seconds`` is the median, ``rho`` the median
+    of paired ratios to the forward of one token."""
 
     num_rows: int
     width: int

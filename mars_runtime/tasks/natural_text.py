@@ -46,7 +46,7 @@ def close_quotes(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Plain paragraphs, one a line: no headings, emphasis, brackets, page numbers."""
+    """Plain paragraphs, one per line: no headings, emphasis, brackets, page numbers."""
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))
     text = re.sub(r"\[[^\]]{0,200}\]|<[^>]{0,80}>", "", text)
     text = re.sub(r"--+", " - ", text)

@@ -1,4 +1,4 @@
-"""A page for the Grid tab: the scripted backend, whose text parts from AR's below tau 0.6."""
+"""A page for the Grid tab: the scripted backend, whose text differs from AR's below tau 0.6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRONG_FROM = 10
 
 
 class GridBackend(ScriptedBackend):
-    """Takes B tokens a forward at a low tau, one elsewhere; lossless always takes them all.
+    """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
 
     permits: where there are any, each forward of MARS takes one, so that a test can hold it.
     """

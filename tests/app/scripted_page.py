@@ -54,14 +54,10 @@ def write_tokenizer(folder: Path) -> Tokenizer:
 
 
 class ScriptedBackend:
-    """Writes ``text`` byte by byte: one a forward at tau 1 or as AR, B a forward below tau 0.6."""
+    """Writes ``text`` byte by byte: one per forward at tau 1 or as AR, B below tau 0.6."""
 
-    def __init__(
-        self, text: str = "Hello.", forward_seconds: float = 0.002, pace: int = 20
-    ) -> None:
-        """pace: the slow motion in which a page opens."""
+    def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
         self.text = text
-        self.pace = pace
         self.forward_seconds = forward_seconds
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
@@ -170,7 +166,7 @@ class ReadyEngines(Engines):
 
 
 def make_served(
-    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings
+    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings, pace: int = 20
 ) -> Served:
     """An engine over ``backend`` for an entry of the registry, followed in slow motion."""
     model = SimpleNamespace(
@@ -189,14 +185,17 @@ def make_served(
         block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return Served(entry, checkpoint, engine, pace=backend.pace)  # type: ignore[arg-type]
+    return Served(entry, checkpoint, engine, pace=pace)  # type: ignore[arg-type]
 
 
-def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
-    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
+def make_handlers(
+    folder: Path, backend: ScriptedBackend, pace: int = 20, **caps: object
+) -> Handlers:
+    """Handlers over ``backend``, followed in slow motion ``pace``; close them with
+    ``handlers.engines.close()``."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
     entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
-    served = make_served(folder, entry, backend, settings)
+    served = make_served(folder, entry, backend, settings, pace)
     return handlers_over(ReadyEngines(settings, served))
 
 

@@ -125,7 +125,7 @@ def test_a_second_run_of_a_visitor_replaces_the_first(page) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"prompts": ""}, "Type at least one prompt, one a line, or take the examples."),
+        ({"prompts": ""}, "Type at least one prompt, one per line, or take the examples."),
         ({"cache_block": 3}, "The cache block must be a whole number from 4 to 256."),
         ({"checkpoint": "absent"}, "absent"),
     ],

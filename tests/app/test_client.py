@@ -15,7 +15,7 @@ from mars_runtime import folds
 from mars_runtime.trace import read_trace
 
 gradio_client = pytest.importorskip("gradio_client")
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
 ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 
 
@@ -214,16 +214,21 @@ def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatc
     assert told == [False, True]
 
 
-def test_the_example_of_the_readme_runs(
-    served_page, backend, tmp_path, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("name", "endpoints"), [("docs/api.md", ENDPOINTS), ("README.md", ["/generate"])]
+)
+def test_the_examples_run(
+    name, endpoints, served_page, backend, tmp_path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = re.search(r"^## API\n.*?```python\n(.*?)```", README.read_text("utf-8"), re.S | re.M)
-    assert found, "README has an example under API"
+    text = (ROOT / name).read_text("utf-8")
+    found = re.search(r"^##? API\n.*?```python\n(.*?)```", text, re.S | re.M)
+    assert found, f"{name} has an example under API"
     example = found.group(1)
     assert "http://127.0.0.1:7860" in example
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         assert f'api_name="{endpoint}"' in example
-    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), "README.md", "exec"), {})
+    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), name, "exec"), {})
     assert "tokens per forward" in capsys.readouterr().out
-    read_trace((tmp_path / "run.jsonl").read_text("utf-8").splitlines())
+    if "/traces" in endpoints:
+        read_trace((tmp_path / "run.jsonl").read_text("utf-8").splitlines())

@@ -99,7 +99,9 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
     menu = "#race .rv-top .ex-menu"
-    live = {line: saved(page, menu, "trace, a line a forward", line)[1].decode() for line in (0, 1)}
+    live = {
+        line: saved(page, menu, "trace, one line per forward", line)[1].decode() for line in (0, 1)
+    }
     for line, method in ((0, "mars"), (1, "ar")):
         assert read_trace(live[line].splitlines()).header.settings.method == method
     page.click("#race .rv-pane[data-lane=mars] .rv-pin")
@@ -124,7 +126,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     assert mars.locator(".cv-note").input_value() == "Line one\nand two"
     assert mars.locator(".cv-rating input:checked").get_attribute("value") == "4"
     assert page.locator("#compare :is(b, i):not(.cv-table b)").count() == 0
-    name, text = saved(page, f"{ROW}:nth-child(2) .ex-menu", "trace, a line a forward")
+    name, text = saved(page, f"{ROW}:nth-child(2) .ex-menu", "trace, one line per forward")
     assert text.decode() == live[0]
     assert name.startswith("scripted-tau0-B4-lossless-")
     page.locator(ROW).nth(1).get_by_role("button", name="Delete").click()
@@ -230,7 +232,7 @@ def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
     traces = [line for line in tray.decode().splitlines() if not line.startswith('{"type":"pin"')]
     assert "\n".join(traces) + "\n" == trace_file("", MARS)[1] + hostile[1]
     row = f"{ROW}:nth-child(2) .ex-menu"
-    assert saved(page, row, "trace, a line a forward")[1].decode() == hostile[1]
+    assert saved(page, row, "trace, one line per forward")[1].decode() == hostile[1]
     assert b"forward,clock_s" in saved(page, row, "table of the forwards")[1]
     assert b"run,forward" in saved(page, ".cv-head .ex-menu", "table of the forwards")[1]
     for hint in ("picture of the text", "picture of the charts"):

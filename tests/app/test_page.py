@@ -23,14 +23,10 @@ HEAD_SAYS_HALF = (
 pytestmark = needs_browser
 
 
-FORWARD_SECONDS = 0.06
-"""Half a minute for a race, so that nothing ends too early."""
-
-
 @pytest.fixture(scope="module")
-def scripted_backend() -> ScriptedBackend:
-    """Slow by itself, so that the page opens in real time."""
-    return ScriptedBackend(TEXT, FORWARD_SECONDS, pace=0)
+def pace() -> int:
+    """Real time: forwards are slow enough here (``_slowly``)."""
+    return 0
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def handlers(served_handlers: Handlers) -> Handlers:
 
 @pytest.fixture(autouse=True)
 def _slowly(backend: ScriptedBackend) -> None:
-    backend.forward_seconds = FORWARD_SECONDS
+    backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends too early
 
 
 @pytest.fixture

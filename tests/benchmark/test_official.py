@@ -13,7 +13,7 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
 
-# Takes two tokens a forward, always 7, then EOS; feeds what it took and a block of masks.
+# Takes two tokens per forward, always 7, then EOS; feeds what it took and a block of masks.
 STAND_IN = """
 from dataclasses import dataclass
 import torch

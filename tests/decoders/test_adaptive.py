@@ -48,7 +48,7 @@ def test_rate_by_hand() -> None:
     assert rate(2, [[(0.5, 1.0)]], curve) == pytest.approx(1.5 / 1.3)
     # Of three forwards two verify a draft and one comes after a refusal: 2 tokens for 1.5 forwards.
     assert rate(2, [[(1.0, 0.5)]], curve) == pytest.approx((2 / 1.5) / (1.2 / 3 + 1.4 * 2 / 3))
-    # Two rows: 4 tokens a forward where 2 are AR's, and all rows feed as much as the longest.
+    # Two rows: 4 tokens per forward where 2 are AR's, and all rows feed as much as the longest.
     assert rate(2, [[(1.0, 1.0)], [(1.0, 1.0)]], curve) == pytest.approx(2 / 1.4)
     either = 0.5 * 0.5 * 1.2 + 0.75 * 1.4
     assert rate(2, [[(0.5, 1.0)]] * 2, curve) == pytest.approx(1.5 / either)

@@ -49,7 +49,7 @@ def test_chances_follow_what_came_of_predictions() -> None:
 
 
 def test_a_prediction_waits_until_its_place_is_written() -> None:
-    """One token a forward: the third of three is judged three forwards later."""
+    """One token per forward: the third of three is judged three forwards later."""
     slow, fast = Calibration(), Calibration()
     _, chain = chains_of([], [5, 6, 7], 2)
     for each, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):

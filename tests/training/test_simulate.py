@@ -22,7 +22,7 @@ TEXTS = st.lists(st.integers(0, 7), min_size=1, max_size=40)
         # No mask is ever right. A forward without drafts commits a token and leaves a wrong draft;
         # the next one verifies it, commits its own token and leaves none.
         ([0, 0, 0, 0], 2, 4, 4),
-        # Every mask is right: two tokens a forward, with one group only after the first.
+        # Every mask is right: two tokens per forward, with one group only after the first.
         ([1, 1, 1, 1], 2, 2, 3),
         # B = 3, all right: three a forward.
         ([2, 2, 2, 2, 2, 2], 3, 2, 3),

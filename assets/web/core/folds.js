@@ -1,4 +1,4 @@
-// What follows from a lane that was read: its figures, where two texts part, what waits to be verified. Pure.
+// What follows from a lane that was read: its figures, where two texts first differ, what waits to be verified. Pure.
 
 /**
  * The tokens that wait for AR's word after a forward, whoever proposed them.

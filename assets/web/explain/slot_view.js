@@ -1,5 +1,5 @@
 // Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it.
-// Two moments a forward: fed, then read. Drawn once, then only classes and texts change.
+// Two moments per forward: fed, then read. Drawn once, then only classes and texts change.
 
 import { headerOf } from "../core/folds.js";
 import { lastOf } from "../core/lists.js";

@@ -31,7 +31,7 @@ export function fileName(lane, extension) {
 export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 
 /**
- * One row a forward. Several runs share a table that says in its first column which run a row is of.
+ * One row per forward. Several runs share a table that says in its first column which run a row is of.
  * @param {Lane} lane
  */
 export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);

@@ -103,7 +103,7 @@ export const laneOffer = (lane, label, root, found = null) => ({
   files: [
     {
       text: "JSONL",
-      hint: "trace, a line a forward",
+      hint: "trace, one line per forward",
       make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }),
     },
     {

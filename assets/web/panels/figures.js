@@ -212,7 +212,7 @@ export function buildLegend(element, onCounts, isOn) {
     make("span", "", "tokens in one forward, one underline"),
     item("rv-ghost", "refused", "proposal"),
     item("rv-draft", "draft", "not verified yet"),
-    item("rv-mark", "here", "the texts part"),
+    item("rv-mark", "here", "first difference"),
     button,
   );
 }

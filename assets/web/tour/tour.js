@@ -52,7 +52,7 @@ export const TOUR = [
   },
   {
     headline: "Not every text gets faster",
-    says: "Free prose is hard to foresee, for a small model most of all: one token a forward, and masks that cost time.",
+    says: "Free prose is hard to foresee, for a small model most of all: one token per forward, and masks that cost time.",
     scene: { kind: "race", recording: "tale", beats: [{ until: 18 }, { until: "end" }] },
   },
   {

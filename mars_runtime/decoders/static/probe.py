@@ -28,7 +28,7 @@ class StepProbe:
         self._runner = new_runner(model.device, state.changed)
 
     def run(self, num_queries: int) -> None:
-        """Start one step that feeds ``num_queries`` tokens a row, at most MAX_QUERIES, and reads
+        """Start one step that feeds ``num_queries`` tokens per row, at most MAX_QUERIES, and reads
         half of them, as with Q = 2B - 1. Captured at the first call of each width."""
         context = context_bucket(self._context + num_queries, self._room)
         shape = Shape(self._num_rows, num_queries, (num_queries + 1) // 2, context)

@@ -63,7 +63,7 @@ class Cohort:
         return x.view(rows, width, -1)[:, -1]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """One new token a row: q [R, kv heads, group, d], k, v [R, kv heads, d] -> [R, H]."""
+        """One new token per row: q [R, kv heads, group, d], k, v [R, kv heads, d] -> [R, H]."""
         keys, values = self.keys[layer], self.values[layer]
         keys[:, :, self.length] = k
         values[:, :, self.length] = v

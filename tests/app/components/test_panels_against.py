@@ -51,7 +51,9 @@ def test_both_texts_are_aligned_around_the_place_where_they_part(still: playwrig
     panel = open_at(page, "against-ar")
     place = race_scenes.PROSE.change[0]
     page.wait_for_selector(f"{panel} .rv-df-first")
-    assert f"part at token {place + 1}" in page.inner_text(f"{panel} .rv-ag-right h4 >> nth=0")
+    assert f"First difference at token {place + 1}" in page.inner_text(
+        f"{panel} .rv-ag-right h4 >> nth=0"
+    )
     assert all_texts(page, f"{panel} .rv-ag-place .rv-mark")[0] == "␣deep"
     total = folds.num_tokens(samples.run(race_scenes.PROSE).events)
     summary = page.inner_text(f"{panel} .rv-df h4")
@@ -86,7 +88,7 @@ def test_one_sentence_where_there_is_nothing_to_compare(still: playwright.Page) 
     assert "does not tell" in page.inner_text(f"{panel} .rv-ag-head")
     put_scene(page, "unchecked")
     detail = page.inner_text(f"{panel} .rv-ag-detail")
-    assert "behind the place where the texts part" in detail
+    assert "after the first difference" in detail
 
 
 def test_hostile_text_stays_text_and_a_stream_ends_aligned(still: playwright.Page) -> None:

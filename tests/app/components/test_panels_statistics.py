@@ -118,7 +118,7 @@ def test_one_sentence_where_nothing_can_be_said(still: playwright.Page) -> None:
     assert "does not tell what AR would have chosen" in page.inner_text(none)
     put_scene(page, "unchecked")
     said = page.inner_text(f"{picture(panel, 'calibration')} .rv-pic-say")
-    assert "up to the place where the texts part" in said
+    assert "up to the first difference" in said
     put_scene(page, "plainar")
     assert "AR's own choice" in page.inner_text(none)
     put_scene(page, "losslessdone")

@@ -145,7 +145,7 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     assert [then for then, _ in cells(panel)] == [str(step.num_drafted) for step in steps]
     lines = samples.lanes(race_scenes.PROSE)["ar"]
     put(page, value(head("only-ar", {"ar": "plain AR"}), interleaved({"ar": lines})).whole())
-    assert "one token a forward" in panel.inner_text()
+    assert "one token per forward" in panel.inner_text()
     assert panel.locator(".rv-wi-body").is_hidden()
 
 

@@ -10,7 +10,7 @@ import { shownKey, shownLanes, subject } from "../shown.js";
 
 const LISTED = 8;
 const PAUSE = 500; // milliseconds between two alignments
-const AROUND = 8; // tokens shown on each side of the place where the texts part
+const AROUND = 8; // tokens shown on each side of the first difference
 
 const PARTS = ["own", "agreed", "differs", "open"];
 
@@ -143,7 +143,7 @@ export class AgainstArPanel {
     if (open)
       parts.push(
         source === "lane"
-          ? `${whole(open)} cannot be judged behind the place where the texts part`
+          ? `${whole(open)} cannot be judged after the first difference`
           : `${whole(open)} not judged yet`,
       );
     put(this.detail, parts.join(" · "));
@@ -182,7 +182,7 @@ export class AgainstArPanel {
   }
 
   /**
-   * The first place where the two texts part, with what stands around it in both.
+   * The first difference between the two texts, with what stands around it in both.
    * @param {Lane | null} lane
    * @param {Lane | undefined} other
    */
@@ -242,7 +242,7 @@ const correction = (lane, place, draft, token) => ({
  * @param {number} place
  */
 function placeText(lane, other, place) {
-  if (place >= 0) return `The texts part at token ${whole(place + 1)}`;
+  if (place >= 0) return `First difference at token ${whole(place + 1)}`;
   const shared = Math.min(lane.tokens.length, other.tokens.length);
   if (!shared) return "";
   return lane.end && other.end && lane.tokens.length === other.tokens.length

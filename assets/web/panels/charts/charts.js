@@ -1,5 +1,5 @@
 // Plotly on three nodes that live as long as the component: one newPlot each, then react on the same node.
-// Draws one chart at a time, at most eight a second, less when drawing is slow; never in the way of text.
+// Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text.
 
 import { coloursOf } from "../../core/colours.js";
 import { find, make } from "../../core/dom.js";

@@ -1,4 +1,4 @@
-// What forwards took, in numbers: acceptance by position, how many tokens a forward took. Pure; no DOM.
+// What forwards took, in numbers: acceptance by position, how many tokens each forward took. Pure; no DOM.
 
 /**
  * For each position in a forward: how many forwards proposed there, and how many of these emitted there.

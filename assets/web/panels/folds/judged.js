@@ -2,7 +2,7 @@
 //
 // The first token of a forward is AR's own choice by construction, as is every token of AR and of a
 // lossless run. The others are judged by what the next forward said of them (`token.check`) or, where a
-// trace does not tell that, by the lane of AR up to the place where the texts part.
+// trace does not tell that, by the lane of AR up to the first difference.
 
 import { divergence } from "../../core/folds.js";
 

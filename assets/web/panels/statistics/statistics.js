@@ -183,7 +183,7 @@ function noCalibration(lane, source) {
 function calibrationText(pairs, source, numDrafts, metric) {
   const agreed = pairs.filter((pair) => pair.agrees).length;
   const what = numDrafts ? "tokens and drafts" : "tokens";
-  const how = source === "lane" ? ", up to the place where the texts part" : "";
+  const how = source === "lane" ? ", up to the first difference" : "";
   const by = metric === "probability" ? "" : ` Confidence is by ${metric}.`;
   return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} that came after a forward's first${how}.${by}`;
 }

@@ -24,7 +24,7 @@ export function blockText(settings, chosen) {
  */
 export function settingsText(settings, chosen) {
   if (!settings) return "";
-  if (settings.method === "ar") return "one a forward";
+  if (settings.method === "ar") return "one per forward";
   const parts = [`τ ${short(settings.tau)}`, blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
@@ -62,7 +62,7 @@ export function whyText(lane, step) {
     : "";
   if (step.stop === "eos") return "The text ended here.";
   if (step.stop === "limit") return "The limit of tokens was reached.";
-  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token a forward.";
+  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token per forward.";
   if (step.stop === "mismatch")
     return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
   if (step.settings && step.settings.lossless) return `Every draft that was checked agreed with AR.${drafts}`;

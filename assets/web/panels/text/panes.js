@@ -1,4 +1,4 @@
-// One lane's pane: its head (settings, verdict, counts, where the texts part) above its text.
+// One lane's pane: its head (settings, verdict, counts, first difference) above its text.
 
 import { counted } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";

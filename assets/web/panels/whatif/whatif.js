@@ -215,7 +215,7 @@ function nothing(lane) {
   if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
   return lane.isMars
     ? ""
-    : "Plain AR takes one token a forward whatever τ is: run MARS to judge its forwards under another τ.";
+    : "Plain AR takes one token per forward whatever τ is: run MARS to judge its forwards under another τ.";
 }
 
 /**

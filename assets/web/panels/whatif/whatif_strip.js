@@ -1,4 +1,4 @@
-// One cell a forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
+// One cell per forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
 // sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
 
 import { make, targetOf } from "../../core/dom.js";

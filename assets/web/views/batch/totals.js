@@ -165,7 +165,7 @@ export function buildLegend(element, onTexts) {
     onTexts(isOn);
   });
   element.replaceChildren(
-    item(swatches, "tokens a forward"),
+    item(swatches, "tokens per forward"),
     item(commit, "commit"),
     item(idle("block"), "waits for the block"),
     item(idle("finished"), "finished"),

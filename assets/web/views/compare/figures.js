@@ -82,7 +82,7 @@ export function remarks(lanes) {
     said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
   if (differ((lane) => headerOf(lane).prompt))
     said.push(
-      "Different prompts: the texts answer different questions, and how many tokens a forward takes depends on the text.",
+      "Different prompts: the texts answer different questions, and the number of tokens per forward depends on the text.",
     );
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
   if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);

@@ -1,4 +1,4 @@
-// The table of small multiples: a row a threshold, a column a B, plain AR above them. One tab stop:
+// The table of small multiples: one row per threshold, one column per B, plain AR above them. One tab stop:
 // the arrow keys move between cells, Enter opens one. Text only; every number is a fold of the lanes.
 
 import { figure, whole } from "../../core/words.js";

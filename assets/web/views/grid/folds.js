@@ -5,7 +5,7 @@ import { short } from "../../core/words.js";
 import { divergence, folds } from "../../core/folds.js";
 
 /**
- * Where a text parts from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
+ * Where a text first differs from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
  * As folds.first_divergence on the server: a text that ended by itself also differs where the other goes on.
  * @param {Lane} lane
  * @param {Lane} ar

@@ -241,7 +241,7 @@ export class RaceView extends LineView {
     this.charts.place(this.playhead);
   }
 
-  // The first place where the two texts part is marked in both.
+  // The first difference between the two texts is marked in both.
   compare() {
     const run = this.now;
     if (run.lanes.length !== 2) return;

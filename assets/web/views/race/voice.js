@@ -1,4 +1,4 @@
-// What a race tells screen readers: at most one polite sentence a second.
+// What a race tells screen readers: at most one polite sentence per second.
 
 import { put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";

@@ -5,7 +5,7 @@ import { find, make } from "../../core/dom.js";
 import { settingsText } from "../../panels/text/card.js";
 import { frame, pageData } from "./page.js";
 
-const MOST = 8; // tokens a forward that fill the height of a bar
+const MOST = 8; // tokens per forward that fill the height of a bar
 
 export function mountSite() {
   /** @type {{ title: string, recordings: ListedRun[] }} */
@@ -31,7 +31,7 @@ function item(recording, isCommon) {
 }
 
 /**
- * Tokens that each forward took, a bar a forward.
+ * Tokens that each forward took, one bar per forward.
  * @param {number[]} counts
  */
 function bars(counts) {
