@@ -24,7 +24,7 @@ PARAMETERS = {
     "prompts": "up to 16 of them",
     "method": "mars, or ar for one token per forward",
     "tau": "threshold from 0 to 1: proposals at least that sure are taken",
-    "block_size": "B, proposals per forward",
+    "block_size": "B, proposals per forward, or auto",
     "lossless": "emit only what AR would write; tau then says how boldly to draft",
     "groups": "masks of a lossless run: every (after each draft) or one (after the last)",
     "lookup": "a lossless run also drafts what followed where its last tokens occurred before",
@@ -35,6 +35,7 @@ PARAMETERS = {
     "checkpoint": "name of a model of the page; empty for the one that the page opens with",
     "batch.method": "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached "
     "(MARS), or ar",
+    "batch.block_size": "B, proposals per forward",
     "batch_size": "prompts that are decoded at once",
     "cache_block": "tokens of a cache block; matters to the method block alone",
 }
@@ -61,7 +62,7 @@ def _generate(engines: Engines, book: ExampleBook) -> Endpoint:
         prompt: str,
         method: str = "mars",
         tau: float = DEFAULTS.tau,
-        block_size: int = DEFAULTS.num_proposals,
+        block_size: int | str = DEFAULTS.block_size,
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,
@@ -86,7 +87,7 @@ def _compare(engines: Engines, book: ExampleBook) -> Endpoint:
     def compare(
         prompt: str,
         tau: float = DEFAULTS.tau,
-        block_size: int = DEFAULTS.num_proposals,
+        block_size: int | str = DEFAULTS.block_size,
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,
@@ -135,7 +136,7 @@ def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
         prompt: str,
         method: str = "mars",
         tau: float = DEFAULTS.tau,
-        block_size: int = DEFAULTS.num_proposals,
+        block_size: int | str = DEFAULTS.block_size,
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,

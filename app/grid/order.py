@@ -21,7 +21,7 @@ from app.controls import (
     RefusalError,
     read_all,
 )
-from app.methods import DEFAULTS, settings_for
+from app.methods import settings_for
 from mars_runtime.settings import DecodeSettings
 
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -41,11 +41,10 @@ class Threshold:
     is_lossless: bool = False
 
     def settings(self, start: DecodeSettings) -> DecodeSettings:
-        """``start`` with this threshold; drafts as the page begins with."""
+        """``start`` with this threshold; a lossless row drafts by prompt lookup too."""
         if not self.is_lossless:
             return replace(start, tau=self.tau)
-        groups, lookup = DEFAULTS.groups, DEFAULTS.lookup
-        return replace(start, tau=self.tau, lossless=True, groups=groups, lookup=lookup)
+        return replace(start, tau=self.tau, lossless=True, lookup=True)
 
 
 @dataclass(frozen=True, slots=True)

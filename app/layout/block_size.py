@@ -6,13 +6,13 @@ from typing import Any
 
 import gradio as gr
 
-from app.methods import DEFAULTS
+from app.methods import FIXED_BLOCK_SIZE
 
 
 def block_size_slider(depth: int, elem_id: str) -> gr.Slider:
     """B from 1 to the trained depth; one that writes one token per forward has no choice."""
     return gr.Slider(
-        **_range(depth, DEFAULTS.num_proposals),
+        **_range(depth, FIXED_BLOCK_SIZE),
         step=1,
         label="B proposals",
         elem_id=elem_id,
@@ -27,7 +27,7 @@ def block_size_update(depth: int, block_size: Any) -> Any:
 
 def _range(depth: int, block_size: Any) -> dict[str, Any]:
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
-    chosen = block_size if is_whole else DEFAULTS.num_proposals
+    chosen = block_size if is_whole else FIXED_BLOCK_SIZE
     # A slider whose ends are equal breaks the page, so one without a choice is hidden.
     return {
         "minimum": 1,

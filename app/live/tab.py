@@ -108,7 +108,7 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
         0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
     tab.controls["block_size"] = block_size_slider(opens_with.block_size, "block_size")
-    tab.controls["auto"] = gr.Checkbox(False, label="auto", elem_id="auto")
+    tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Slider(
         0, MAX_PACE, pace, step=1, label="slow motion", elem_id="pace", buttons=[]
     )

@@ -21,7 +21,7 @@ from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, Solo
-from mars_runtime.events import End, Event, Step
+from mars_runtime.events import End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.trace import Header, TraceWriter
 
@@ -81,7 +81,7 @@ class Recorder:
             writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
             made.add(lane.name, writer.header_line())
             for event in run.events_since(0):
-                made.add(lane.name, writer.line(event))
+                made.add(lane.name, writer.line(_brief(event)))
         for lane, run in zip(scenario.lanes, kept, strict=True):
             if tasks.is_checkable(task):
                 text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
@@ -137,6 +137,23 @@ class Recorder:
             "prompt": self._task(scenario).prompt,
             "settings": settings,
         }
+
+
+def _brief(event: Event) -> Event:
+    """The event with runners-up rounded: nothing is decided by them, and they are half of what a
+    recording weighs."""
+    if not isinstance(event, Step):
+        return event
+    return replace(event, rows=tuple(map(_brief_row, event.rows)))
+
+
+def _brief_row(row: RowStep) -> RowStep:
+    return replace(row, proposals=tuple(map(_brief_proposal, row.proposals)))
+
+
+def _brief_proposal(proposal: Proposal) -> Proposal:
+    runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
+    return replace(proposal, runners_up=runners_up)
 
 
 def _moves(scenario: Scenario) -> Iterator[Move]:

@@ -130,17 +130,19 @@ def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(visit, handlers, b
     assert min(delays) < 0.3
 
 
+HEAD_SAYS = "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('{}')"
+
+
 def test_the_auto_switch_is_next_to_b_and_acts_on_the_next_forward(visit, handlers) -> None:
     page = visit()
     start(page)
-    page.focus("#block_size input[type=number]")
-    page.keyboard.press("Tab")  # the slider
-    page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    page.wait_for_function(
-        "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('B auto')"
-    )
-    assert running(handlers).transcripts[0].run.settings.block_size == "auto"
+    for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
+        page.focus("#block_size input[type=number]")
+        page.keyboard.press("Tab")  # the slider
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        page.wait_for_function(HEAD_SAYS.format(said))
+        assert running(handlers).transcripts[0].run.settings.block_size == block_size
 
 
 def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
@@ -155,7 +157,7 @@ def test_text_is_grouped_by_forward_and_shown_as_text(visit, backend) -> None:
     assert TEXT[:40] in shown.replace("\u200b", "")
     assert pane.locator("b").count() == 0
     sizes = pane.locator(".rv-c[data-n]").evaluate_all("a => a.map(e => +e.dataset.n)")
-    assert 4 in sizes  # B as the slider begins
+    assert 4 in sizes  # what the scripted model chooses for B
     assert page.input_value("#prompt textarea") == "${HOME}<b>{{x}}"
 
 
