@@ -177,16 +177,3 @@ class TraceWriter:
 
     def _spelled(self, tokens: Iterable[int]) -> dict[int, str]:
         return {token: self._token_bytes(token).decode("latin-1") for token in sorted(set(tokens))}
-
-
-def read_trace(lines: Iterable[str | bytes]) -> Trace:
-    """The trace in ``lines`` (JSON Lines; blank lines are skipped).
-
-    Raises TraceError, one sentence, for anything that a TraceWriter would not have written.
-    """
-    from mars_runtime.trace_reader import TraceReader
-
-    reader = TraceReader()
-    for line in lines:
-        reader.feed(line)
-    return reader.trace()

@@ -8,7 +8,7 @@ versions may add some.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, cast, get_args
 
 from mars_runtime.events import (
@@ -47,6 +47,17 @@ MAX_TOKEN_BYTES = 4096
 MAX_DIGITS = 8
 MAX_BYTES = 2**50
 _STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
+
+
+def read_trace(lines: Iterable[str | bytes]) -> Trace:
+    """The trace in ``lines`` (JSON Lines; blank lines are skipped).
+
+    Raises TraceError, one sentence, for anything that a TraceWriter would not have written.
+    """
+    reader = TraceReader()
+    for line in lines:
+        reader.feed(line)
+    return reader.trace()
 
 
 class TraceReader:

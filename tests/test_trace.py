@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mars_runtime import folds
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceError, TraceWriter, read_trace
-from mars_runtime.trace_reader import MAX_LINE_CHARS
+from mars_runtime.trace import Header, Trace, TraceError, TraceWriter
+from mars_runtime.trace_reader import MAX_LINE_CHARS, read_trace
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 
 SETTINGS = DecodeSettings()

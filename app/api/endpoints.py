@@ -153,5 +153,5 @@ def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
 
     return traces, (
         "lines of JSON: a header, one event per forward, an end; joined by line ends they are a "
-        "file that mars_runtime.trace.read_trace reads"
+        "file that mars_runtime.trace_reader.read_trace reads"
     )

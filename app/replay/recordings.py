@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mars_runtime import folds
-from mars_runtime.trace import Header, Trace, TraceError, read_trace
+from mars_runtime.trace import Header, Trace, TraceError
+from mars_runtime.trace_reader import read_trace
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "recordings"
 INDEX = "index.json"

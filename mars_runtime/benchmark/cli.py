@@ -26,7 +26,7 @@ from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.benchmark.run import Order
+    from mars_runtime.benchmark.order import Order
 
 MAX_BATCH = 256
 
@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 def order_of(args: argparse.Namespace, load: float) -> Order:
     """What was asked, checked. Raises PromptError or SettingsError."""
-    from mars_runtime.benchmark.run import Order
+    from mars_runtime.benchmark.order import Order
 
     usual = usual_for(args.checkpoint, args.families)
     batch_sizes, threads = args.batch or usual.batch_sizes, args.threads or usual.threads

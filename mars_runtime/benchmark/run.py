@@ -5,9 +5,8 @@ Knows all the parts and how they follow each other; what each does is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -19,55 +18,15 @@ from mars_runtime.benchmark.compare import Compared, compare_all
 from mars_runtime.benchmark.contenders import Contenders
 from mars_runtime.benchmark.document import Findings
 from mars_runtime.benchmark.measure import Measured, Series, measure, use_threads
+from mars_runtime.benchmark.order import Order
 from mars_runtime.benchmark.paired import Peer, Question, Sample, spread
 from mars_runtime.benchmark.subjects import Subject, load_subject
 from mars_runtime.evaluation.provenance import provenance
 from mars_runtime.machine import num_cores
 from mars_runtime.profiling.forward import CONTEXT, WIDTHS, forward_times, load_of, rho_curve
 from mars_runtime.profiling.limits import measure_limits
-from mars_runtime.settings import DecodeSettings
 
 NUM_CURVE_ROUNDS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be measured, checked.
-
-    num_slow, has_memory: as of a Series. num_first: tokens of a prompt whose first token is timed
-    by itself; 0 for none. llama_cpp: a Python with llama-cpp-python. told: the arguments, to be
-    kept with the figures.
-    """
-
-    checkpoint: str
-    shape: str | None
-    acceptance: str | None
-    families: tuple[str, ...]
-    num_prompts: int
-    num_rounds: int
-    batch_sizes: tuple[int, ...]
-    ways: Mapping[str, DecodeSettings]
-    cache_blocks: tuple[int, ...]
-    official: Path | None
-    llama_cpp: str | None
-    num_slow: int | None
-    num_first: int
-    has_memory: bool
-    threads: tuple[int, ...]
-    seed: int
-    device: str
-    dtype: str
-    load_before: float
-    told: Mapping[str, Any]
-
-    @property
-    def cursor(self) -> str | None:
-        """The way that block cache, no cache and the official sampler decode too: the first MARS
-        way with a fixed B."""
-        for name, way in self.ways.items():
-            if way.method == "mars" and not way.lossless and isinstance(way.block_size, int):
-                return name
-        return None
 
 
 def perform(order: Order, console: Console) -> Findings:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from mars_runtime.benchmark.acceptances import Acceptance, read_acceptance
 from mars_runtime.benchmark.contenders import Target
+from mars_runtime.benchmark.order import Order
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.decoders.batch import BatchMethod, decode_batch
 from mars_runtime.decoders.factory import decode
@@ -24,9 +25,6 @@ from mars_runtime.events import Event
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
 from mars_runtime.settings import DecodeSettings
-
-if TYPE_CHECKING:
-    from mars_runtime.benchmark.run import Order
 
 RANDOM = "random"
 """The family of the prompts of a shape."""

@@ -11,7 +11,7 @@ import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
 
 from app.batch.handlers import BatchHandlers
-from mars_runtime.trace import read_trace
+from mars_runtime.trace_reader import read_trace
 
 
 @pytest.fixture

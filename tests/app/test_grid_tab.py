@@ -17,7 +17,7 @@ from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
 from app.handlers import Handlers
 from mars_runtime import folds
-from mars_runtime.trace import read_trace
+from mars_runtime.trace_reader import read_trace
 
 PROMPT = "Say ${HOME}<b>."
 AR, SAME, BOLD, LAST = ("ar", "r0c0", "r0c1", "r2c1")

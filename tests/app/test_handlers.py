@@ -18,7 +18,7 @@ from app.examples.book import TASKS
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
 from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, preset_of
-from mars_runtime.trace import read_trace
+from mars_runtime.trace_reader import read_trace
 
 
 @pytest.fixture
