@@ -39,8 +39,8 @@ def record(folder: Path, only: str | None) -> None:
     Raises CheckpointError.
     """
     from app.replay.record import Recorder, write
-    from mars_runtime.benchmark.busy import Others, Quiet
     from mars_runtime.engine.engine import Engine
+    from mars_runtime.lab.benchmark.busy import Others, Quiet
     from mars_runtime.machine import num_cores
     from mars_runtime.model.load import load_checkpoint
 

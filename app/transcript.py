@@ -15,7 +15,7 @@ from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
-from mars_runtime.tasks import Task
+from mars_runtime.lab.tasks import Task
 from mars_runtime.trace import TraceWriter
 
 

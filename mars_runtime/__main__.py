@@ -20,12 +20,12 @@ ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive c
 COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
     "fetch": ("mars_runtime.cli_fetch", "fetch a checkpoint"),
-    "train": ("mars_runtime.training.cli", "train a bundled checkpoint"),
-    "distill": ("mars_runtime.training.distill.cli", "write texts to train an adapter on"),
-    "evaluate": ("mars_runtime.evaluation.cli", "accuracy and tokens per forward over τ and B"),
-    "verify": ("mars_runtime.verification.cli", "hold promises against evidence"),
-    "benchmark": ("mars_runtime.benchmark.cli", "tokens per second beside transformers"),
-    "profile": ("mars_runtime.profiling.cli", "where the time of a step goes"),
+    "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
+    "distill": ("mars_runtime.lab.training.distill.cli", "write texts to train an adapter on"),
+    "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),
+    "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
+    "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
+    "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
 }
 
 

@@ -33,8 +33,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app")]
 from gradio_client import Client  # noqa: E402
 from visitor import Visitor  # noqa: E402
 
-from mars_runtime.evaluation.provenance import provenance  # noqa: E402
-from mars_runtime.tasks import KINDS, generate  # noqa: E402
+from mars_runtime.lab.evaluation.provenance import provenance  # noqa: E402
+from mars_runtime.lab.tasks import KINDS, generate  # noqa: E402
 
 NUM_CORES = 2
 NUM_PROMPTS = 40  # of each kind

@@ -19,8 +19,8 @@ from app.feed import Feed
 from app.serving.loads import Served
 from app.stream import TabRun, Wait, company
 from app.transcript import Transcript
-from mars_runtime import tasks
 from mars_runtime.batch_folds import totals
+from mars_runtime.lab import tasks
 
 SIDES = ("a", "b")
 TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread

@@ -10,9 +10,9 @@ import threading
 from collections import OrderedDict
 
 from app.examples.requests import REQUESTS
-from mars_runtime import tasks
+from mars_runtime.lab import tasks
+from mars_runtime.lab.tasks import Task
 from mars_runtime.model.registry import Entry
-from mars_runtime.tasks import Task
 
 CHAT, TASKS = "chat", "tasks"
 LABELS = {

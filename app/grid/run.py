@@ -17,9 +17,9 @@ from app.grid.order import GridOrder
 from app.serving.loads import Served
 from app.stream import HEARTBEAT_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
-from mars_runtime import tasks
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
+from mars_runtime.lab import tasks
 from mars_runtime.settings import DecodeSettings
 
 FULL = "Waiting: all places are taken; the next cell runs when one is free."

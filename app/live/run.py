@@ -13,9 +13,9 @@ from app.methods import TITLES, settings_for
 from app.serving.loads import Served
 from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
-from mars_runtime import tasks
 from mars_runtime.engine.request import Request
-from mars_runtime.tasks import Task
+from mars_runtime.lab import tasks
+from mars_runtime.lab.tasks import Task
 
 
 class LiveFeed(Feed):

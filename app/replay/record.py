@@ -17,19 +17,19 @@ from app.components.race_value import RaceValue
 from app.examples.book import ExampleBook
 from app.replay.recordings import INDEX, recorded_note
 from app.replay.scenarios import Move, Scenario, ScenarioLane
-from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.events import End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
+from mars_runtime.lab import tasks
 from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
     from mars_runtime.engine.run import Run
+    from mars_runtime.lab.tasks import Task
     from mars_runtime.model.load import Checkpoint
-    from mars_runtime.tasks import Task
 
 ROUNDS = 3
 MOVING_PACE = 8.0  # rests long enough that a move bites on the very forward it is meant for

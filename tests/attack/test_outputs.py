@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.__main__ import main
-from mars_runtime.evaluation.store import CellStore
+from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.outputs import OutputError, check_file, only_writer, write_text
 
 MEASURING = {
-    "benchmark": "mars_runtime.benchmark.run.perform",
+    "benchmark": "mars_runtime.lab.benchmark.run.perform",
     "profile": "mars_runtime.model.load.load_checkpoint",
     "evaluate": "mars_runtime.model.load.load_checkpoint",
-    "train": "mars_runtime.training.train.Trainer",
-    "distill": "mars_runtime.training.distill.run.Distiller",
+    "train": "mars_runtime.lab.training.train.Trainer",
+    "distill": "mars_runtime.lab.training.distill.run.Distiller",
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars_runtime.benchmark.answer import Answer, Chunk, Row
-from mars_runtime.benchmark.paired import Peer, Question, Sample, play
+from mars_runtime.lab.benchmark.answer import Answer, Chunk, Row
+from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, play
 
 TOKENS = (5, 6, 7, 8)
 

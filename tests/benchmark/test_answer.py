@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_answers import row
 
-from mars_runtime.benchmark.answer import Answer, Chunk, Row, fingerprint, one_row, survival
+from mars_runtime.lab.benchmark.answer import Answer, Chunk, Row, fingerprint, one_row, survival
 
 # Two rows in one batch: the first takes 2 + 3, waits one forward, then 1; the second 1 + 1 + 1 + 1.
 FAST = row([2, 3, 1], [1.0, 1.5, 2.5])

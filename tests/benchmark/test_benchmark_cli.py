@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from mars_runtime.benchmark import cli, run
+from mars_runtime.lab.benchmark import cli, run
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -51,8 +51,8 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     threads, printed = torch.get_num_threads(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-        patch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
-        patch.setattr("mars_runtime.evaluation.provenance.processor", lambda: EVIL)
+        patch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
+        patch.setattr("mars_runtime.lab.evaluation.provenance.processor", lambda: EVIL)
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
     found = json.loads(out.read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-    monkeypatch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
     out = tmp_path / "b.json"
     given = ["--checkpoint", str(random_folder), "--families", "chat", "maths", "code"]
     given += ["--prompts", "3", "--max-new-tokens", "6", "--threads", "1", "--out", str(out)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.benchmark.busy import Others, Quiet, core_seconds
+from mars_runtime.lab.benchmark.busy import Others, Quiet, core_seconds
 
 # man 5 proc: user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  300 0 100 600 0 0 0 0 0 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scripted_answers import peer, samples_of
 
-from mars_runtime.benchmark import compare, plan, report
-from mars_runtime.benchmark.figures import counts_of, figures_of
-from mars_runtime.benchmark.measure import Measured
-from mars_runtime.evaluation.statistics import Estimate
-from mars_runtime.profiling.forward import Rho
+from mars_runtime.lab.benchmark import compare, plan, report
+from mars_runtime.lab.benchmark.figures import counts_of, figures_of
+from mars_runtime.lab.benchmark.measure import Measured
+from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime.lab.profiling.forward import Rho
 
 PEERS = [
     peer(plan.GENERATE, 2.0),

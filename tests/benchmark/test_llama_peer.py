@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.benchmark.llama_peer import LlamaCpp
-from mars_runtime.benchmark.paired import Question
-from mars_runtime.benchmark.transformers_peers import Decoding
+from mars_runtime.lab.benchmark.llama_peer import LlamaCpp
+from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.lab.benchmark.transformers_peers import Decoding
 from mars_runtime.model.config import CheckpointError
 
 CHILD = """

@@ -8,10 +8,10 @@ import pytest
 import torch
 from scripted_answers import QUESTIONS, peer
 
-from mars_runtime.benchmark import plan
-from mars_runtime.benchmark.answer import Answer
-from mars_runtime.benchmark.measure import Measured, Series, measure, spread_out
-from mars_runtime.benchmark.paired import Question, Sample
+from mars_runtime.lab.benchmark import plan
+from mars_runtime.lab.benchmark.answer import Answer
+from mars_runtime.lab.benchmark.measure import Measured, Series, measure, spread_out
+from mars_runtime.lab.benchmark.paired import Question, Sample
 
 
 @pytest.fixture(autouse=True)

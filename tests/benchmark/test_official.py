@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.benchmark.official import load_samplers, official_ask
-from mars_runtime.benchmark.paired import Question
-from mars_runtime.benchmark.transformers_peers import loader
+from mars_runtime.lab.benchmark.official import load_samplers, official_ask
+from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.lab.benchmark.transformers_peers import loader
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scripted_answers import QUESTIONS, answer, peer, samples_of
 
-from mars_runtime.benchmark.paired import (
+from mars_runtime.lab.benchmark.paired import (
     agreement,
     best_threads,
     fastest,

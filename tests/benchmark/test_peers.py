@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.benchmark.answer import Answer
-from mars_runtime.benchmark.contenders import Contenders, Target
-from mars_runtime.benchmark.memory import highest, peak_bytes
-from mars_runtime.benchmark.paired import Question
-from mars_runtime.benchmark.plan import BATCHING, GENERATE, LOOKUP, runtime_ways
-from mars_runtime.benchmark.subjects import checkpoint_target
+from mars_runtime.lab.benchmark.answer import Answer
+from mars_runtime.lab.benchmark.contenders import Contenders, Target
+from mars_runtime.lab.benchmark.memory import highest, peak_bytes
+from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.lab.benchmark.plan import BATCHING, GENERATE, LOOKUP, runtime_ways
+from mars_runtime.lab.benchmark.subjects import checkpoint_target
 from mars_runtime.model.load import load_checkpoint
 
 LIMIT = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars_runtime.benchmark import plan
+from mars_runtime.lab.benchmark import plan
 from mars_runtime.settings import SettingsError
 
 PROMPTS = {

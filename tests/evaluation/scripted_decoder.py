@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mars_runtime.evaluation.run import Subject
 from mars_runtime.events import Event, Prefill, RowStep, Step, Stop
+from mars_runtime.lab.evaluation.run import Subject
 from mars_runtime.settings import DecodeSettings
 
 EOS = 0

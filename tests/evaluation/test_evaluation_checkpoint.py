@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.evaluation.measure import decode_in_batches
-from mars_runtime.evaluation.run import Subject
-from mars_runtime.evaluation.subject import subject_of
+from mars_runtime.lab.evaluation.measure import decode_in_batches
+from mars_runtime.lab.evaluation.run import Subject
+from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
 

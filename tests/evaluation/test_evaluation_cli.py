@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from scripted_decoder import ScriptedDecoder, subject
 
-from mars_runtime.evaluation import cli
-from mars_runtime.evaluation.prompts import PromptError, load_prompts
+from mars_runtime.lab.evaluation import cli
+from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
 
 
 @pytest.fixture

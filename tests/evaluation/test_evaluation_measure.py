@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from scripted_decoder import EOS, ScriptedDecoder, answer_ids
 
-from mars_runtime.evaluation.measure import (
+from mars_runtime.events import End, Prefill, Proposal, RowStep
+from mars_runtime.lab.evaluation.measure import (
     RowOutput,
     decode_in_batches,
     judge,
@@ -15,7 +16,6 @@ from mars_runtime.evaluation.measure import (
     read_rows,
     survival,
 )
-from mars_runtime.events import End, Prefill, Proposal, RowStep
 from mars_runtime.settings import DecodeSettings
 
 PROMPTS = [[5] * 7, [6], [7] * 3, [8] * 12, [9] * 2]

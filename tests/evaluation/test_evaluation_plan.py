@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars_runtime.evaluation.plan import Cell, Grid, describe, digest
+from mars_runtime.lab.evaluation.plan import Cell, Grid, describe, digest
 from mars_runtime.settings import DecodeSettings, SettingsError
 
 CELL = Cell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettings())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mars_runtime.evaluation import tables
-from mars_runtime.evaluation.measure import Outcome
-from mars_runtime.evaluation.plan import Cell
-from mars_runtime.evaluation.report import average, summarise
+from mars_runtime.lab.evaluation import tables
+from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.plan import Cell
+from mars_runtime.lab.evaluation.report import average, summarise
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings(method="ar", tau=1.0, block_size=1)

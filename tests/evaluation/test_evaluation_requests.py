@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from scripted_decoder import ScriptedDecoder, subject
 
-from mars_runtime.evaluation import cli
-from mars_runtime.evaluation.measure import Outcome
-from mars_runtime.evaluation.plan import Cell
-from mars_runtime.evaluation.requests import request_figures, request_tables
+from mars_runtime.lab.evaluation import cli
+from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.plan import Cell
+from mars_runtime.lab.evaluation.requests import request_figures, request_tables
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings(method="ar", tau=1.0, block_size=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mars_runtime.evaluation.measure import Outcome
-from mars_runtime.evaluation.plan import Cell
-from mars_runtime.evaluation.store import CellStore
+from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.plan import Cell
+from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.settings import DecodeSettings
 
 CELL = Cell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 2, DecodeSettings())

@@ -14,8 +14,8 @@ from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
 from mars_runtime.decoders import decode
-from mars_runtime.evaluation.provenance import fingerprint
-from mars_runtime.evaluation.subject import subject_of
+from mars_runtime.lab.evaluation.provenance import fingerprint
+from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import registry

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.profiling.forward import forward_times, load_of, rho_curve
+from mars_runtime.lab.profiling.limits import Limits, best_seconds, measure_limits
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.profiling.forward import forward_times, load_of, rho_curve
-from mars_runtime.profiling.limits import Limits, best_seconds, measure_limits
 
 
 def test_rho_is_the_median_of_paired_ratios():
@@ -49,7 +49,7 @@ def test_the_slower_of_reading_and_computing_is_the_least_time():
 
 
 def test_limits_are_measured(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
     found = measure_limits(torch.device("cpu"), torch.float32, 1 << 20)
     assert found.working_set == 1 << 20
     assert found.bytes_per_second > 1e8

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.profiling import cli
-from mars_runtime.profiling.forward import Load
-from mars_runtime.profiling.limits import Limits
-from mars_runtime.profiling.record import Recording
-from mars_runtime.profiling.report import lines_of, split_table
-from mars_runtime.profiling.split import FORWARD, HEAD, STEP, Operation, split, typical
+from mars_runtime.lab.profiling import cli
+from mars_runtime.lab.profiling.forward import Load
+from mars_runtime.lab.profiling.limits import Limits
+from mars_runtime.lab.profiling.record import Recording
+from mars_runtime.lab.profiling.report import lines_of, split_table
+from mars_runtime.lab.profiling.split import FORWARD, HEAD, STEP, Operation, split, typical
 
 # A prefill outside of any step, then a step: two products, attention with one inside, the head.
 OPERATIONS = [
@@ -84,7 +84,7 @@ def test_parts_stand_beside_their_limits():
 
 @pytest.fixture
 def done(random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("mars_runtime.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
     assert run("--checkpoint", str(random_folder), "--steps", "12", "--out", str(tmp_path)) == 0
     return tmp_path
 

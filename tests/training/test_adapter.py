@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.training.adapter.loss import previous_tokens, propose, reached, right_masks
+from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
+from mars_runtime.lab.training.adapter.streams import read_clean, read_masks
+from mars_runtime.lab.training.adapter.texts import WIDTHS, Batch, Text, epoch, read_texts
+from mars_runtime.lab.training.adapter.train import AdapterTrainer, Recipe
+from mars_runtime.lab.training.backbone import Backbone
+from mars_runtime.lab.training.base import read_base
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.training.adapter.loss import previous_tokens, propose, reached, right_masks
-from mars_runtime.training.adapter.parameters import Form, Parameters, in_files
-from mars_runtime.training.adapter.streams import read_clean, read_masks
-from mars_runtime.training.adapter.texts import WIDTHS, Batch, Text, epoch, read_texts
-from mars_runtime.training.adapter.train import AdapterTrainer, Recipe
-from mars_runtime.training.backbone import Backbone
-from mars_runtime.training.base import read_base
 from tests.training.tiny_base import write_answers, write_base
 
 RECIPE = Recipe(
@@ -188,7 +188,7 @@ def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> 
 
 
 def test_files_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mars_runtime.training.adapter.parameters.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("mars_runtime.lab.training.adapter.parameters.MAX_FILE_BYTES", 100)
     files = in_files({str(i): torch.zeros(10) for i in range(5)})
     assert [sorted(file) for file in files] == [["0", "1"], ["2", "3"], ["4"]]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.training.adapter.streams import read_clean
+from mars_runtime.lab.training.backbone import Backbone
+from mars_runtime.lab.training.base import read_base
+from mars_runtime.lab.training.distill.generate import Plan, cohorts_of, generate
+from mars_runtime.lab.training.distill.run import open_user_turn, with_roles
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.training.adapter.streams import read_clean
-from mars_runtime.training.backbone import Backbone
-from mars_runtime.training.base import read_base
-from mars_runtime.training.distill.generate import Plan, cohorts_of, generate
-from mars_runtime.training.distill.run import open_user_turn, with_roles
 from tests.training.tiny_base import VOCABULARY, write_base
 
 

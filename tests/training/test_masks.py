@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.training.data import Example
-from mars_runtime.training.loss import TwoStreams, mars_loss
-from mars_runtime.training.masks import block_ids, two_stream_mask
+from mars_runtime.lab.training.data import Example
+from mars_runtime.lab.training.loss import TwoStreams, mars_loss
+from mars_runtime.lab.training.masks import block_ids, two_stream_mask
 
 
 def brute_block(position: int, response_start: int, first_block: int, block_size: int) -> int:

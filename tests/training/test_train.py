@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mars_runtime.lab.training import cli, train
+from mars_runtime.lab.training.data import Corpus, batches, encode
+from mars_runtime.lab.training.recipe import CPU, RECIPES, Shape, Stage
+from mars_runtime.lab.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
 from mars_runtime.text import Tokenizer
-from mars_runtime.training import cli, train
-from mars_runtime.training.data import Corpus, batches, encode
-from mars_runtime.training.recipe import CPU, RECIPES, Shape, Stage
-from mars_runtime.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
 
 TOY = dataclasses.replace(
     CPU,

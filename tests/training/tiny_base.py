@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from mars_runtime.training.distill import store
+from mars_runtime.lab.training.distill import store
 from tests.tiny_tokenizer import write_tokenizer
 
 VOCABULARY, MASK = 96, 4

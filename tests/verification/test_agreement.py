@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mars_runtime.benchmark.transformers_peers import loader
+from mars_runtime.lab.benchmark.transformers_peers import loader
+from mars_runtime.lab.verification import agreement as under_test
+from mars_runtime.lab.verification.agreement import Agreement, agreement, greedy_parting, pooled
+from mars_runtime.lab.verification.lossless import Mismatch
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.verification import agreement as under_test
-from mars_runtime.verification.agreement import Agreement, agreement, greedy_parting, pooled
-from mars_runtime.verification.lossless import Mismatch
 
 
 def logits(*rows: list[float]) -> Tensor:

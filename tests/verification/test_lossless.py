@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mars_runtime.evaluation.measure import decode_in_batches
 from mars_runtime.events import Event, RowStep, Step
+from mars_runtime.lab.evaluation.measure import decode_in_batches
+from mars_runtime.lab.verification.lossless import Mismatch, hold, parting, ways
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.verification.lossless import Mismatch, hold, parting, ways
 
 AR = DecodeSettings("ar", 1.0, 1)
 LOSSLESS = DecodeSettings(tau=0.0, lossless=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.verification import cli, evidence, lossless
+from mars_runtime.lab.verification import cli, evidence, lossless
 
 
 def arguments(*given: str) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-// The two-stream attention mask of stage mars, as mars_runtime/training/masks.py has it, for one row. No DOM.
+// The two-stream attention mask of stage mars, as mars_runtime/lab/training/masks.py has it, for one row. No DOM.
 
 /**
  * Block of every position: -1 in the prompt; the first block of the response holds `firstBlock` positions.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.training.distill.loops import MAX_PERIOD, MIN_REPEATED, find_loop
+from mars_runtime.lab.training.distill.loops import MAX_PERIOD, MIN_REPEATED, find_loop
 
 
 def test_a_text_without_repetition_has_no_loop() -> None:

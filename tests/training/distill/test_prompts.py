@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.training.distill.mixture import SHARES, mixture
-from mars_runtime.training.distill.overlap import Benchmarks, words
-from mars_runtime.training.distill.prompts import chat, code, reading
-from mars_runtime.training.distill.prompts.base import Prompt, interleave
-from mars_runtime.training.distill.prompts.texts import Question
+from mars_runtime.lab.training.distill.mixture import SHARES, mixture
+from mars_runtime.lab.training.distill.overlap import Benchmarks, words
+from mars_runtime.lab.training.distill.prompts import chat, code, reading
+from mars_runtime.lab.training.distill.prompts.base import Prompt, interleave
+from mars_runtime.lab.training.distill.prompts.texts import Question
 
 FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mars_runtime.training.distill import store
-from mars_runtime.training.distill.cli import parse_part
+from mars_runtime.lab.training.distill import store
+from mars_runtime.lab.training.distill.cli import parse_part
 
 RECORD = store.Record("k", "chat", False, (1, 2), (3, 4), "eos")
 

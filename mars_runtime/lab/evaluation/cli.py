@@ -1,0 +1,226 @@
+"""``python -m mars_runtime evaluate``: accuracy and tokens per forward over a grid of τ and B.
+
+Example: ``python -m mars_runtime evaluate --taus 0.5 0.8 0.95 --block-sizes 2 4 8 --prompts 50``.
+Run again with the same ``--out`` it goes on where it stopped. A chat model is asked open requests,
+which nobody judges: tokens per forward alone are told. Times nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mars_runtime.lab import tasks
+from mars_runtime.lab.evaluation import tables
+from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.plan import Cell, Grid
+from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, families_for, load_prompts
+from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.lab.evaluation.report import average, summarise
+from mars_runtime.lab.evaluation.requests import request_figures, request_tables, requests_json
+from mars_runtime.lab.evaluation.run import Subject, evaluate, plan_cells
+from mars_runtime.lab.evaluation.sentences import run_or_say
+from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.outputs import check_file, only_writer, path_of, write_text
+from mars_runtime.settings import AUTO, GROUPS, METRICS, BlockSize
+
+DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
+
+USUAL_OF_REQUESTS = Grid(
+    lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
+)
+
+Results = dict[Cell, Sequence[Outcome]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``evaluate`` command."""
+    parser = subparsers.add_parser("evaluate", help="accuracy and tokens per forward over τ and B")
+    parser.add_argument("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS))
+    parser.add_argument(
+        "--families", nargs="+", default=None, help="default: tasks and natural text, or requests"
+    )
+    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
+    parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
+    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
+    parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
+    parser.add_argument(
+        "--lossless-block-sizes", nargs="*", type=block_size, default=None, help="8; 4 of requests"
+    )
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=None, help="where masks are")
+    parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
+        default=None, help="draft what occurred before, too")  # fmt: skip
+    parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
+    parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
+    parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
+    parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
+    parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
+    parser.add_argument("--restart", action="store_true", help="measure finished cells again")
+    parser.add_argument("--details", action="store_true", help="also print every cell")
+    parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
+
+
+def block_size(text: str) -> BlockSize:
+    """A number of proposals, or ``auto``."""
+    return AUTO if text == AUTO else int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate, print, write ``--out``. Returns the exit code."""
+    console = Console()
+    try:
+        return run_or_say(lambda: _run(args, console))
+    except KeyboardInterrupt:
+        console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
+        return 130
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    asked = {
+        name: load_prompts(args.families or families_for(name), args.seed, args.prompts)
+        for name in args.checkpoints
+    }
+    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
+    if args.batch_size < 1:
+        raise PromptError("The batch size must be at least 1.")
+    if args.threads is not None and args.threads < 1:
+        raise PromptError("Ask for at least 1 of threads.")
+    check_file(args.out)
+    cells = cells_path(args.out)
+    check_file(cells)
+    cells.touch()
+    with only_writer(cells):
+        return _measure(args, grids, asked, console)
+
+
+def _measure(
+    args: argparse.Namespace,
+    grids: Mapping[str, Grid],
+    asked: Mapping[str, Sequence[PromptSet]],
+    console: Console,
+) -> int:
+    """Evaluate what is checked; ``asked``: the prompts of each checkpoint."""
+    store = CellStore(cells_path(args.out), is_fresh=args.restart)
+    results: Results = {}
+    for name, prompt_sets in asked.items():
+        subject, trained = _load(name, args)
+        grid = grids[name]
+        limited = grid.limited_to(trained)
+        if limited != grid:
+            console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
+        cells = plan_cells(subject, limited, prompt_sets)
+        results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
+    settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
+    write_text(args.out, json.dumps(document(results, settings), ensure_ascii=False, indent=1))
+    show(results, console, is_markdown=args.markdown, has_details=args.details)
+    console.print(f"Written to {args.out}", markup=False)
+    return 0
+
+
+def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
+    """The grid the arguments ask for, beside what is usual for such prompts. Raises SettingsError
+    for any value out of range."""
+    usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
+    given = {field.name: getattr(args, field.name) for field in fields(Grid)}
+    told = {name: _frozen(value) for name, value in given.items() if value is not None}
+    grid = replace(usual, **told)
+    list(grid.settings())
+    return grid
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def cells_path(out: Path) -> Path:
+    """Where finished cells are kept, next to ``out``."""
+    return out.with_name(out.stem + ".cells.jsonl")
+
+
+def evaluate_with_progress(
+    subject: Subject,
+    cells: Sequence[Cell],
+    prompt_sets: Sequence[PromptSet],
+    store: CellStore,
+    args: argparse.Namespace,
+    console: Console,
+) -> Results:
+    """All cells of a subject under a progress bar that counts prompts."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    results: Results = {}
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = sum(cell.num_prompts for cell in cells)
+        bar = progress.add_task(subject.name, total=total)
+
+        def on_rows(count: int) -> None:
+            progress.advance(bar, count)
+
+        for cell, outcomes in evaluate(
+            subject, cells, prompt_sets, store, args.batch_size, on_rows
+        ):
+            results[cell] = outcomes
+            progress.update(bar, description=cell.label)
+    return results
+
+
+def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
+    """What ``--out`` holds: provenance, what was asked for, averages and cells."""
+    figures = tables.to_json(average(results), summarise(results))
+    requests = requests_json(request_figures(results))
+    return {
+        **{"kind": "evaluation", "version": 2},
+        **provenance(),
+        "asked": settings,
+        **figures,
+        "requests": requests,
+    }
+
+
+def show(results: Results, console: Console, *, is_markdown: bool, has_details: bool) -> None:
+    """Print averages, families and, when asked, every cell; of open requests their own tables."""
+    judged = {cell: own for cell, own in results.items() if cell.family not in tasks.KINDS}
+    summaries, averages = summarise(results), average(results)
+    found = request_tables(request_figures(results))
+    if judged:
+        own = summarise(judged)
+        found = [tables.averages_table(averages, own), tables.families_table(own), *found]
+    if has_details:
+        found.append(tables.details_table(summaries))
+    for table in found:
+        if is_markdown:
+            print(table.to_markdown(), end="\n\n")
+        else:
+            console.print(table.to_rich(), crop=False)
+
+
+def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
+    """The subject and the block size it was trained for."""
+    import torch
+
+    from mars_runtime.lab.evaluation.subject import subject_of
+    from mars_runtime.model.load import load_checkpoint
+
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
+    return subject_of(checkpoint), checkpoint.block_size
+
+
+def _is_told(key: str, value: object) -> bool:
+    """Arguments worth keeping with the figures: those that are plain values."""
+    return key not in {"out", "restart", "details", "markdown", "command"} and not callable(value)

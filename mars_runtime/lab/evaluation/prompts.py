@@ -1,0 +1,81 @@
+"""Held-out prompts, family by family; natural text and open requests beside them.
+
+Knows the tasks and their checkers, and which models they are for; knows no weights and no tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mars_runtime.lab import tasks
+from mars_runtime.lab.evaluation.plan import digest
+from mars_runtime.lab.tasks import Task
+from mars_runtime.lab.tasks.natural import NAME as NATURAL
+from mars_runtime.model.registry import registry
+
+
+class PromptError(ValueError):
+    """Prompts that cannot be had; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """The prompts of one family. Natural text and open requests have no right answer and are never
+    averaged with the families that have one."""
+
+    family: str
+    tasks: tuple[Task, ...]
+
+    @property
+    def prompts_id(self) -> str:
+        """Changes when any prompt or what counts as right changes."""
+        return digest([part for task in self.tasks for part in (task.prompt, task.expected)])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether these are open requests, as a chat model gets them."""
+        return self.family in tasks.KINDS
+
+    def judge(self, index: int, text: str) -> bool | None:
+        """Whether ``text`` answers prompt ``index`` rightly; None where nothing can be judged."""
+        task = self.tasks[index]
+        return tasks.check(task, text) if tasks.is_checkable(task) else None
+
+
+def all_families() -> list[str]:
+    """Every family with checkable answers, then natural text."""
+    return [*tasks.FAMILIES, NATURAL]
+
+
+def is_chat(checkpoint: str) -> bool:
+    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks."""
+    entry = registry().get(checkpoint)
+    return entry is not None and entry.gguf is not None
+
+
+def families_for(checkpoint: str) -> list[str]:
+    """What a checkpoint is asked when nobody says: open requests, or tasks and natural text."""
+    return list(tasks.KINDS) if is_chat(checkpoint) else all_families()
+
+
+def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
+    """``count`` different held-out prompts a family (fewer where there are not so many).
+
+    Raises PromptError for an unknown family or a count below 1.
+    """
+    if count < 1:
+        raise PromptError("Ask for at least one prompt a family.")
+    known = [*all_families(), *tasks.KINDS]
+    unknown = [name for name in families if name not in known]
+    if unknown:
+        raise PromptError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")
+    return [
+        PromptSet(name, _different(tasks.generate(name, "eval", seed, count)))
+        for name in dict.fromkeys(families)
+    ]
+
+
+def _different(found: Sequence[Task]) -> tuple[Task, ...]:
+    """Without repeated prompts, which would count the same evidence twice."""
+    return tuple({task.prompt: task for task in found}.values())

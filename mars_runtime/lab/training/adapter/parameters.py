@@ -1,0 +1,131 @@
+"""What is trained: low-rank updates, mask embeddings and the optional sampler head; and its files.
+
+The files are those that ``mars_runtime.model.adapter`` reads.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mars_runtime.lab.training.backbone import PARTS, Backbone, Update
+
+ALPHA = 2.0
+"""What an update is multiplied by; folded into ``b`` when it is saved."""
+MAX_FILE_BYTES = 9_500_000
+CANDIDATES = 32
+SAMPLER_WIDTH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """rank: of the updates of o and down; those of qkv and gate_up, which stand for two and more
+    matrices on one input, have twice as much. embeddings: 1 for all masks, or one per place."""
+
+    rank: int
+    embeddings: int = 1
+    sampler: bool = False
+
+    def ranks(self) -> dict[str, int]:
+        """Rank by part."""
+        return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
+
+
+class Parameters(nn.Module):
+    """float32 masters of an adapter for ``model``; at first the update is zero."""
+
+    def __init__(self, model: Backbone, form: Form, seed: int) -> None:
+        super().__init__()
+        self.form = form
+        random = torch.Generator().manual_seed(seed)
+        self.a, self.b = nn.ParameterDict(), nn.ParameterDict()
+        for index, layer in enumerate(model.layers):
+            for part in PARTS:
+                rank = form.ranks()[part]
+                outputs, inputs = layer.products[part].weight.shape
+                a = torch.randn(rank, inputs, generator=random) * inputs**-0.5
+                self.a[f"{index}_{part}"] = nn.Parameter(a)
+                self.b[f"{index}_{part}"] = nn.Parameter(torch.zeros(outputs, rank))
+        mean = model.embedding.float().mean(0)
+        self.mask_embedding = nn.Parameter(mean.repeat(form.embeddings, 1))
+        self.sampler = Sampler(len(mean)) if form.sampler else None
+
+    def embedding(self, masks: int) -> Tensor:
+        """[masks, H]: by place, the last for all further ones."""
+        return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
+
+    def update(self, dtype: torch.dtype) -> Update:
+        """The update of this moment, in the dtype of the products."""
+        a = {name: weight.to(dtype) for name, weight in self.a.items()}
+        b = {name: (ALPHA * weight).to(dtype) for name, weight in self.b.items()}
+
+        def added(index: int, part: str, x: Tensor, y: Tensor) -> Tensor:
+            name = f"{index}_{part}"
+            return y.addmm_(F.linear(x, a[name]), b[name].t())
+
+        return added
+
+    def save(self, folder: Path, said: dict[str, Any]) -> None:
+        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file."""
+        tensors = {"mask_embedding": self.mask_embedding.detach().bfloat16()}
+        for name in self.a:
+            index, part = name.split("_", 1)
+            tensors[f"layers.{index}.{part}.a"] = self.a[name].detach().bfloat16()
+            tensors[f"layers.{index}.{part}.b"] = (ALPHA * self.b[name].detach()).bfloat16()
+        if self.sampler is not None:
+            for name, weight in self.sampler.state_dict().items():
+                tensors[f"sampler.{name}"] = weight.bfloat16()
+        folder.mkdir(parents=True, exist_ok=True)
+        shards = in_files(tensors)
+        for number, shard in enumerate(shards, 1):
+            path = folder / f"adapter-{number}-of-{len(shards)}.safetensors"
+            partial = path.with_suffix(".partial")
+            save_file(shard, partial)
+            partial.replace(path)
+        for path in folder.glob("adapter-*-of-*.safetensors"):
+            if not path.name.endswith(f"-of-{len(shards)}.safetensors"):
+                path.unlink()
+        partial = folder / "adapter.json.partial"
+        partial.write_text(
+            json.dumps({"format": 1, "rank": self.form.rank, **said}, indent=1) + "\n"
+        )
+        partial.replace(folder / "adapter.json")
+
+
+class Sampler(nn.Module):
+    """Re-ranks the best candidates of a mask, knowing the token before it.
+
+    score(c) = logit(c) + E[c] . W2 silu(W1 [E[previous]; h]), for the base's embedding E and the
+    mask's normed hidden state h.
+    """
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 * hidden_size, SAMPLER_WIDTH, bias=False)
+        self.second = nn.Linear(SAMPLER_WIDTH, hidden_size, bias=False)
+        nn.init.zeros_(self.second.weight)
+
+    def forward(self, previous: Tensor, h: Tensor) -> Tensor:
+        """previous, h: [N, H] float32 -> the direction [N, H] that candidates are scored by."""
+        direction: Tensor = self.second(F.silu(self.first(torch.cat([previous, h], -1))))
+        return direction
+
+
+def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Tensors in order, each file below ``MAX_FILE_BYTES``."""
+    files: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        size += tensor.nbytes
+        if size > MAX_FILE_BYTES and files[-1]:
+            files.append({})
+            size = tensor.nbytes
+        files[-1][name] = tensor.contiguous()
+    return files

@@ -1,0 +1,297 @@
+"""The loop of adapter training: steps, held-out measurements, saves that a run can go on from.
+
+Several processes may share a run (``torchrun``): each takes its own batches, and the gradients are
+averaged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from mars_runtime.lab.training.adapter import held_out
+from mars_runtime.lab.training.adapter.loss import Vocabulary, mask_loss
+from mars_runtime.lab.training.adapter.parameters import Form, Parameters
+from mars_runtime.lab.training.adapter.texts import Batch, Text, epoch, read_texts
+from mars_runtime.lab.training.backbone import Backbone
+from mars_runtime.lab.training.base import read_base
+
+STATE = "resume.pt"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides a run beside the base and the texts.
+
+    masks: of each group, in turn from step to step. Hardly any decoding reaches beyond the third,
+    so the first ones get most of the time. measure_steps: steps between held-out measurements, each
+    with a save; patience: stop after so many of them without a rise.
+    """
+
+    steps: int
+    form: Form
+    block_size: int = 8
+    masks: tuple[int, ...] = (2, 3, 2, 3, 2, 3, 2, 7)
+    batch_tokens: int = 2048
+    anchors: int = 64
+    learning_rate: float = 1e-3
+    embedding_rate: float = 5e-3
+    warmup_steps: int = 20
+    final_ratio: float = 0.1
+    grad_clip: float = 1.0
+    until_miss_from: float = 1.0
+    measure_steps: int = 50
+    measure_texts: int = 8
+    patience: int = 6
+    seed: int = 20261122
+
+    def rate(self, step: int) -> float:
+        """What the learning rates are multiplied by: warm-up, then half a cosine."""
+        rise = min(1.0, (step + 1) / self.warmup_steps)
+        fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
+
+
+@dataclass
+class Progress:
+    """Where a run stands. seconds: of processor time; best: held-out tokens per forward."""
+
+    step: int = 0
+    masks: int = 0
+    seconds: float = 0.0
+    best: float = 0.0
+    best_step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class AdapterTrainer:
+    """One run of one recipe, writing to ``out``."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        base: str,
+        texts: Path,
+        out: Path,
+        dtype: torch.dtype = torch.float32,
+        is_compiled: bool = False,
+    ) -> None:
+        self.recipe, self.out = recipe, out
+        self.rank, self.world = (
+            (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        )
+        self.base = read_base(base)
+        self.model = Backbone(self.base, dtype, is_compiled=is_compiled)
+        self.texts, kept = read_texts(texts)
+        self.held_out = held_out.chosen(kept, recipe.measure_texts)
+        self.vocabulary = Vocabulary(self.model, occurring(self.texts))
+        self.parameters = Parameters(self.model, recipe.form, recipe.seed)
+        self.optimizer = new_optimizer(self.parameters, recipe)
+        self.progress = Progress()
+        self._epoch: tuple[int, list[list[Text]]] = (-1, [])
+        self._stopped = False
+
+    def run(self) -> None:
+        """Train to the last step, or until nothing rises any more, or until interrupted."""
+        out = Log(self.out / "log.jsonl", self.rank == 0)
+        with _Interrupt() as interrupt:
+            while self.progress.step < self.recipe.steps and not self._stopped:
+                began = time.process_time()
+                terms = self.step()
+                self.progress.seconds += time.process_time() - began
+                out.step(self.progress, terms)
+                at = self.progress.step
+                if at % self.recipe.measure_steps == 0 or at == self.recipe.steps:
+                    out.write(self.measure())
+                    self.save()
+                if interrupt.came:
+                    break
+        self.save()
+
+    def step(self) -> dict[str, float]:
+        """One optimizer step."""
+        recipe, at = self.recipe, self.progress.step
+        rate = recipe.rate(at)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * rate
+        batch = self.batch(at)
+        terms = mask_loss(
+            self.model,
+            self.parameters,
+            self.vocabulary,
+            batch,
+            recipe.masks[at % len(recipe.masks)],
+            until_miss=at >= recipe.until_miss_from * recipe.steps,
+        )
+        torch.autograd.backward(terms.loss)
+        self._share_gradients()
+        torch.nn.utils.clip_grad_norm_(self.parameters.parameters(), recipe.grad_clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.masks += terms.masks * self.world
+        return {"loss": float(terms.loss.detach()), "first": terms.first}
+
+    def batch(self, step: int) -> Batch:
+        """The batch of this process at ``step``: a function of seed, step and texts."""
+        recipe = self.recipe
+        index = step * self.world + self.rank
+        number = 0
+        while True:
+            if self._epoch[0] != number:
+                found = epoch(self.texts, recipe.batch_tokens, recipe.seed, number)
+                self._epoch = (number, found)
+            if index < len(self._epoch[1]):
+                break
+            index -= len(self._epoch[1])
+            number += 1
+        import random
+
+        texts = self._epoch[1][index]
+        anchors = min(recipe.anchors, max(len(text.anchors) for text in texts))
+        return Batch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
+
+    def measure(self) -> dict[str, Any]:
+        """Held-out figures of this moment; keeps the adapter if they are the best so far."""
+        progress, depth = self.progress, self.recipe.block_size
+        mine = self.held_out[self.rank :: self.world]
+        rows = held_out.right_rows(self.model, self.parameters, mine, depth)
+        found = held_out.summary(self._gathered(rows), depth)
+        value = sum(every for _, every in found["by_kind"].values()) / len(found["by_kind"])
+        if value > progress.best:
+            progress.best, progress.best_step = value, progress.step
+            if self.rank == 0:
+                self.export(found)
+        waited = progress.step - progress.best_step
+        self._stopped = waited >= self.recipe.patience * self.recipe.measure_steps
+        line = {"step": progress.step, "masks": progress.masks, "mean": round(value, 4), **found}
+        progress.history.append(line)
+        return line
+
+    def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
+        """The rows of all processes."""
+        if self.world == 1:
+            return rows
+        parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
+        dist.all_gather_object(parts, rows)
+        return [row for part in parts for row in part]
+
+    def export(self, found: dict[str, Any]) -> None:
+        """The adapter in the format of the runtime, with its recipe."""
+        said = {
+            "base": self.base.name,
+            "mask_token": self.base.mask_token,
+            "block_size": self.recipe.block_size,
+            "trained_masks": self.progress.masks,
+            "held_out": found,
+        }
+        self.parameters.save(self.out, said)
+        text = json.dumps(asdict(self.recipe), indent=1) + "\n"
+        (self.out / "recipe.json").write_text(text, encoding="utf-8")
+
+    def save(self) -> None:
+        """What ``resume`` needs, through a partial file."""
+        if self.rank != 0:
+            return
+        state = {
+            "parameters": self.parameters.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "progress": asdict(self.progress),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        partial = self.out / f"{STATE}.partial"
+        torch.save(state, partial)
+        partial.replace(self.out / STATE)
+
+    def resume(self) -> None:
+        """Go on from the last save in ``out``."""
+        state = torch.load(self.out / STATE, weights_only=True)
+        self.parameters.load_state_dict(state["parameters"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = Progress(**state["progress"])
+
+    def _share_gradients(self) -> None:
+        """Average the gradients of all processes in one message."""
+        if self.world == 1:
+            return
+        found = [p.grad for p in self.parameters.parameters() if p.grad is not None]
+        flat = torch.cat([grad.flatten() for grad in found])
+        dist.all_reduce(flat)
+        flat /= self.world
+        for grad, part in zip(found, torch.split(flat, [g.numel() for g in found]), strict=True):
+            grad.copy_(part.view_as(grad))
+
+
+def occurring(texts: list[Text]) -> torch.Tensor:
+    """Sorted ids of all tokens in the texts."""
+    return torch.tensor(sorted({token for text in texts for token in text.ids}))
+
+
+def new_optimizer(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW without weight decay; the embeddings of the masks learn faster."""
+    rest = [p for name, p in parameters.named_parameters() if name != "mask_embedding"]
+    groups = [
+        {"params": rest, "peak": recipe.learning_rate},
+        {"params": [parameters.mask_embedding], "peak": recipe.embedding_rate},
+    ]
+    return torch.optim.AdamW(
+        groups, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+    )
+
+
+class Log:
+    """One JSON line every ten steps and at each measurement, on one process."""
+
+    def __init__(self, path: Path, is_writer: bool) -> None:
+        self._path, self._is_writer = path, is_writer
+        self._recent: list[dict[str, float]] = []
+
+    def step(self, progress: Progress, terms: dict[str, float]) -> None:
+        """Gather the terms of a step."""
+        self._recent.append(terms)
+        if progress.step % 10:
+            return
+        mean = {
+            name: round(sum(t[name] for t in self._recent) / len(self._recent), 4) for name in terms
+        }
+        self._recent = []
+        rate = round(progress.masks / max(1e-9, progress.seconds))
+        head = {"step": progress.step, "masks": progress.masks}
+        self.write({**head, "seconds": round(progress.seconds), "masks_per_second": rate, **mean})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append one line and show it."""
+        if not self._is_writer:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"time": time.strftime("%H:%M:%S"), **line})
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+        print(text, flush=True)
+
+
+class _Interrupt:
+    """Turns the first interrupt or termination into a wish to stop after the step."""
+
+    came = False
+
+    def __enter__(self) -> _Interrupt:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_DFL)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True

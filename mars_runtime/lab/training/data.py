@@ -1,0 +1,89 @@
+"""Training examples: task families and natural text, tokenized and bucketed by length.
+
+Knows no model. A shard is a function of (recipe, index) alone, so a resumed run reads what the
+uninterrupted one would have read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mars_runtime.lab import tasks
+from mars_runtime.lab.tasks import natural
+from mars_runtime.lab.training.recipe import Recipe
+from mars_runtime.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """ids: prompt, response and EOS; the response begins at ``response_start``."""
+
+    ids: tuple[int, ...]
+    response_start: int
+
+
+class Corpus:
+    """Draws (prompt, answer) pairs by a recipe's mixture; texts in ``folder`` are read once."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self._recipe = recipe
+        files = {
+            "tales": natural.tale_passages(folder, "train"),
+            "fairytale": natural.fairytale_questions(folder, "train"),
+        }
+        self._files = {name: [(t.prompt, t.answer) for t in found] for name, found in files.items()}
+
+    def pairs(self, shard: int) -> list[tuple[str, str]]:
+        """The shuffled (prompt, answer) pairs of one shard."""
+        recipe = self._recipe
+        rng = random.Random(f"{recipe.seed}/{shard}")
+        pairs: list[tuple[str, str]] = []
+        for source, share in recipe.mixture:
+            count = round(share * recipe.shard_examples)
+            if source in self._files:
+                pairs += [rng.choice(self._files[source]) for _ in range(count)]
+            else:
+                seed = rng.randrange(2**31)
+                drawn = tasks.generate(source, "train", seed, count)
+                pairs += [(task.prompt, task.answer) for task in drawn]
+        rng.shuffle(pairs)
+        return pairs
+
+    def texts(self, num_shards: int) -> Iterator[str]:
+        """Plain texts to train a tokenizer on."""
+        for shard in range(num_shards):
+            for prompt, answer in self.pairs(shard):
+                yield prompt
+                yield answer
+
+
+def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> Example:
+    """One example, cut at ``max_length``; a text that is cut keeps no EOS, since it went on."""
+    head = tokenizer.encode_prompt(prompt)
+    tail = [*tokenizer.encode(answer), tokenizer.im_end_id]
+    ids = [*head, *tail][:max_length]
+    return Example(tuple(ids), len(head))
+
+
+def batches(
+    corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, batch_tokens: int, shard: int
+) -> list[list[Example]]:
+    """The batches of one shard: rows of like length, about ``batch_tokens`` padded tokens each."""
+    examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
+    examples = [e for e in examples if len(e.ids) > e.response_start]
+    rng = random.Random(f"{recipe.seed}/{shard}/order")
+    examples.sort(key=lambda e: (len(e.ids), rng.random()))
+    result: list[list[Example]] = []
+    batch: list[Example] = []
+    for example in examples:  # ascending, so the newcomer is the widest row
+        if batch and (len(batch) + 1) * len(example.ids) > batch_tokens:
+            result.append(batch)
+            batch = []
+        batch.append(example)
+    if batch:
+        result.append(batch)
+    rng.shuffle(result)
+    return result

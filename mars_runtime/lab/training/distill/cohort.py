@@ -1,0 +1,119 @@
+"""Rows that were started together and so share one length: their keys, values and tokens.
+
+Knows no prompts, files or sampling. Because a cohort's rows stand at the same slot, its cache is
+dense and attention is two batched products; it grows by ``GROWTH`` slots at a time and lets go of
+finished rows when it does, so that nothing is read for them for long.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mars_runtime.lab.training.backbone import Backbone
+
+GROWTH = 32
+
+
+class Cohort:
+    """Rows left-padded to one width. keys, values: per layer [R, kv heads, S, d], S >= length;
+    tokens: per row, what was generated so far; ``last``: the tokens the next forward reads."""
+
+    def __init__(self, prompts: list[list[int]], labels: list[int]) -> None:
+        self.labels = labels
+        self.length = max(map(len, prompts))
+        self.pads = torch.tensor([self.length - len(prompt) for prompt in prompts])
+        self.tokens: list[list[int]] = [[] for _ in prompts]
+        self.is_done = [False] * len(prompts)
+        self.last = torch.tensor([[0] * (self.length - len(p)) + p for p in prompts])
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self.bias = torch.empty(0)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows it holds, finished ones that were not let go yet included."""
+        return len(self.labels)
+
+    def positions(self) -> Tensor:
+        """Positions [R] of the tokens in ``last``."""
+        return self.length - self.pads
+
+    def prefill(self, model: Backbone) -> Tensor:
+        """Read the prompts; returns the residual stream [R, H] of their last tokens."""
+        ids, rows, width = self.last, self.num_rows, self.length
+        slots = torch.arange(width)
+        positions = (slots - self.pads[:, None]).clamp(min=0)
+        unseen = (slots[None, :] > slots[:, None]) | (slots < self.pads[:, None])[:, None, :]
+        bias = torch.zeros(rows, width, width).masked_fill_(unseen, -1e9)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            k, v = (t.view(rows, width, *t.shape[1:]).transpose(1, 2) for t in (k, v))
+            self.keys.append(grown(k))
+            self.values.append(grown(v))
+            q = q.view(rows, width, *q.shape[1:]).permute(0, 2, 3, 1, 4)  # R, kv, G, T, d
+            shape = q.shape
+            q = q.reshape(rows, shape[1], -1, shape[-1])
+            every = bias.repeat(1, shape[2], 1)[:, None]
+            out = softmax_product(q, k.contiguous(), v.contiguous(), every)
+            return out.view(shape).permute(0, 3, 1, 2, 4).reshape(rows * width, -1)
+
+        x = model.hidden(model.embed(ids.flatten()), positions.flatten(), attend)
+        self._mask()
+        return x.view(rows, width, -1)[:, -1]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """One new token per row: q [R, kv heads, group, d], k, v [R, kv heads, d] -> [R, H]."""
+        keys, values = self.keys[layer], self.values[layer]
+        keys[:, :, self.length] = k
+        values[:, :, self.length] = v
+        return softmax_product(q, keys, values, self.bias).reshape(len(q), -1)
+
+    def advance(self, tokens: list[int]) -> None:
+        """The forward that read ``last`` is over: one slot more, and new tokens to read."""
+        for row, token in enumerate(tokens):
+            if not self.is_done[row]:
+                self.tokens[row].append(token)
+        self.last = torch.tensor(tokens)
+
+    def step_done(self) -> None:
+        """Count the slot that the forward wrote, and make the next one visible."""
+        self.length += 1
+        if self.length < self.keys[0].shape[2]:
+            self.bias[..., self.length] = 0.0
+
+    def is_full(self) -> bool:
+        """Say whether the next token has no slot."""
+        return self.length >= self.keys[0].shape[2]
+
+    def grow(self) -> None:
+        """Let go of finished rows and add ``GROWTH`` slots."""
+        kept = [row for row, done in enumerate(self.is_done) if not done]
+        index = torch.tensor(kept, dtype=torch.long)
+        for layer in range(len(self.keys)):
+            self.keys[layer] = grown(self.keys[layer][index])
+            self.values[layer] = grown(self.values[layer][index])
+        self.labels = [self.labels[row] for row in kept]
+        self.tokens = [self.tokens[row] for row in kept]
+        self.is_done = [False] * len(kept)
+        self.pads, self.last = self.pads[index], self.last[index]
+        self._mask()
+
+    def _mask(self) -> None:
+        slots = torch.arange(self.keys[0].shape[2])
+        unseen = (slots < self.pads[:, None]) | (slots > self.length)
+        self.bias = torch.zeros(unseen.shape).masked_fill_(unseen, -1e9)[:, None, None]
+
+
+def grown(cache: Tensor) -> Tensor:
+    """[R, heads, S, d] with ``GROWTH`` empty slots more, dense."""
+    rows, heads, _, dim = cache.shape
+    return torch.cat([cache, cache.new_zeros(rows, heads, GROWTH, dim)], 2)
+
+
+def softmax_product(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """Attention in plain products: q [R, kv heads, M, d], k, v [R, kv heads, S, d]; ``bias``
+    broadcasts to [R, kv heads, M, S], float32. The CPU's fused kernel is ten times as slow for
+    the one or three queries a row that decoding has."""
+    scores = (q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + bias
+    return torch.softmax(scores, -1).to(v.dtype) @ v

@@ -1,0 +1,95 @@
+"""``python -m mars_runtime verify``: what is promised of a checkpoint, held against evidence.
+
+``lossless``: every lossless way writes AR's very tokens, alone and in batches. ``logits``: those of
+this runtime beside transformers' for the same weights, in the dtype that is asked for, and greedy
+text in fp32. The exit code is 1 where a promise is broken. Times nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mars_runtime.lab.evaluation.prompts import PromptError, families_for, load_prompts
+from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.lab.evaluation.sentences import run_or_say
+from mars_runtime.outputs import check_file, path_of, write_text
+
+PROMISES = ("lossless", "logits")
+USUAL_PROMPTS = {"lossless": 62, "logits": 40}
+
+OnRows = Callable[[int], None]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``verify`` command."""
+    parser = subparsers.add_parser("verify", help="hold promises against evidence")
+    add = parser.add_argument
+    add("promise", choices=PROMISES)
+    add("--checkpoint", default="mars-tiny", help="a name or a folder (%(default)s)")
+    add("--families", nargs="+", default=None, help="default: requests, or tasks and natural text")
+    add("--prompts", type=int, default=None, help="prompts a family (62 lossless, 40 logits)")
+    add("--max-new-tokens", type=int, default=24, help="%(default)s")
+    add("--seed", type=int, default=0, help="which prompts are drawn")
+    add("--device", default="auto")
+    add("--dtype", default="auto")
+    add("--threads", type=int, default=None, help="CPU threads")
+    add("--out", type=path_of, default=None, help="default: runs/PROMISE.json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Gather the evidence, print it, write ``--out``. Returns the exit code."""
+    console = Console()
+    return run_or_say(lambda: _run(args, console))
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    families = args.families or families_for(args.checkpoint)
+    count = USUAL_PROMPTS[args.promise] if args.prompts is None else args.prompts
+    prompts = [
+        task.prompt for one in load_prompts(families, args.seed, count) for task in one.tasks
+    ]
+    if args.max_new_tokens < 1:
+        raise PromptError("Ask for at least 1 new token.")
+    if args.threads is not None and args.threads < 1:
+        raise PromptError("Ask for at least 1 of threads.")
+    out = args.out or Path("runs") / f"{args.promise}.json"
+    check_file(out)
+    from mars_runtime.lab.verification import evidence
+
+    gather = evidence.lossless if args.promise == "lossless" else evidence.logits
+    if args.threads:
+        evidence.use_threads(args.threads)
+    with _progress(console) as begin:
+        found = gather(evidence.Case.of(args), prompts, begin)
+    document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
+    write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
+    console.print(found.table.to_rich(), crop=False)
+    console.print(found.sentence, style="green" if found.is_kept else "red", markup=False)
+    console.print(f"Written to {out}", markup=False)
+    return 0 if found.is_kept else 1
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str, int], OnRows]]:
+    """Gives a function that begins a bar and returns how it is advanced."""
+    columns: Any = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+
+        def begin(what: str, total: int) -> OnRows:
+            bar = progress.add_task(what, total=total)
+            return lambda count: progress.advance(bar, count)
+
+        yield begin
