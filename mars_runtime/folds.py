@@ -63,11 +63,6 @@ def tpf(events: Sequence[Event], row: int = 0) -> float:
     return _ratio(num_tokens(events, row), num_forwards(events, row))
 
 
-def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
-    """How many forwards fewer than one per token."""
-    return num_tokens(events, row) - num_forwards(events, row)
-
-
 def prefill_seconds(events: Iterable[Event]) -> float:
     """Seconds to read the prompt."""
     return sum(event.seconds for event in events if isinstance(event, Prefill))
@@ -113,20 +108,6 @@ def timeline(events: Sequence[Event], row: int = 0) -> list[tuple[float, int]]:
     return list(zip(clocks, counts, strict=True))
 
 
-def acceptance_by_position(events: Iterable[Event], row: int = 0) -> list[float]:
-    """For each place in a forward, the share of forwards proposing there that emitted there."""
-    proposed: list[int] = []
-    emitted: list[int] = []
-    for step, _ in row_steps(events, row):
-        width = len(step.proposals)
-        for counts in (proposed, emitted):
-            counts.extend([0] * (width - len(counts)))
-        for place in range(width):
-            proposed[place] += 1
-            emitted[place] += place < len(step.accepted)
-    return [_ratio(taken, offered) for taken, offered in zip(emitted, proposed, strict=True)]
-
-
 def tokens_per_forward_counts(events: Iterable[Event], row: int = 0) -> dict[int, int]:
     """Tokens taken by a forward -> how many forwards took so many."""
     counts: dict[int, int] = {}
@@ -144,15 +125,6 @@ def settings_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
             moves.append(SettingsMove(index, before, step.settings))
         before = step.settings
     return moves
-
-
-def tau_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
-    """Where tau or the block size changed in mid-run."""
-    return [
-        move
-        for move in settings_moves(events, row)
-        if (move.before.tau, move.before.block_size) != (move.after.tau, move.after.block_size)
-    ]
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from helpers import tokens_of, word_sequence
 
-from mars_runtime.decoders import ar, decode
+from mars_runtime.decoders import decode
 from mars_runtime.events import Event
 from mars_runtime.lab import tasks
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
+from tests.methods import decode_as
 
 BUNDLED = [
     pytest.param(
@@ -62,5 +63,5 @@ def plain(
 ) -> list[list[int]]:
     settings = DecodeSettings(max_new_tokens=limit, **changes)
     tokenizer = checkpoint.tokenizer
-    events = ar.decode(checkpoint.model, tokenizer, prompts, lambda: settings)
+    events = decode_as("ar", checkpoint.model, tokenizer, prompts, lambda: settings)
     return tokens_of(events, len(prompts))

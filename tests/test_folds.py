@@ -10,6 +10,7 @@ from mars_runtime import folds
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace
+from tests import trace_folds
 
 SETTINGS = DecodeSettings(tau=0.9)
 BOLDER = replace(SETTINGS, tau=0.5)
@@ -43,7 +44,7 @@ def test_counts_and_rates_by_row() -> None:
     assert (folds.num_tokens(EVENTS), folds.num_forwards(EVENTS)) == (6, 3)
     assert (folds.num_tokens(EVENTS, 1), folds.num_forwards(EVENTS, 1)) == (1, 1)
     assert folds.tpf(EVENTS) == 2
-    assert folds.forwards_saved(EVENTS) == 3
+    assert trace_folds.forwards_saved(EVENTS) == 3
     assert folds.decode_seconds(EVENTS) == pytest.approx(0.4)
     assert folds.decode_seconds(EVENTS, 1) == pytest.approx(0.1)
     assert folds.tokens_per_second(EVENTS) == pytest.approx(15)
@@ -71,28 +72,28 @@ def test_a_speedup_leaves_prefill_out_and_says_nothing_of_short_runs() -> None:
 
 
 def test_acceptance_by_position() -> None:
-    assert folds.acceptance_by_position(EVENTS) == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    assert trace_folds.acceptance_by_position(EVENTS) == pytest.approx([1, 2 / 3, 1 / 3, 0])
     narrow: list[Event] = [Step((step_of(0, (1,), width=1),)), EVENTS[1]]
-    assert folds.acceptance_by_position(narrow) == [1, 1, 1, 0]
+    assert trace_folds.acceptance_by_position(narrow) == [1, 1, 1, 0]
 
 
 def test_moves_of_settings() -> None:
-    (move,) = folds.tau_moves(EVENTS)
+    (move,) = trace_folds.tau_moves(EVENTS)
     assert (move.step, move.before.tau, move.after.tau) == (2, 0.9, 0.5)
     seeds: list[Event] = [
         Step((step_of(0, (1,)),)),
         Step((step_of(1, (1,), settings=replace(SETTINGS, metric="margin")),)),
     ]
-    assert folds.tau_moves(seeds) == []
+    assert trace_folds.tau_moves(seeds) == []
     assert len(folds.settings_moves(seeds)) == 1
 
 
 def test_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
         assert folds.tpf(events) == folds.tokens_per_second(events) == 0
-        assert folds.ms_per_forward(events) == folds.forwards_saved(events) == 0
+        assert folds.ms_per_forward(events) == trace_folds.forwards_saved(events) == 0
         assert folds.ttft(events) is None
-        assert folds.acceptance_by_position(events) == folds.tau_moves(events) == []
+        assert trace_folds.acceptance_by_position(events) == trace_folds.tau_moves(events) == []
         assert folds.end(events) is None
     assert folds.end(EVENTS) == End("eos")
 

@@ -14,11 +14,12 @@ import pytest
 from helpers import steps_of, tokens_of
 from law_checkpoints import BUNDLED, load, run, task_prompts, word_prompts
 
-from mars_runtime.decoders import CursorBatch, block, decode, reference
+from mars_runtime.decoders import CursorBatch, block, decode
 from mars_runtime.decoders.batch import BATCH_METHODS, decode_batch
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
+from tests import slow_twin
 
 # Law 2: the cursor cache changes nothing; a row of a ragged batch equals that row alone.
 
@@ -50,7 +51,7 @@ def test_law_2_cached_equals_full_recomputation(
     settings = DecodeSettings(tau=0.4, block_size=block_size, max_new_tokens=20)
     settings = replace(settings, **KINDS[kind])
     cached = run(small, prompts, settings)
-    slow = list(reference.decode(small.model, small.tokenizer, prompts, lambda: settings))
+    slow = list(slow_twin.decode(small.model, small.tokenizer, prompts, lambda: settings))
     for row in range(len(prompts)):
         ours, theirs = steps_of(cached, row), steps_of(slow, row)
         assert [outline(step) for step in ours] == [outline(step) for step in theirs]
@@ -134,7 +135,7 @@ def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]]) -> Non
     by_block = list(block.decode(model, tokenizer, prompts, lambda: settings, 7))
     others = [
         list(decoder(model, tokenizer, prompts, lambda: settings))
-        for decoder in (decode, reference.decode)
+        for decoder in (decode, slow_twin.decode)
     ]
     for row in range(len(prompts)):
         ours = steps_of(by_block, row)

@@ -16,6 +16,7 @@ from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace, TraceError, TraceWriter
 from mars_runtime.trace_reader import MAX_LINE_CHARS, read_trace
+from tests import trace_folds
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 
 SETTINGS = DecodeSettings()
@@ -54,7 +55,13 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
     """Every figure and the text are the same from the live events and from the read ones."""
     live = Trace.of(HEADER, events, token_bytes)
     read = read_trace(live.lines())
-    for fold in (folds.tpf, folds.timeline, folds.ttft, folds.tau_moves, folds.tokens_per_second):
+    for fold in (
+        folds.tpf,
+        folds.timeline,
+        folds.ttft,
+        trace_folds.tau_moves,
+        folds.tokens_per_second,
+    ):
         assert fold(live.events, 1) == fold(read.events, 1)
     assert folds.text_pieces(live, 1) == folds.text_pieces(read, 1)
 

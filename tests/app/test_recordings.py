@@ -14,6 +14,7 @@ from app.replay.scenarios import SCENARIOS, Scenario
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.trace import Trace
+from tests import trace_folds
 
 WANTED = {"python", "tau-moved", "block-cache"}
 
@@ -61,7 +62,7 @@ def test_what_the_recorder_writes_the_reader_takes(recorded: dict[str, Recording
 
 def test_a_move_is_recorded_where_it_was_planned(recorded: dict[str, Recording]) -> None:
     trace = recorded["tau-moved"].traces()["mars"]
-    there, back = folds.tau_moves(trace.events)
+    there, back = trace_folds.tau_moves(trace.events)
     assert (there.after.tau, back.after.tau) == (0.5, 0.95)
     steps = [step for step, _ in folds.row_steps(trace.events)]
     assert 2 <= steps[there.step].start < 8 <= steps[back.step].start
@@ -89,7 +90,7 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
     lossless = [folds.text(trace) for trace in bundled["lossless"].traces().values()]
     assert lossless[0] == lossless[1]
     moved = bundled["tau-moved"].traces()["mars"].events
-    assert [move.after.tau for move in folds.tau_moves(moved)] == [0.5, 0.95]
+    assert [move.after.tau for move in trace_folds.tau_moves(moved)] == [0.5, 0.95]
     cursor, block = bundled["block-cache"].traces().values()
     assert commits(cursor) == 0 < commits(block)
     assert measured(bundled["python"]).tpf > 2

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError, Judgement
-from mars_runtime.decoders import CursorBatch, ar, decode
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.adaptive import MAX_SPACING, ForwardCosts, Outlook, Pilot, rate
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED, DecodeSettings
+from tests.methods import decode_as
 
 IDS = Ids()
 AUTO = DecodeSettings(tau=0.5, block_size="auto", max_new_tokens=200)
@@ -186,7 +187,7 @@ def test_law_3_holds_whatever_b_is_chosen(seed: int, curve: str, tau: float, num
     script = foresight_script(seed)
     prompts = [[3 + row, 4] for row in range(num_rows)]
     settings = replace(LOSSLESS, tau=tau, max_new_tokens=30)
-    plain = list(ar.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
+    plain = list(decode_as("ar", ScriptedModel(script), IDS, prompts, lambda: settings))
     found = auto(script, prompts, settings, curve)
     assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
 

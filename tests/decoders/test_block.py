@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import block, cursor, reference
+from mars_runtime.decoders import block, cursor
 from mars_runtime.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
+from tests import slow_twin
 
 IDS = Ids()
 SURE = DecodeSettings(tau=0.5, block_size=4, max_new_tokens=12)
@@ -167,7 +168,7 @@ def test_law_8_one_token_a_forward_is_the_same_everywhere(
     by_block, _ = run(script, prompts, settings, cache_block)
     others = [
         list(decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for decode in (cursor.decode, reference.decode)
+        for decode in (cursor.decode, slow_twin.decode)
     ]
     for row in range(2):
         ours = steps_of(by_block, row)

@@ -12,10 +12,11 @@ from helpers import Ids, ScriptedModel, foresight_script, peaked, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders import CursorBatch, decode, reference
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.base import Decoding
 from mars_runtime.events import RowStep, Step
 from mars_runtime.settings import DecodeSettings
+from tests import slow_twin
 
 IDS = Ids()
 BOLD = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=24)
@@ -33,7 +34,7 @@ def checked_steps(script, prompt, settings, source=None) -> Iterator[RowStep]:
 def chosen_by_ar(script, prefix, settings) -> int:
     """By full recomputation, which knows neither cursors nor pending tokens."""
     plain = replace(settings, method="ar", max_new_tokens=1)
-    return tokens_of(reference.decode(ScriptedModel(script), IDS, [prefix], lambda: plain))[0][0]
+    return tokens_of(slow_twin.decode(ScriptedModel(script), IDS, [prefix], lambda: plain))[0][0]
 
 
 @given(

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import CursorBatch, ar, decode, mars
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.events import Prefill, Step
 from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
+from tests.methods import decode_as
 
 IDS = Ids()
 COUNT = DecodeSettings(tau=0.5, max_new_tokens=8)
@@ -89,7 +90,7 @@ def test_the_mask_token_never_comes_out_even_when_it_wins() -> None:
 def test_ar_is_a_method_and_not_a_threshold_of_one() -> None:
     certain = replace(COUNT, tau=1.0)
     assert len(steps_of(run(counting, [[3]], certain))) == 2  # fp32 rounds to exactly 1.0
-    steps = steps_of(ar.decode(ScriptedModel(counting), IDS, [[3]], lambda: certain))
+    steps = steps_of(decode_as("ar", ScriptedModel(counting), IDS, [[3]], lambda: certain))
     assert len(steps) == 8
     assert {step.num_fed for step in steps} == {1}
     assert {step.settings.method for step in steps} == {"ar"}
@@ -97,7 +98,7 @@ def test_ar_is_a_method_and_not_a_threshold_of_one() -> None:
 
 def test_mars_holds_its_method() -> None:
     settings = DecodeSettings(method="ar", max_new_tokens=8)
-    events = list(mars.decode(ScriptedModel(counting), IDS, [[3]], lambda: settings))
+    events = list(decode_as("mars", ScriptedModel(counting), IDS, [[3]], lambda: settings))
     assert len(steps_of(events)) == 2
 
 

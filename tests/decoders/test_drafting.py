@@ -11,13 +11,14 @@ from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, toke
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders import CursorBatch, ar, decode
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.events import Proposal
 from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
+from tests.methods import decode_as
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
@@ -243,7 +244,7 @@ def test_law_3_holds_whatever_is_chosen(
     script = foresight_script(seed, eos_share=0.01)
     prompts = [[3 + row, 4, 5, 3 + row, 4] for row in range(num_rows)]
     settings = replace(AUTO, tau=tau, groups=groups, lookup=lookup, max_new_tokens=50)
-    plain = list(ar.decode(ScriptedModel(script), ids, prompts, lambda: settings))
+    plain = list(decode_as("ar", ScriptedModel(script), ids, prompts, lambda: settings))
     found = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
     assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
     for row in range(num_rows):
@@ -302,6 +303,6 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
             tokens[step.row] += step.accepted
             num_steps[step.row] += 1
     for number, prompt in enumerate([[3], [4]]):
-        plain = ar.decode(ScriptedModel(script), IDS, [prompt], lambda: settings)
+        plain = decode_as("ar", ScriptedModel(script), IDS, [prompt], lambda: settings)
         assert tokens[number] == tokens_of(plain)[0]
     assert num_steps[1] < 100 < num_steps[0]

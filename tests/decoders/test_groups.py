@@ -10,10 +10,12 @@ from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, toke
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders import CursorBatch, ar, decode, reference
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.settings import GROUPS, MAX_FED, METRICS, DecodeSettings
+from tests import slow_twin
+from tests.methods import decode_as
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
@@ -128,8 +130,8 @@ def bare(step: RowStep) -> RowStep:
 def test_every_step_equals_full_recomputation(seed: int, prompts, settings) -> None:
     script = foresight_script(seed, eos_share=0.02)
     found = run(script, prompts, settings)
-    slow = list(reference.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-    plain = list(ar.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
+    slow = list(slow_twin.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
+    plain = list(decode_as("ar", ScriptedModel(script), IDS, prompts, lambda: settings))
     assert tokens_of(found, len(prompts)) == tokens_of(plain, len(prompts))
     for row in range(len(prompts)):
         ours, theirs = steps_of(found, row), steps_of(slow, row)
@@ -201,7 +203,7 @@ def test_lookup_needs_no_mask_token() -> None:
     for each in (script, counted):
         plain = tokens_of(run(each, prompts, replace(settings, method="ar"), NO_MASK), 2)
         assert tokens_of(run(each, prompts, settings, NO_MASK), 2) == plain
-        slow = reference.decode(ScriptedModel(each), NO_MASK, prompts, lambda: settings)
+        slow = slow_twin.decode(ScriptedModel(each), NO_MASK, prompts, lambda: settings)
         assert tokens_of(slow, 2) == plain
     steps = steps_of(run(counted, [list(range(3, 16))], settings, NO_MASK))
     assert len(steps) < 12

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.decoders.lookup import Lookup
-from mars_runtime.decoders.reference import looked_up
+from tests.slow_twin import looked_up
 
 
 def found(text: list[int], at_most: int = 5) -> tuple[list[int], int]:

@@ -13,13 +13,14 @@ from helpers import steps_of, tokens_of, word_sequence
 from static_scripted import outlines
 from tiny_checkpoint import write_checkpoint
 
-from mars_runtime.decoders import CursorBatch, ar
+from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.decoders.static.probe import StepProbe
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings
+from tests.methods import decode_as
 
 LIMIT = 24
 
@@ -82,7 +83,7 @@ def test_ar_and_lossless_write_the_same_as_the_decoder_ar(foreseeing: Checkpoint
     prompts = prompts_for(foreseeing, 3)
     plain = DecodeSettings(method="ar", max_new_tokens=LIMIT)
     tokenizer = foreseeing.tokenizer
-    expected = tokens_of(ar.decode(foreseeing.model, tokenizer, prompts, lambda: plain), 3)
+    expected = tokens_of(decode_as("ar", foreseeing.model, tokenizer, prompts, lambda: plain), 3)
     bold = DecodeSettings(tau=0.0, block_size=8, lossless=True, max_new_tokens=LIMIT)
     for settings in (plain, bold):
         batch = batch_on(foreseeing, StaticBatch, steps_per_read=4)

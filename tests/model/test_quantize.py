@@ -8,11 +8,12 @@ import pytest
 import torch
 from helpers import tokens_of
 
-from mars_runtime.decoders import ar, decode
+from mars_runtime.decoders import decode
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.quantize import add_product, can_quantize, multiply, quantize
 from mars_runtime.settings import DecodeSettings
+from tests.methods import decode_as
 from tests.tiny_checkpoint import write_checkpoint
 
 needs_kernels = pytest.mark.skipif(not can_quantize(), reason="int8 kernels exist on x86 only")
@@ -56,7 +57,7 @@ def test_lossless_keeps_to_ar_of_the_same_arithmetic_in_nearly_every_answer(tmp_
     for text in PROMPTS:
         prompt = [checkpoint.tokenizer.encode_prompt(text)]
         found = decode(checkpoint.model, checkpoint.tokenizer, prompt, lambda: settings)
-        wanted = ar.decode(checkpoint.model, checkpoint.tokenizer, prompt, lambda: settings)
+        wanted = decode_as("ar", checkpoint.model, checkpoint.tokenizer, prompt, lambda: settings)
         num_equal += tokens_of(found) == tokens_of(wanted)
     assert num_equal >= len(PROMPTS) - 1
 

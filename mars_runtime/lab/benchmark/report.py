@@ -8,7 +8,6 @@ from mars_runtime.lab.benchmark import compare, plan
 from mars_runtime.lab.benchmark.compare import Compared
 from mars_runtime.lab.benchmark.figures import PeerFigures, Percentiles, figures_of
 from mars_runtime.lab.benchmark.measure import Measured
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
 from mars_runtime.lab.profiling.forward import Load, Rho
 from mars_runtime.lab.profiling.limits import Limits
@@ -251,8 +250,3 @@ def _waits(found: Percentiles | None) -> str:
     if found is None:
         return NONE
     return f"{found.p50 * 1000:.1f} / {found.p99 * 1000:.1f}"
-
-
-def plain_estimate(found: Estimate | None) -> dict[str, float] | None:
-    """An estimate as JSON values."""
-    return {"value": found.value, "low": found.low, "high": found.high} if found else None

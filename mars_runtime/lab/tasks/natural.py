@@ -130,17 +130,6 @@ def fairytale_questions(data: Path, split: Split) -> list[Task]:
     return tasks
 
 
-def word_problems_gsm8k(data: Path) -> list[Task]:
-    """Real word problems for training, for the variety of their language; in no score."""
-    tasks: list[Task] = []
-    for record in _records(data / "gsm8k_train.jsonl"):
-        answer = re.sub(r"<<[^>]*>>", "", to_ascii(record["answer"])).strip()
-        number = answer.rpartition("####")[2].strip().replace(",", "").lstrip("$")
-        question = " ".join(to_ascii(record["question"]).split())
-        tasks.append(Task("word_problems", "gsm8k", question, answer, number))
-    return tasks
-
-
 def natural_tasks(split: Split, seed: int, count: int) -> list[Task]:
     """Openings of our own to continue; there is no reference and no checker."""
     rng = random.Random(f"{NAME}:{split}:{seed}")

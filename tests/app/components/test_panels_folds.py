@@ -13,6 +13,7 @@ from modules import evaluate, modules_page
 from race_scenes import CODE, LOSSLESS, PROSE, without_checks
 
 from mars_runtime import folds
+from tests import trace_folds
 
 pytestmark = needs_browser
 
@@ -33,7 +34,7 @@ def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.
         "const { steps } = laneOf(given[0]); return [m.acceptance(steps), m.forwardCounts(steps)];",
         samples.trace_lines(trace),
     )
-    assert [each["share"] for each in positions] == folds.acceptance_by_position(trace.events)
+    assert [each["share"] for each in positions] == trace_folds.acceptance_by_position(trace.events)
     filled = {each["count"]: each["forwards"] for each in counts if each["forwards"]}
     assert filled == folds.tokens_per_forward_counts(trace.events)
     assert [each["count"] for each in counts] == list(range(1, len(counts) + 1))

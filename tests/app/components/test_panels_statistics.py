@@ -11,6 +11,7 @@ from panel_browser import all_texts, go_to, open_at, put_scene, rows_of, stream
 
 from mars_runtime import folds
 from mars_runtime.events import RowStep, Step
+from tests import trace_folds
 
 pytestmark = needs_browser
 
@@ -23,7 +24,7 @@ def picture(panel: str, name: str) -> str:
 def check_counts(page: playwright.Page, panel: str, rows: list[RowStep]) -> None:
     """The first two pictures are the folds of these forwards."""
     events = [Step((row,)) for row in rows]
-    shares = folds.acceptance_by_position(events)
+    shares = trace_folds.acceptance_by_position(events)
     shown = all_texts(page, f"{picture(panel, 'positions')} .rv-pic-top")
     assert shown == [str(int(100 * share + 0.5)) for share in shares]
     counts = folds.tokens_per_forward_counts(events)

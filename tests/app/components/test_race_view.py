@@ -12,6 +12,7 @@ from app.components import race_value
 from app.components.line_view import plotly_url
 from app.components.race_view import RaceView
 from mars_runtime import folds
+from tests import trace_folds
 
 
 def test_the_template_holds_no_place_for_text() -> None:
@@ -100,7 +101,7 @@ def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
     assert values["perSecond"].startswith(f"{speeds[0]:.0f}")
     assert values["forward"].startswith(f"{folds.ms_per_forward(mars.events):.2f}")
     small = page.inner_text(f"{ROOT} .rv-small")
-    assert f"{folds.forwards_saved(mars.events)} of {folds.num_tokens(mars.events)}" in small
+    assert f"{trace_folds.forwards_saved(mars.events)} of {folds.num_tokens(mars.events)}" in small
     assert f"{1000 * folds.ttft(mars.events):.2f} ms" in small
     assert "float32" in page.inner_text(f"{ROOT} .rv-env")
 

@@ -1,0 +1,21 @@
+"""Decoding with the method held fixed, whatever the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mars_runtime.decoders import decode
+from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, always
+from mars_runtime.events import Event
+from mars_runtime.settings import Method
+
+
+def decode_as(
+    method: Method,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """``decode`` by this method."""
+    return decode(model, vocabulary, prompts, always(method, settings))
