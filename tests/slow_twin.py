@@ -1,6 +1,6 @@
 """The slow twin: every forward reads the whole prefix again, with nothing kept in between.
 
-For tests, which hold the cursor cache against it, and to show what a cache is worth. It shares the
+The cursor cache is held against it. It shares the
 judgement of predictions with the other decoders and none of their bookkeeping: one row at a time,
 the prefix as a plain list, and a forward of its own for each group of masks. Knows no cursors.
 """

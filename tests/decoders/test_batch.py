@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from mars_runtime import batch_folds
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import reference, uncached
+from mars_runtime.decoders import uncached
 from mars_runtime.decoders.batch import BATCH_METHODS, decode_batch
 from mars_runtime.events import Prefill, Step
 from mars_runtime.settings import DecodeSettings
+from tests import slow_twin
 
 IDS = Ids()
 SETTINGS = DecodeSettings(tau=0.6, max_new_tokens=14)
@@ -78,7 +79,7 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
     script = foresight_script(seed)
     slow, fast = (
         list(twin.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for twin in (reference, uncached)
+        for twin in (slow_twin, uncached)
     )
     for row in range(len(prompts)):
         ours, theirs = steps_of(fast, row), steps_of(slow, row)

@@ -34,10 +34,6 @@ def data(tmp_path: Path) -> Path:
         [{"tale": f"tale-{n}", **question} for n in range(60)]
         + [{"tale": "tale-1", **question, "answer": "the stars"}],
     )
-    _lines(
-        tmp_path / "gsm8k_train.jsonl",
-        [{"question": "How many?", "answer": "2*600=<<2*600=1200>>1200\n#### 1,200"}],
-    )
     (tmp_path / "childrens_classics.txt").write_text(
         f"<<<BOOK A/B>>>\n# Title: B\n\n## THE FOX\n\n{text}\n## Chapter 1\n\n{text}"
     )
