@@ -1,7 +1,7 @@
 """No cache at all: every forward reads each row's whole prefix again, all rows in one batch.
 
-What a cache is worth is seen against this. The slow twin of the tests does the same one row at a time as the
-oracle of the tests. Knows no cursors: causality lets shorter rows carry masks behind their end.
+What a cache is worth is seen against this; tests/slow_twin.py does the same one row at a time.
+Knows no cursors: causality lets shorter rows carry masks behind their end.
 """
 
 from __future__ import annotations
