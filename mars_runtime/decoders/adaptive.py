@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mars_runtime.acceptance import Judgement, is_lossless
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -25,12 +25,28 @@ MAX_SPACING = 128  # forwards from probe to probe, at most
 PATIENCE = 2  # further forwards that a choice above 1 stands
 
 
+class Curve(NamedTuple):
+    """What forwards of one number of rows cost, in forwards of one token per row.
+
+    plain: of 1, 2, 3 ... tokens per row. masks: what it adds that there are masks among them, for
+    an adapter that they go through.
+    """
+
+    plain: Sequence[float]
+    masks: float = 0.0
+
+    def of(self, width: int, num_masks: int) -> float:
+        """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
+        return self.plain[width - 1] + (self.masks if num_masks else 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardCosts:
     """What forwards cost on one device.
 
     depth: the B that the model was trained with, the most that is ever chosen.
     rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1.
+    masks: number of rows -> what masks add to a forward, over the same.
     seconds: of a forward of one token for the fewest rows; 0 if not told.
     lessons: what earlier runs on this device taught whoever chooses by these costs.
     """
@@ -38,15 +54,18 @@ class ForwardCosts:
     depth: int
     rho: Mapping[int, tuple[float, ...]]
     seconds: float = 0.0
+    masks: Mapping[int, float] = field(default_factory=dict)
     lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def curve(self, num_rows: int) -> list[float]:
-        """rho(1), rho(2) ... rho(MAX_FED) for the next larger batch that was measured or else the
-        largest; what was not measured costs in proportion."""
+    def curve(self, num_rows: int) -> Curve:
+        """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest;
+        what was not measured costs in proportion."""
         enough = [rows for rows in self.rho if rows >= num_rows]
-        known = self.rho[min(enough) if enough else max(self.rho)]
+        nearest = min(enough) if enough else max(self.rho)
+        known = self.rho[nearest]
         longer = range(len(known) + 1, MAX_FED + 1)
-        return [*known, *(known[-1] * length / len(known) for length in longer)]
+        plain = [*known, *(known[-1] * length / len(known) for length in longer)]
+        return Curve(plain, self.masks.get(nearest, 0.0))
 
 
 class Evidence:
@@ -118,7 +137,7 @@ class Pilot:
 
     def __init__(self, costs: ForwardCosts) -> None:
         self._costs = costs
-        self._curves: dict[int, list[float]] = {}
+        self._curves: dict[int, Curve] = {}
         self._outlooks: dict[int, Outlook] = {}
         self._choice = 1
         self._wait = 0  # forwards until the next look
@@ -172,26 +191,26 @@ class Pilot:
         self._wait = self._spacing
         return best
 
-    def _base_spacing(self, size: int, curve: list[float]) -> int:
+    def _base_spacing(self, size: int, curve: Curve) -> int:
         """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE. What a probe
         drafts is fed once more, so it may cost twice."""
         if size == 1:  # the model was trained to foresee nothing
             return MAX_SPACING
-        return min(MAX_SPACING, math.ceil(2 * (curve[size - 1] - 1.0) / PROBE_SHARE))
+        return min(MAX_SPACING, math.ceil(2 * (curve.of(size, size - 1) - 1.0) / PROBE_SHARE))
 
-    def _curve(self, num_rows: int) -> list[float]:
+    def _curve(self, num_rows: int) -> Curve:
         if num_rows not in self._curves:
             self._curves[num_rows] = self._costs.curve(num_rows)
         return self._curves[num_rows]
 
 
-def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Sequence[float]) -> float:
+def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve) -> float:
     """Tokens per second with B = ``size``, in the measure of AR steps of the same rows.
 
     rows: for each row its ``Outlook.chances``. A forward feeds [AR's token | drafts of the forward
     before | masks], B - 1 masks behind the row with the most drafts. It gives one token and those
     drafts that AR confirms; a draft that it does not confirm spoils what was drafted behind it, so
-    that the next forward has none to verify. ``curve[q - 1]`` is rho(q).
+    that the next forward has none to verify.
     """
     tokens = 0.0
     at_most = [1.0] * size  # place k: chance that no row has more than k drafts
@@ -210,7 +229,7 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Sequen
             at_most[place] *= 1.0 - chance / (1.0 + missed)
     cost = before = 0.0
     for drafts, chance in enumerate(at_most):
-        cost += (chance - before) * curve[drafts + size - 1]
+        cost += (chance - before) * curve.of(drafts + size, size - 1)
         before = chance
     return tokens / (cost * len(rows))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE
+from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE, Curve
 from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.events import Proposal
@@ -44,8 +44,8 @@ class Course:
     worth: float
 
     @classmethod
-    def of(cls, num_masks: int, rate: float, curve: Sequence[float]) -> Course:
-        return cls(num_masks, rate, max(0.0, rate * curve[num_masks] - 1.0))
+    def of(cls, num_masks: int, rate: float, curve: Curve) -> Course:
+        return cls(num_masks, rate, max(0.0, rate * curve.of(1 + num_masks, num_masks) - 1.0))
 
 
 AR = Course(0, 1.0, 0.0)
@@ -71,13 +71,14 @@ class Option(NamedTuple):
 
 
 def best_option(
-    chances: Sequence[float], course: Course, curve: Sequence[float], *, may_branch: bool
+    chances: Sequence[float], course: Course, curve: Curve, *, may_branch: bool
 ) -> Option:
     """The best way to feed a forward with these drafts in hand.
 
-    chances: that the first 1, 2, 3 ... drafts all leave. curve: cost of 1, 2, 3 ... tokens. Masks
-    stand nowhere, after the last draft, or where they may branch after each one.
+    chances: that the first 1, 2, 3 ... drafts all leave. Masks stand nowhere, after the last draft,
+    or where they may branch after each one.
     """
+    plain, extra = curve  # what follows runs thousands of times a second
     masks, rate, worth = course.num_masks, course.rate, course.worth
     most, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
@@ -86,7 +87,7 @@ def best_option(
         if num_drafts:
             alive = chances[num_drafts - 1]
             gain += alive
-        value = gain - rate * curve[num_drafts]
+        value = gain - rate * plain[num_drafts]
         if value + (most - num_drafts) * alive + worth < best:
             break  # costs only rise from here on
         if value > best:
@@ -94,12 +95,12 @@ def best_option(
         if not masks:
             continue
         width = num_drafts + 1 + masks
-        value = gain - rate * curve[width - 1] + alive * worth
+        value = gain - rate * (plain[width - 1] + extra) + alive * worth
         if value > best:
             best, found = value, (gain, alive, width, num_drafts, masks, False)
         width = (num_drafts + 1) * (1 + masks)
         if may_branch and num_drafts and width <= MAX_FED:
-            value = gain - rate * curve[width - 1] + worth
+            value = gain - rate * (plain[width - 1] + extra) + worth
             if value > best:
                 best, found = value, (gain, 1.0, width, num_drafts, masks, True)
     return Option(best, *found)
@@ -108,7 +109,7 @@ def best_option(
 def rate_of(
     num_masks: int,
     samples: Sequence[tuple[Sequence[float], Sequence[float]]],
-    curve: Sequence[float],
+    curve: Curve,
     *,
     may_branch: bool,
     rate: float,
@@ -120,6 +121,7 @@ def rate_of(
     drafts and feeds a group of masks.
     """
     course = Course.of(num_masks, rate, curve)
+    anew = curve.of(1 + num_masks, num_masks)
     tokens = cost = 0.0
     for masks, text in samples:
         option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
@@ -128,7 +130,7 @@ def rate_of(
             option = other if other.value > option.value else option
         again = 1.0 - option.going_on if num_masks else 0.0
         tokens += 1.0 + option.gain + again
-        cost += curve[option.width - 1] + again * curve[num_masks]
+        cost += curve.of(option.width, option.num_masks) + again * anew
     return tokens / cost
 
 
@@ -163,8 +165,8 @@ class Drafter:
         """Whether what was seen still counts under these settings."""
         return self.basis == basis_of(settings)
 
-    def feed(self, curve: Sequence[float]) -> Feed:
-        """What the next forward feeds; ``curve`` as in ``best_option``."""
+    def feed(self, curve: Curve) -> Feed:
+        """What the next forward feeds."""
         if self._wait <= 0:
             course = self._look(curve)
         else:
@@ -179,7 +181,7 @@ class Drafter:
         group: Sequence[Proposal],
         looked_up: Sequence[int],
         num_matching: int,
-        curve: Sequence[float],
+        curve: Curve,
     ) -> tuple[list[int], bool]:
         """Learn from a forward and say what to draft, and whether that was looked up.
 
@@ -210,7 +212,7 @@ class Drafter:
         """So many drafts are in hand and no more: one of them ends the text."""
         del self._chances[num_drafts:]
 
-    def _best(self, chances: Sequence[float], curve: Sequence[float]) -> float:
+    def _best(self, chances: Sequence[float], curve: Curve) -> float:
         return best_option(chances, self._course, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
@@ -224,7 +226,7 @@ class Drafter:
             found.append(found[-1] * chance)
         return found
 
-    def _look(self, curve: Sequence[float]) -> Course:
+    def _look(self, curve: Curve) -> Course:
         """Weigh all numbers of masks anew; in a stretch without, probe."""
         has_found, self._num_left = self._num_left > 0, 0
         # Forwards without masks, or without a match, tell nothing of the other source.
@@ -257,13 +259,13 @@ class Drafter:
         self._spacing = base if has_found else min(max(base, 2 * self._spacing), MAX_SPACING)
         self._wait = self._spacing
         # As if proposals were worth what they cost: a probe feeds masks whatever they promise.
-        return Course(best, plain, plain * curve[best] + 1.0)
+        return Course(best, plain, plain * curve.of(1 + best, best) + 1.0)
 
-    def _base_spacing(self, num_masks: int, curve: Sequence[float]) -> int:
+    def _base_spacing(self, num_masks: int, curve: Curve) -> int:
         """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE."""
         if not num_masks:  # the model was trained to foresee nothing
             return MAX_SPACING
-        forwards = math.ceil((curve[num_masks] - 1.0) / PROBE_SHARE)
+        forwards = math.ceil((curve.of(1 + num_masks, num_masks) - 1.0) / PROBE_SHARE)
         return max(MIN_SPACING, min(forwards, MAX_SPACING))
 
 

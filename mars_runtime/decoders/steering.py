@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mars_runtime.acceptance import DecodeError, Judgement, is_lossless, up_to_end
-from mars_runtime.decoders.adaptive import ForwardCosts, Pilot
+from mars_runtime.decoders.adaptive import Curve, ForwardCosts, Pilot
 from mars_runtime.decoders.drafting import Drafter, basis_of
 from mars_runtime.decoders.feed import Feed
 from mars_runtime.decoders.lookup import REACH
@@ -29,8 +29,8 @@ class Steering:
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
         self._pilot = Pilot(costs) if costs is not None else None
         self._drafters: dict[int, Drafter] = {}
-        self._curves: dict[int, list[float]] = {}
-        self._curve: list[float] = []  # of the rows of the latest forward
+        self._curves: dict[int, Curve] = {}
+        self._curve = Curve([1.0])  # of the rows of the latest forward
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[Feed]:
         """What the next forward may feed for each row. Raises DecodeError with the numbers of the
@@ -100,7 +100,7 @@ class Steering:
             drafter = self._drafters[number] = Drafter(settings, self._most_masks, before)
         return drafter
 
-    def _curve_of(self, costs: ForwardCosts, num_rows: int) -> list[float]:
+    def _curve_of(self, costs: ForwardCosts, num_rows: int) -> Curve:
         if num_rows not in self._curves:
             self._curves[num_rows] = costs.curve(num_rows)
         return self._curves[num_rows]

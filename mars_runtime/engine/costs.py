@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.settings import Metric
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.static.step import StaticModel
     from mars_runtime.model.load import Checkpoint
 
+FEW_MASKS = (1, 2, 3)  # by which it is measured what masks add
 CONTEXT = 64  # tokens before those that are timed
 SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
 MANY = (*range(1, 9), 10, 12, 14, 15, 16, 18, 20, 24, 28, 32)
@@ -33,13 +34,24 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the median counts, and none may cost less than a shorter one.
     """
-    curves = {count: _curve(checkpoint, count) for count in rows}
-    rho = {count: curve for count, (_, curve) in curves.items()}
-    return ForwardCosts(checkpoint.block_size, rho, seconds=curves[min(curves)][0])
+    found = {count: _measure(checkpoint, count) for count in rows}
+    return ForwardCosts(
+        depth=checkpoint.block_size,
+        rho={count: one.rho for count, one in found.items()},
+        seconds=found[min(found)].seconds,
+        masks={count: one.masks for count, one in found.items()},
+    )
 
 
-def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, tuple[float, ...]]:
-    """Seconds of a forward of one token per row, and rho."""
+class _Found(NamedTuple):
+    """Of one number of rows: seconds of a forward of one token, and what ``ForwardCosts`` holds."""
+
+    seconds: float
+    rho: tuple[float, ...]
+    masks: float
+
+
+def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
     longest = 2 * checkpoint.block_size - 1
     if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
         longest = max(longest, MANY[-1])
@@ -47,16 +59,22 @@ def _curve(checkpoint: Checkpoint, num_rows: int) -> tuple[float, tuple[float, .
     timer.seconds(1)
     some = FEW if timer.seconds(1) > SHORT else MANY
     lengths = sorted({*(length for length in some if length < longest), longest})
-    for length in lengths:
-        timer.seconds(length)  # the first of its shape may plan, allocate or compile
+    masks = [count for count in FEW_MASKS if timer.tells_masks and count < longest]
+    feeds = [*((length, 0) for length in lengths), *((1 + count, count) for count in masks)]
+    for feed in feeds:
+        timer.seconds(*feed)  # the first of its shape may plan, allocate or compile
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
-        seconds.append([timer.seconds(length) for length in lengths])
-    medians = [statistics.median(column) for column in zip(*seconds, strict=True)]
-    return medians[0], _rising(dict(zip(lengths, medians, strict=True)))
+        seconds.append([timer.seconds(*feed) for feed in feeds])
+    columns = zip(*seconds, strict=True)
+    medians = dict(zip(feeds, map(statistics.median, columns), strict=True))
+    one = medians[1, 0]
+    rho = _rising({length: medians[length, 0] for length in lengths})
+    more = [medians[1 + count, count] / one - rho[count] for count in masks]
+    return _Found(one, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
 
 
 def _rising(seconds: Mapping[int, float]) -> tuple[float, ...]:
@@ -79,7 +97,8 @@ class _Timer:
         model: CausalModel = checkpoint.model
         self._model = model
         self._num_rows = num_rows
-        self._token = checkpoint.tokenizer.mask_id or 0
+        self._mask = checkpoint.tokenizer.mask_id
+        self._token = 0 if self._mask != 0 else 1
         context = max(1, min(CONTEXT, model.config.max_positions - longest))
         self._cache = model.new_cache(num_rows, context + longest)
         self._cache.cursors[:] = [context] * num_rows
@@ -92,7 +111,13 @@ class _Timer:
 
             self._probe = StepProbe(cast("StaticModel", model), num_rows, context)
 
-    def seconds(self, length: int) -> float:
+    @property
+    def tells_masks(self) -> bool:
+        """Whether masks can be fed by themselves: a captured step is timed as it stands."""
+        return self._mask is not None and self._probe is None
+
+    def seconds(self, length: int, num_masks: int = 0) -> float:
+        """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks."""
         import torch
 
         if self._probe is not None:  # a captured step, as it is when decoding
@@ -104,7 +129,8 @@ class _Timer:
 
         with torch.inference_mode():
             began = time.perf_counter()
-            fed = [[self._token] * length] * self._num_rows
+            masks = [self._mask or 0] * num_masks
+            fed = [[self._token] * (length - num_masks) + masks] * self._num_rows
             tokens = torch.tensor(fed, device=self._model.device)
             hidden = self._model.hidden(tokens, self._cache)
             metrics: list[Metric] = ["probability"] * self._num_rows

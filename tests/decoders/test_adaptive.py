@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError, Judgement
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.adaptive import MAX_SPACING, ForwardCosts, Outlook, Pilot, rate
+from mars_runtime.decoders.adaptive import MAX_SPACING, Curve, ForwardCosts, Outlook, Pilot, rate
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED, DecodeSettings
 from tests.methods import decode_as
@@ -36,14 +36,22 @@ def costs(curve: str) -> ForwardCosts:
 
 def test_the_curve_is_that_of_the_next_larger_batch() -> None:
     known = ForwardCosts(2, {1: (1.0, 1.1, 1.2), 4: (1.0, 1.5, 2.0)})
-    assert known.curve(1)[:4] == [1.0, 1.1, 1.2, 1.2 * 4 / 3]
-    assert len(known.curve(1)) == MAX_FED
+    assert known.curve(1).plain[:4] == [1.0, 1.1, 1.2, 1.2 * 4 / 3]
+    assert len(known.curve(1).plain) == MAX_FED
     assert known.curve(2) == known.curve(4) == known.curve(9)
-    assert known.curve(4)[:3] == [1.0, 1.5, 2.0]
+    assert known.curve(4).plain[:3] == [1.0, 1.5, 2.0]
+
+
+def test_masks_add_what_was_measured_for_the_batch() -> None:
+    known = ForwardCosts(2, {1: (1.0, 1.1), 4: (1.0, 1.5)}, masks={1: 0.25, 4: 0.1})
+    assert known.curve(1).of(2, 0) == 1.1
+    assert known.curve(1).of(2, 1) == pytest.approx(1.35)
+    assert known.curve(3).of(1, 0) == 1.0
+    assert known.curve(3).of(2, 1) == pytest.approx(1.6)
 
 
 def test_rate_by_hand() -> None:
-    curve = [1.0, 1.2, 1.4, 2.0]
+    curve = Curve([1.0, 1.2, 1.4, 2.0])
     assert rate(1, [[(0.5, 1.0)]], curve) == 1.0
     # Half of the forwards take 2 tokens, and the next one feeds 3 instead of 2.
     assert rate(2, [[(0.5, 1.0)]], curve) == pytest.approx(1.5 / 1.3)
@@ -60,10 +68,10 @@ def test_rate_by_hand() -> None:
 def test_rate_is_what_a_simulation_gives(size: int, is_verified: bool) -> None:
     rng = random.Random(size)
     chances = [(0.8, 0.7 if is_verified else 1.0)] * (size - 1)
-    curve = [1 + 0.1 * q for q in range(16)]
+    curve = Curve([1 + 0.1 * q for q in range(16)])
     tokens = seconds = num_drafts = 0.0
     for _ in range(60_000):
-        seconds += curve[int(num_drafts) + size - 1]
+        seconds += curve.of(int(num_drafts) + size, size - 1)
         agreed = 0
         while agreed < num_drafts and rng.random() < chances[agreed][1]:
             agreed += 1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.adaptive import Curve, ForwardCosts
 from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
 from mars_runtime.decoders.feed import Feed, group_sizes
@@ -75,7 +75,7 @@ def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> N
 
 
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
-    curve = [1.0, 1.2, 1.4, 1.6, *[9.0] * 60]
+    curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
     found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
     assert found.feed == Feed(2, 0, is_every=False)
     assert found.value == pytest.approx(0.8 - 1.4)
@@ -90,8 +90,20 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     assert best_option([0.45], course, curve, may_branch=False).feed == Feed(0, 1, is_every=False)
 
 
+def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
+    plain = [1.0, 1.1, 1.2, 1.3, *[9.0] * 60]
+    course = Course(1, 1.0, 0.3)
+    assert best_option([], course, Curve(plain), may_branch=True).feed.num_masks == 1
+    assert best_option([], course, Curve(plain, 0.25), may_branch=True).feed.num_masks == 0
+    dear = best_option([0.9], course, Curve(plain, 0.25), may_branch=True)
+    assert dear.feed == Feed(1, 0, is_every=False)
+    assert dear.value == pytest.approx(0.9 - 1.1)
+    found = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
+    assert found == pytest.approx(1.5 / 1.4)
+
+
 def test_rates_by_hand() -> None:
-    curve = [1.0, 1.1, 1.2, 1.3, *[9.0] * 60]
+    curve = Curve([1.0, 1.1, 1.2, 1.3, *[9.0] * 60])
     samples = [([0.5], [])]
     assert rate_of(0, samples, curve, may_branch=True, rate=1.0) == 1.0
     # [token, draft, mask, mask] each time: 1.5 tokens for 1.3.
@@ -128,14 +140,15 @@ class Text:
         return found
 
 
-def write(drafter: Drafter, text: Text, curve: Sequence[float], length: int) -> tuple[float, int]:
+def write(drafter: Drafter, text: Text, costs: Sequence[float], length: int) -> tuple[float, int]:
     """Cost and forwards of writing ``length`` tokens."""
+    curve = Curve(costs)
     place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
         feed = drafter.feed(curve)
         fed = drafts[: feed.num_drafts]
         sizes = group_sizes(AUTO, feed, 10**6, len(fed))
-        cost += curve[len(fed) + sum(sizes)]
+        cost += costs[len(fed) + sum(sizes)]
         forwards += 1
         num_agreed = 0
         while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
@@ -198,9 +211,10 @@ def test_a_probe_finds_that_the_text_has_changed() -> None:
 
 def test_a_model_that_foresees_nothing_is_never_asked() -> None:
     drafter = Drafter(AUTO, 0)
+    curve = Curve(CURVES["flat"])
     for place in range(300):
-        assert drafter.feed(CURVES["flat"]) == Feed(0, 0, is_every=False)
-        drafter.settle([place], 0, [], [], 0, CURVES["flat"])
+        assert drafter.feed(curve) == Feed(0, 0, is_every=False)
+        drafter.settle([place], 0, [], [], 0, curve)
 
 
 def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:
@@ -208,7 +222,7 @@ def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:
     write(taught, Text(SURE), CURVES["flat"], 300)
     for before, is_bold in ((None, False), (taught, True)):
         drafter = Drafter(AUTO, MOST_MASKS, before)
-        assert (drafter.feed(CURVES["flat"]).num_masks > 4) == is_bold
+        assert (drafter.feed(Curve(CURVES["flat"])).num_masks > 4) == is_bold
     known = costs("flat")
     settings = replace(AUTO, max_new_tokens=80)
     forwards = []
