@@ -214,7 +214,6 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
             for (int i = 0; i < count; i++)
               store(&m.projected[(size_t)i * h.all() + tile * LANES], add(out[i], bias));
           });
-  m.clock.lap(thread, PRODUCTS);
   turn_queries(m, desk, feed);
   team.each((int)m.tasks.size(), 1, [&](int i) {
     if (m.tasks[i].block < 0) {
@@ -227,7 +226,6 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   team.each(count * heads, 4, [&](int i) { gather(m, i / heads, i % heads); });
   m.clock.lap(thread, ATTENTION);
   product(m, team, thread, layer.output, m.mixed, 1, &layer.output_low, add_to_x);
-  m.clock.lap(thread, PRODUCTS);
   normalise(layer.feed_norm);
   product(m, team, thread, layer.gate_up, normed, 4, &layer.gate_up_low,
           [&](int task, const F* out, int stride) {
@@ -236,7 +234,6 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
                           mul(silu(out[stride + i]), out[3 * stride + i]));
           });
   product(m, team, thread, layer.down, m.gated, 1, &layer.down_low, add_to_x);
-  m.clock.lap(thread, PRODUCTS);
 }
 
 // The tokens `first` to `end` of each row; out: [rows, tokens, hidden].

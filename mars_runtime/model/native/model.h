@@ -145,7 +145,11 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     team.each(tiles, 1, [&](int t) {
       F* out = desk.tiles(1, num_rows);
       tile_product(low->a, t, x, real, num_rows, out);
-      for (int i = 0; i < num_rows - real; i++) store(middle + i * rank + t * LANES, out[i]);
+      for (int i = 0; i < num_rows - real; i++) {
+        store(middle + i * rank + t * LANES, out[i]);
+        for (int rest = tiles * LANES; t == 0 && rest < rank; rest += LANES)
+          store(middle + i * rank + rest, all(0.0f));  // a group of b's inputs is longer than a
+      }
     });
     desk.low.shape(num_rows - real, rank);
     for (int i = 0; i < num_rows - real; i++) desk.low.put(i, middle + i * rank);
@@ -166,4 +170,5 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     }
     done(task, out, num_rows);
   });
+  model.clock.lap(thread, PRODUCTS);
 }

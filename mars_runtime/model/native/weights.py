@@ -17,7 +17,7 @@ from mars_runtime.model.config import CheckpointError, ModelConfig, expected_sha
 from mars_runtime.model.grouped import GROUP, GroupedMatrix
 
 Weight = Tensor | GroupedMatrix
-RANK = 32  # ranks are filled up with zeros to a multiple of this
+LOW_BITS = 4  # of an adapter's matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,5 @@ def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, 
     a, b = update.a.float(), update.b.float()
     if part == "gate_up":
         b = b[order]
-    padding = -len(a) % RANK
-    a, b = F.pad(a, (0, 0, 0, padding)), F.pad(b, (0, padding))
-    return GroupedMatrix.quantize(a, 8), GroupedMatrix.quantize(b, 8)
+    b = F.pad(b, (0, -len(a) % GROUP))
+    return GroupedMatrix.quantize(a, LOW_BITS), GroupedMatrix.quantize(b, LOW_BITS)
