@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.static.step import StaticModel
     from mars_runtime.model.load import Checkpoint
 
-FEW_MASKS = (1, 2, 3)  # by which it is measured what masks add
-CONTEXT = 64  # tokens before those that are timed
+MASKED = range(2, 6)  # lengths by which it is measured what masks add
+CONTEXT = 128  # tokens before those that are timed
 SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
-MANY = (*range(1, 9), 10, 12, 14, 15, 16, 18, 20, 24, 28, 32)
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)
 FEW = (1, 2, 3, 5, 8, 16, 32)  # those between are drawn straight
-BUDGET = 0.4  # seconds of measuring for one number of rows, once the first rounds are done
+BUDGET = 1.2  # seconds of measuring for one number of rows, once the first rounds are done
 ROUNDS = range(3, 16)
 
 
@@ -32,7 +32,7 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     """rho for each number of rows, with the threads now in force.
 
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
-    of each the median counts, and none may cost less than a shorter one.
+    of each the median of its ratios counts, and none may cost less than a shorter one.
     """
     found = {count: _measure(checkpoint, count) for count in rows}
     return ForwardCosts(
@@ -59,8 +59,8 @@ def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
     timer.seconds(1)
     some = FEW if timer.seconds(1) > SHORT else MANY
     lengths = sorted({*(length for length in some if length < longest), longest})
-    masks = [count for count in FEW_MASKS if timer.tells_masks and count < longest]
-    feeds = [*((length, 0) for length in lengths), *((1 + count, count) for count in masks)]
+    masked = [length for length in lengths if timer.tells_masks and length in MASKED]
+    feeds = [*((length, 0) for length in lengths), *((length, length - 1) for length in masked)]
     for feed in feeds:
         timer.seconds(*feed)  # the first of its shape may plan, allocate or compile
     seconds: list[list[float]] = []
@@ -69,20 +69,30 @@ def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
         seconds.append([timer.seconds(*feed) for feed in feeds])
-    columns = zip(*seconds, strict=True)
-    medians = dict(zip(feeds, map(statistics.median, columns), strict=True))
-    one = medians[1, 0]
-    rho = _rising({length: medians[length, 0] for length in lengths})
-    more = [medians[1 + count, count] / one - rho[count] for count in masks]
-    return _Found(one, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
+    rounds = [dict(zip(feeds, row, strict=True)) for row in seconds]
+    rho = _rising(
+        {length: _median(row[length, 0] / row[1, 0] for row in rounds) for length in lengths}
+    )
+    more = _median(
+        (row[length, length - 1] - row[length, 0]) / row[1, 0]
+        for row in rounds
+        for length in masked
+    )
+    return _Found(_median(row[1, 0] for row in rounds), rho, round(max(0.0, more), 4))
 
 
-def _rising(seconds: Mapping[int, float]) -> tuple[float, ...]:
-    """Times by length as multiples of the first: none below a shorter one's, gaps straight."""
+def _median(numbers: Iterable[float]) -> float:
+    """0 of none."""
+    found = list(numbers)
+    return statistics.median(found) if found else 0.0
+
+
+def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
+    """Times by length over that of 1: none below a shorter one's, gaps straight."""
     curve = [1.0]
-    for length, measured in sorted(seconds.items()):
+    for length, measured in sorted(ratios.items()):
         before, first = curve[-1], len(curve)
-        cost = max(before, measured / seconds[1])
+        cost = max(before, measured)
         steps = length - first
         curve += [before + (cost - before) * step / steps for step in range(1, steps + 1)]
     return tuple(round(cost, 4) for cost in curve)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from app.components.bundle import ASSETS
 
-TOKENS = ASSETS / "common" / "tokens.css"
+TOKENS = ASSETS / "web" / "core" / "tokens.css"
 
 
 def palette(theme: str) -> Mapping[str, str]:

@@ -128,7 +128,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     assert page.locator("#compare :is(b, i):not(.cv-table b)").count() == 0
     name, text = saved(page, f"{ROW}:nth-child(2) .ex-menu", "trace, one line per forward")
     assert text.decode() == live[0]
-    assert name.startswith("scripted-tau0-B4-lossless-")
+    assert name.startswith("scripted-tau0-Bauto-lossless-")
     page.locator(ROW).nth(1).get_by_role("button", name="Delete").click()
     page.wait_for_selector('#compare .mars-compare[data-pins="1"]')
     page.get_by_role("button", name="Undo").click()

@@ -145,8 +145,8 @@ def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Pa
     lines[0] = f"{lane}\t{json.dumps({**json.loads(header), 'prompt': HOSTILE})}"
     file = tmp_path / "hostile.html"
     value = "\n".join([head, *lines]) + "\n"
-    page = filled(shell(), {"title": HOSTILE, "why": HOSTILE, "value": value})
-    file.write_text(page, encoding="utf-8")
+    text = filled(shell(), {"title": HOSTILE, "why": HOSTILE, "value": value})
+    file.write_text(text, encoding="utf-8")
     page.goto(file.as_uri())
     wait_until_shown(page)
     assert page.title() == f"{HOSTILE} · MARS live"

@@ -167,7 +167,7 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
 
 
 def test_lengths_between_those_that_were_timed_lie_on_a_line() -> None:
-    assert _rising({1: 0.5, 2: 0.75, 5: 1.5, 7: 1.0}) == (1.0, 1.5, 2.0, 2.5, 3.0, 3.0, 3.0)
+    assert _rising({1: 1.0, 2: 1.5, 5: 3.0, 7: 2.0}) == (1.0, 1.5, 2.0, 2.5, 3.0, 3.0, 3.0)
 
 
 def test_cycles_of_submit_and_cancel_leave_no_tensors_behind(checkpoint: Checkpoint) -> None:
