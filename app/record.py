@@ -50,7 +50,9 @@ def record(folder: Path, only: str | None) -> None:
         @cache
         def recorder_of(name: str) -> Recorder:
             checkpoint = load_checkpoint(name)
-            return Recorder(checkpoint, engines.enter_context(Engine(checkpoint)))
+            engine = engines.enter_context(Engine(checkpoint))
+            engine.costs()  # two that warm up together would measure each other
+            return Recorder(checkpoint, engine)
 
         for scenario in SCENARIOS:
             recorder_of(only or scenario.checkpoint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
@@ -25,14 +25,15 @@ SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are 
 MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)
 FEW = (1, 2, 3, 5, 8, 16, 32)  # those between are drawn straight
 BUDGET = 1.2  # seconds of measuring for one number of rows, once the first rounds are done
-ROUNDS = range(3, 16)
+ROUNDS = range(5, 16)
 
 
 def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
     """rho for each number of rows, with the threads now in force.
 
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
-    of each the median of its ratios counts, and none may cost less than a shorter one.
+    of each the least time counts, because others on the machine can only add to it, and none may
+    cost less than a shorter one.
     """
     found = {count: _measure(checkpoint, count) for count in rows}
     return ForwardCosts(
@@ -69,22 +70,11 @@ def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
         seconds.append([timer.seconds(*feed) for feed in feeds])
-    rounds = [dict(zip(feeds, row, strict=True)) for row in seconds]
-    rho = _rising(
-        {length: _median(row[length, 0] / row[1, 0] for row in rounds) for length in lengths}
-    )
-    more = _median(
-        (row[length, length - 1] - row[length, 0]) / row[1, 0]
-        for row in rounds
-        for length in masked
-    )
-    return _Found(_median(row[1, 0] for row in rounds), rho, round(max(0.0, more), 4))
-
-
-def _median(numbers: Iterable[float]) -> float:
-    """0 of none."""
-    found = list(numbers)
-    return statistics.median(found) if found else 0.0
+    least = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
+    one = least[1, 0]
+    rho = _rising({length: least[length, 0] / one for length in lengths})
+    more = [(least[length, length - 1] - least[length, 0]) / one for length in masked]
+    return _Found(one, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:

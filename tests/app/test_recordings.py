@@ -94,7 +94,7 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
     cursor, block = bundled["block-cache"].traces().values()
     assert commits(cursor) == 0 < commits(block)
     assert measured(bundled["python"]).tpf > 2
-    assert sum(len(recording.value) for recording in bundled.values()) < 1_100_000
+    assert sum(len(recording.value) for recording in bundled.values()) < 800_000
 
 
 def test_what_a_recording_measured_is_folded_from_its_lanes() -> None:
