@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from mars_runtime.lab.benchmark.official import load_samplers, official_ask
+from mars_runtime import folds
+from mars_runtime.lab import tasks
+from mars_runtime.lab.benchmark.official import length_cache, load_samplers, official_ask
 from mars_runtime.lab.benchmark.paired import Question
 from mars_runtime.lab.benchmark.transformers_peers import loader
 from mars_runtime.model.config import CheckpointError
@@ -103,3 +107,35 @@ def test_what_is_missing_is_said(tmp_path: Path, repository: Path, checkpoint: C
     )
     with pytest.raises(CheckpointError, match="sampler failed"):
         broken(Question("symbolic", ((5, 6),)))
+
+
+def test_their_cache_is_cropped_to_a_length_and_goes_on_from_there(checkpoint: Checkpoint) -> None:
+    model = loader(checkpoint)()
+    tokens = torch.tensor([[5, 6, 9, 7, 8]])
+    with torch.inference_mode():
+        whole = model(tokens).logits
+        cache = model(tokens, past_key_values=length_cache(), use_cache=True).past_key_values
+        cache.crop(9)
+        assert cache.get_seq_length() == 5
+        cache.crop(3)
+        assert cache.get_seq_length() == 3
+        again = model(tokens[:, 3:], past_key_values=cache, use_cache=True).logits
+    assert torch.allclose(again, whole[:, 3:], atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MARS_OFFICIAL" not in os.environ, reason="MARS_OFFICIAL names no copy of it")
+def test_the_official_sampler_writes_what_we_write() -> None:
+    """At τ 0.95 and B 4, on held-out prompts of every family that has an end."""
+    from mars_runtime.lab.evaluation.subject import subject_of
+
+    checkpoint = load_checkpoint("mars-tiny", device="cpu")
+    settings = DecodeSettings(tau=0.95, block_size=4, max_new_tokens=64)
+    samplers = load_samplers(Path(os.environ["MARS_OFFICIAL"]))
+    ask = official_ask(samplers, loader(checkpoint)(), checkpoint.tokenizer, settings, 8)
+    decode = subject_of(checkpoint).decode
+    for family in ("symbolic", "word_problems", "python_functions"):
+        for task in tasks.generate(family, "eval", 7, 4):
+            prompt = tuple(checkpoint.tokenizer.encode_prompt(task.prompt))
+            theirs = ask(Question(family, (prompt,))).rows[0].tokens
+            assert list(theirs) == folds.accepted_tokens(decode([prompt], settings))

@@ -1,10 +1,11 @@
 """The paper's own samplers as peers, from a copy of their repository (github.com/Xalp/MARS).
 
 Their code is imported from the folder the user names and is not part of this repository; this
-adapter was written against commit b191204 and tested with a stand-in of the same interface, never
-with the samplers themselves. One prompt goes to ``MARSCachedSampler``, several to
-``MARSBlockCachedSampler`` (the cached one mixes rows up in batches). They get the same weights in
-transformers' class. Knows nothing of their inside but what a forward is fed.
+adapter was written against commit b191204. ``tests/benchmark/test_official.py`` holds it against a
+stand-in, and against the samplers themselves where MARS_OFFICIAL names a copy. One prompt goes to
+``MARSCachedSampler``, several to ``MARSBlockCachedSampler`` (the cached one mixes rows up in
+batches). They get the same weights in transformers' class. Knows nothing of their inside but what a
+forward is fed.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class _Watched:
         self.widths: list[int] = []
 
     def __call__(self, tokens: torch.Tensor, **more: Any) -> Any:
+        if more.get("use_cache") and more.get("past_key_values") is None:
+            more["past_key_values"] = length_cache()
         found = self._model(tokens, **more)
         self.moments.append(now(torch.device("cpu")) - self.start)
         self.widths.append(tokens.shape[1])
@@ -146,6 +149,20 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+
+def length_cache() -> Any:
+    """An empty cache of transformers whose ``crop`` takes the length to keep, as the samplers and
+    transformers 4 have it; transformers 5 wants the number to remove, as a negative one."""
+    from transformers import DynamicCache
+
+    class LengthCache(DynamicCache):
+        def crop(self, length: int) -> None:
+            num_removed = self.get_seq_length() - length if length >= 0 else -length
+            if num_removed > 0:
+                super().crop(-num_removed)
+
+    return LengthCache()
 
 
 def _to_end(row: Sequence[int], tokenizer: Tokenizer, limit: int) -> list[int]:
