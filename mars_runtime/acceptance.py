@@ -42,6 +42,13 @@ class Draw:
     seed: int
     positions: Sequence[int]
 
+    @classmethod
+    def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
+        """How a row under these settings draws; None where it takes the best."""
+        if settings.temperature == 0:
+            return None
+        return cls(settings.temperature, settings.seed, positions)
+
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
     """How many proposals are accepted, from left to right, while confidence >= tau; the first is

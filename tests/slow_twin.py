@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, is_lossless, judge, up_to_end
+from mars_runtime.acceptance import Draw, is_lossless, judge, up_to_end
 from mars_runtime.decoders.base import (
     CausalModel,
+    NoMaskError,
     SettingsSource,
     Vocabulary,
     check_prompt,
@@ -64,7 +65,7 @@ def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: Setting
     sizes = group_sizes(settings, Feed.of(settings), remaining, len(drafts))
     if vocabulary.mask_id is None:
         if any(sizes) and not (settings.lookup and is_lossless(settings)):
-            raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+            raise NoMaskError
         sizes = (0,) * len(sizes)
     slots = [
         _branch(row.prefix + drafts[:place], size, model, vocabulary, settings)
@@ -117,7 +118,7 @@ def _branch(
     cache = model.new_cache(1, len(fed))
     hidden = model.hidden(torch.tensor([fed], device=model.device), cache)
     places = range(len(prefix), len(fed) + 1)
-    draw = Draw(settings.temperature, settings.seed, places) if settings.temperature else None
+    draw = Draw.of(settings, places)
     forbidden = torch.tensor(sorted(forbidden_ids(vocabulary, model)), device=model.device)
     return model.read(hidden, head, forbidden.long(), [settings.metric], [draw])[0]
 

@@ -63,16 +63,36 @@ class CausalModel(Protocol):
     ) -> list[list[Proposal]]: ...
 
 
+class NoMaskError(DecodeError):
+    """Masks were asked of a checkpoint that has none."""
+
+    def __init__(self, rows: tuple[int, ...] = ()) -> None:
+        super().__init__("This checkpoint has no mask token: choose the method ar.", rows)
+
+
 class Batch(Protocol):
-    """Rows that join, are decoded together and leave; see ``CursorBatch``."""
+    """Rows that join, share forwards and leave, by numbers of the caller's; see ``CursorBatch``."""
 
     @property
-    def rows(self) -> tuple[int, ...]: ...
-    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
-    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int: ...
-    def drop(self, number: int) -> None: ...
-    def seat(self, numbers: Sequence[int]) -> None: ...
-    def step(self, numbers: Sequence[int] | None = None) -> Step: ...
+    def rows(self) -> tuple[int, ...]:
+        """Those that are being decoded."""
+
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
+        """Take a place for a prompt; ``settings`` are read at every step. Raises DecodeError."""
+
+    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
+        """Feed the next part of a prompt; returns how many tokens are left to read."""
+
+    def drop(self, number: int) -> None:
+        """Let a row go; its place is free at once."""
+
+    def seat(self, numbers: Sequence[int]) -> None:
+        """Prepare a step of these rows: what should not be counted as its time."""
+
+    def step(self, numbers: Sequence[int] | None = None) -> Step:
+        """One forward of these rows, by default of all, the others sitting out. Rows that end are
+        dropped. One that raises leaves all as it was, and names those it is about as ``rows`` of
+        the error."""
 
     @property
     def num_bytes(self) -> int:

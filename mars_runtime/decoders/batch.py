@@ -14,6 +14,7 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import block, cursor, uncached
 from mars_runtime.decoders.base import (
     CausalModel,
+    NoMaskError,
     SettingsSource,
     Vocabulary,
     always,
@@ -60,7 +61,7 @@ def decode_batch(
     if now.is_auto:
         raise DecodeError("A batch has one B for all its rows: give a number as B.")
     if now.num_proposals > 1 and vocabulary.mask_id is None:
-        raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+        raise NoMaskError
     for prompt in prompts:
         check_prompt(model, prompt, now.max_new_tokens)
     groups = (

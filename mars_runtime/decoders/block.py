@@ -32,6 +32,7 @@ from mars_runtime.acceptance import DecodeError, num_proposals
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     CausalModel,
+    NoMaskError,
     SettingsSource,
     Vocabulary,
     check_prompt,
@@ -70,7 +71,7 @@ def decode(
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     if vocabulary.mask_id is None:
-        raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+        raise NoMaskError
     for prompt in prompts:
         check_prompt(model, prompt, limit)
     return BlockBatch(model, vocabulary, prompts, settings, cache_block).events()

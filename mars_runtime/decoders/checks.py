@@ -65,8 +65,5 @@ class Checker:
 
 def _draw(row: RowStep) -> Draw | None:
     """The noise that AR would meet at the same places."""
-    settings = row.settings
-    if settings.temperature == 0:
-        return None
     first = row.cursor + 1
-    return Draw(settings.temperature, settings.seed, range(first, first + row.num_pending))
+    return Draw.of(row.settings, range(first, first + row.num_pending))

@@ -174,12 +174,8 @@ class CursorBatch(Batch):
         return predictions
 
     def _draw(self, place: int, plan: Plan) -> Draw | None:
-        settings = plan.settings
-        if settings.temperature == 0:
-            return None
         first = self.cache.cursors[place] + 1
-        positions = [first + position for position in plan.read_positions()]
-        return Draw(settings.temperature, settings.seed, positions)
+        return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
     def _settle(self, place: int, plan: Plan, slots: list[Proposal], num_fed: int) -> RowStep:
         row, settings, eos_ids = plan.row, plan.settings, self._vocabulary.eos_ids

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mars_runtime.acceptance import DecodeError, is_lossless
+from mars_runtime.acceptance import is_lossless
 from mars_runtime.branches import Layout
+from mars_runtime.decoders.base import NoMaskError
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Proposal
@@ -77,6 +78,6 @@ def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> 
     if not has_mask and is_lossless(settings) and settings.lookup:
         groups = (0,) * len(groups)
     if any(groups) and not has_mask:
-        raise DecodeError("This checkpoint has no mask token: choose the method ar.", (row.number,))
+        raise NoMaskError((row.number,))
     tokens = row.pending[: len(row.pending) - row.num_drafts + num_drafts]
     return Plan(row, settings, tokens, num_drafts, groups, remaining)

@@ -114,8 +114,5 @@ def unverified(source: SettingsSource) -> DecodeSettings:
 
 
 def _draw(ask: Ask) -> Draw | None:
-    settings = ask.settings
-    if settings.temperature == 0:
-        return None
     first = ask.cursor + ask.num_pending
-    return Draw(settings.temperature, settings.seed, range(first, first + ask.num_proposals))
+    return Draw.of(ask.settings, range(first, first + ask.num_proposals))

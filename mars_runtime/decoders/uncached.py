@@ -10,8 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, num_proposals
-from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, check_prompt
+from mars_runtime.acceptance import num_proposals
+from mars_runtime.decoders.base import (
+    CausalModel,
+    NoMaskError,
+    SettingsSource,
+    Vocabulary,
+    check_prompt,
+)
 from mars_runtime.decoders.propose import Ask, Proposer, unverified
 from mars_runtime.events import Event, Prefill, Step
 
@@ -51,7 +57,7 @@ def _events(
             for place, (row, prefix) in enumerate(prefixes.items())
         ]
         if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):
-            raise DecodeError("This checkpoint has no mask token: choose the method ar.")
+            raise NoMaskError
         num_fed = max(ask.num_pending + ask.num_proposals - 1 for ask in asks)
         with torch.inference_mode():
             steps = proposer.step(list(prefixes.values()), num_fed, asks)

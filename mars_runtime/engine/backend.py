@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
-from mars_runtime.events import Event, Step
+from mars_runtime.events import Event
 from mars_runtime.settings import METHODS, DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
-    from mars_runtime.decoders.base import SettingsSource
+    from mars_runtime.decoders.base import Batch, SettingsSource
     from mars_runtime.engine.memory import Room
     from mars_runtime.model.load import Checkpoint
 
@@ -25,29 +25,6 @@ SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = 12
 READ_ALONE, READ_BESIDE = 512, 64
 """Prompt tokens that are read at once; the second where others wait to decode."""
-
-
-class Batch(Protocol):
-    """Rows that share forwards, by numbers of the caller's; ``decoders.CursorBatch`` is one."""
-
-    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Take a place for a prompt; ``settings`` are read at every step."""
-
-    def read(self, number: int, at_most: int) -> int:
-        """Feed the next part of a prompt; returns how many tokens are left to read."""
-
-    def seat(self, numbers: Sequence[int]) -> None:
-        """Prepare a step of these rows: what should not be counted as its time."""
-
-    def step(self, numbers: Sequence[int]) -> Step:
-        """One forward of these rows, the others sitting out. Rows that end are dropped. One that
-        raises leaves all as it was, and names those it is about as ``rows`` of the error."""
-
-    def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """The latest step, these of its rows with their ``checks`` where they can be told."""
-
-    def drop(self, number: int) -> None:
-        """Let a row go; its place is free at once."""
 
 
 @runtime_checkable

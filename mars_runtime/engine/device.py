@@ -13,13 +13,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, Batch, sentence, where
+from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.schedule import Turn
 from mars_runtime.events import End, Event, Prefill, Step
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import Batch
 
 _FINAL = frozenset({"eos", "limit"})
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.acceptance import DecodeError, is_lossless
 from mars_runtime.decoders.adaptive import Pilot
-from mars_runtime.decoders.base import SettingsSource
+from mars_runtime.decoders.base import NoMaskError, SettingsSource
 from mars_runtime.decoders.static.records import RowRecord
 from mars_runtime.decoders.static.state import Shape
 from mars_runtime.events import RowStep
@@ -124,8 +124,7 @@ def read_settings(
     sizes = {seat: chosen if now.is_auto else now.num_proposals for seat, now in settings.items()}
     masked = [seat.number for seat, size in sizes.items() if size > 1]
     if masked and not has_mask:
-        sentence = "This checkpoint has no mask token: choose the method ar."
-        raise DecodeError(sentence, tuple(masked))
+        raise NoMaskError(tuple(masked))
     return {seat: InForce(now, sizes[seat]) for seat, now in settings.items()}
 
 
