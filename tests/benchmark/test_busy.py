@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def test_core_seconds_are_of_the_cores_asked():
 
 def test_others_are_unknown_where_the_system_does_not_say(tmp_path: Path):
     assert Others(tmp_path / "nothing").share() is None
+
+
+def test_a_child_that_has_ended_is_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = iter([(10.0, 100.0), (16.0, 110.0)])
+    monkeypatch.setattr(Others, "_read", lambda self: next(busy))
+    own = iter([(1.0, 1.0, 0.0, 0.0), (2.0, 1.5, 3.0, 0.5)])
+    monkeypatch.setattr("os.times", lambda: os.times_result((*next(own), 0.0)))
+    assert Others().share() == pytest.approx((6.0 - 5.0) / 10.0)
 
 
 def test_a_quiet_machine_leaves_no_doubt():

@@ -53,7 +53,8 @@ class Others:
         self._own = _own_seconds()
 
     def share(self) -> float | None:
-        """The share of the cores' time that others used; None where the system does not say."""
+        """The share of the cores' time that others used; None where the system does not say. A
+        child of this process counts as other until it has ended."""
         now = self._read()
         if self._start is None or now is None:
             return None
@@ -89,5 +90,6 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
 
 
 def _own_seconds() -> float:
+    """Of this process and of those children of it that have ended: a peer may be one."""
     times = os.times()
-    return times.user + times.system
+    return times.user + times.system + times.children_user + times.children_system
