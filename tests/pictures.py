@@ -29,6 +29,7 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
     page.goto(f"{address}?__theme={theme}")
+    page.wait_for_selector("#footer")
     page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
     return page
 

@@ -113,5 +113,5 @@ class GridRun(TabRun):
 def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:
     if not number:
         return f"Plain AR first, which the {order.num_cells} cells are held against…"
-    way = "lossless" if settings.lossless else f"τ {f'{settings.tau:g}'.removeprefix('0') or 0}"
+    way = "lossless" if settings.lossless else f"τ {settings.tau:g}"
     return f"Cell {number} of {order.num_cells}: {way}, B {settings.block_size}…"

@@ -70,7 +70,7 @@ def _prompt(
 
 def _choices(controls: dict[str, Field], grid: GridHandlers, checkpoint: str) -> None:
     controls["taus"] = gr.CheckboxGroup(
-        [(f"{tau:g}".removeprefix("0") or "0", tau) for tau in TAUS],
+        [(f"{tau:g}", tau) for tau in TAUS],
         value=list(USUAL_TAUS),
         label="τ, one row each",
         elem_id="grid-taus",

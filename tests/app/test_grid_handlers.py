@@ -76,7 +76,7 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     assert folds.first_divergence(found["r0c0"].events, found["ar"].events) is None
     said = of_tag(last, "status")
     assert said[0]["text"].startswith("Plain AR first")
-    assert "Cell 2 of 6: τ .5, B 4…" in [each["text"] for each in said]
+    assert "Cell 2 of 6: τ 0.5, B 4…" in [each["text"] for each in said]
     assert said[-1] == {"text": "Finished: 6 of 6 cells ran.", "kind": "finished"}
 
 

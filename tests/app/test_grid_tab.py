@@ -62,7 +62,7 @@ def visit(
         wait_phase(page, "empty")
         page.fill("#grid-prompt textarea", PROMPT)
         page.fill("#grid-max_new_tokens input[type=number]", "32")
-        for unwanted in (".7", ".8", ".95"):
+        for unwanted in ("0.7", "0.8", "0.95"):
             page.get_by_label(unwanted, exact=True).uncheck()
         page.locator("#grid-block_sizes").get_by_label("8", exact=True).uncheck()
         return page
@@ -92,7 +92,7 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
     assert page.locator("#grid [role=row]").count() == 5
     assert page.locator("#grid [role=gridcell]").count() == 7
     assert page.locator("#grid [role=rowheader]").all_inner_texts() == [
-        "plain AR", "τ .5", "τ .9", "lossless",
+        "plain AR", "τ 0.5", "τ 0.9", "lossless",
     ]  # fmt: skip
     assert page.locator("#grid [role=columnheader]").all_inner_texts() == ["τ × B", "B 2", "B 4"]
     assert page.inner_text(cell(AR, ".gv-tpf")) == "1.00"
@@ -113,8 +113,8 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
     page.click(cell(BOLD))
     page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
     race = page.locator("#grid-race")
-    assert page.inner_text("#grid .gv-opened") == "Below: τ .5, B 4 against plain AR."
-    assert "τ .5 · B 4" in race.locator(".rv-pane[data-lane=mars] .rv-head").inner_text()
+    assert page.inner_text("#grid .gv-opened") == "Below: τ 0.5, B 4 against plain AR."
+    assert "τ 0.5 · B 4" in race.locator(".rv-pane[data-lane=mars] .rv-head").inner_text()
     differs = race.locator(".rv-pane[data-lane=mars] .rv-differs").inner_text()
     assert differs == f"differs from token {WRONG_FROM + 1}"
     text = race.locator(".rv-pane[data-lane=ar] .rv-text").evaluate("e => e.textContent")
@@ -142,9 +142,9 @@ def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
     focused = "document.activeElement.dataset.cell"
     assert page.evaluate(focused) == "r1c1"
     label = page.get_attribute(cell("r1c1"), "aria-label")
-    assert label.startswith("τ .9, B 4, 1.00 tokens per forward, ")
+    assert label.startswith("τ 0.9, B 4, 1.00 tokens per forward, ")
     assert label.endswith("shown below")
-    assert page.inner_text("#grid .gv-opened").startswith("Below: τ .9, B 4")
+    assert page.inner_text("#grid .gv-opened").startswith("Below: τ 0.9, B 4")
     for key, reached in (("Home", "r1c0"), ("PageDown", "r2c0"), ("End", LAST), ("PageUp", AR)):
         page.keyboard.press(key)
         assert page.evaluate(focused) == reached
@@ -155,7 +155,7 @@ def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
     backend.permits = threading.Semaphore(4)  # the prompt is read, three forwards are made
     page.click("#grid-run")
     page.wait_for_selector("#grid .gv-cell[data-cell=r0c0][data-state=running]")
-    assert page.inner_text("#grid .gv-status") == "Cell 1 of 6: τ .5, B 2…"
+    assert page.inner_text("#grid .gv-status") == "Cell 1 of 6: τ 0.5, B 2…"
     assert page.locator("#grid-race").is_hidden()  # that run is gone
     page.dispatch_event(cell(LAST), "click")
     assert page.locator("#grid .gv-opened").is_hidden()  # nothing to open yet
@@ -186,8 +186,8 @@ def test_a_closed_tab_ends_the_run(visit, backend) -> None:
 
 def test_refusals_examples_and_the_prompt_of_live(visit) -> None:
     page = visit()
-    page.get_by_label(".5", exact=True).uncheck()
-    page.get_by_label(".9", exact=True).uncheck()
+    page.get_by_label("0.5", exact=True).uncheck()
+    page.get_by_label("0.9", exact=True).uncheck()
     page.get_by_label("a lossless row").uncheck()
     page.click("#grid-run")
     page.wait_for_selector("#grid-taus :text('Choose at least one τ, or the lossless row.')")

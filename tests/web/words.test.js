@@ -15,14 +15,14 @@ test("at most three figures that matter and two decimals", () => {
 });
 
 test("a probability is never rounded to certainty", () => {
-  assert.equal(words.probability(0.99951), "> .999");
-  assert.equal(words.probability(0.0001), "< .001");
+  assert.equal(words.probability(0.99951), "> 0.999");
+  assert.equal(words.probability(0.0001), "< 0.001");
   assert.equal(words.probability(1), "1.000");
-  assert.equal(words.probability(0.5), ".500");
+  assert.equal(words.probability(0.5), "0.500");
 });
 
 test("thresholds, milliseconds, sizes", () => {
-  assert.equal(words.short(0.95), ".95");
+  assert.equal(words.short(0.95), "0.95");
   assert.equal(words.short(1), "1");
   assert.equal(words.milliseconds(0.0123), "12.3");
   assert.deepEqual([512, 1024, 1_500_000].map(words.memory), ["512 bytes", "1.02 kB", "1.50 MB"]);

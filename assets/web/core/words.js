@@ -1,20 +1,19 @@
 // Numbers in words: how thresholds, figures, counts and sizes are written everywhere on the page. Pure.
 
 /**
- * .95, 1, 0: a threshold or probability without its leading zero.
+ * 0.95, 1, 0: a threshold or a share, no longer than it has to be.
  * @param {number} number
  * @param {number} [digits]
  */
 export function short(number, digits = 2) {
-  const text = String(Number(number.toFixed(digits)));
-  return text.replace(/^0\./, ".");
+  return String(Number(number.toFixed(digits)));
 }
 
 /** @param {number} p */
 export function probability(p) {
-  if (p > 0 && p < 0.0005) return "< .001";
-  if (p < 1 && p >= 0.9995) return "> .999";
-  return p.toFixed(3).replace(/^0/, "");
+  if (p > 0 && p < 0.0005) return "< 0.001";
+  if (p < 1 && p >= 0.9995) return "> 0.999";
+  return p.toFixed(3);
 }
 
 /**

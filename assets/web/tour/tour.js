@@ -32,7 +32,7 @@ export const TOUR = [
   },
   {
     headline: "It turns while text is written",
-    says: "Here τ goes from .95 to .5 and back: the next forward obeys. Whether the answer is still right is what a low τ risks.",
+    says: "Here τ goes from 0.95 to 0.5 and back: the next forward obeys. Whether the answer is still right is what a low τ risks.",
     scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: "end" }] },
   },
   {

@@ -202,7 +202,7 @@ def test_the_tray_keeps_what_it_is_told_and_takes_a_run_once(page: playwright.Pa
     """
     made = evaluate(page, "views/compare/tray.js", body, list(trace.lines()))
     assert made["words"] == {
-        "name": "MARS τ .95 · B 8 · Write.",
+        "name": "MARS τ 0.95 · B 8 · Write.",
         "note": "n",
         "rating": 2,
         "verdict": True,

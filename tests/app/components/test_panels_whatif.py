@@ -97,11 +97,11 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     for _ in range(15):
         page.keyboard.press("ArrowLeft")
     settle(page)
-    assert panel.locator(".rv-wi-knob output").inner_text() == ".8"
+    assert panel.locator(".rv-wi-knob output").inner_text() == "0.8"
     assert f"Forward {first + 1} is the first that differs" in panel.inner_text()
     assert "anyway" in panel.locator(".rv-wi-taken").inner_text()
     button = panel.locator(".rv-wi-run")
-    assert button.inner_text() == "Run it with τ .8"
+    assert button.inner_text() == "Run it with τ 0.8"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     settings = {"tau": 0.8, "block_size": 8, "lossless": False, "metric": "probability"}
@@ -112,7 +112,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     for _ in range(first):
         page.keyboard.press("ArrowRight")
     then, now = expected[first]
-    said = f"Forward {first + 1} took {then}; τ .8 would take {now}"
+    said = f"Forward {first + 1} took {then}; τ 0.8 would take {now}"
     assert panel.locator(".rv-wi-detail").inner_text().startswith(said)
     page.keyboard.press("Enter")
     settle(page)

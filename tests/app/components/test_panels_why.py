@@ -182,4 +182,4 @@ def test_the_scale_is_named_after_the_metric(still: playwright.Page, metric: str
     lines = interleaved(samples.lanes(script, ar=False))
     put(page, value(head(metric, race_scenes.ONE), lines).whole())
     assert panel.locator(".rv-wh-metric").inner_text() == metric
-    assert panel.locator(".rv-wh-mark").inner_text() == "τ .6"
+    assert panel.locator(".rv-wh-mark").inner_text() == "τ 0.6"

@@ -123,7 +123,7 @@ def test_ghosts_and_moves_show_while_running_and_ghosts_go_at_the_end(show: Show
     page = show("running", "slow")
     page.wait_for_selector(f"{MARS}[data-steps='30'] .rv-ghost")
     assert page.locator(f"{AR} .rv-ghost").count() == 0
-    assert page.locator(f"{MARS} .rv-move").all_inner_texts() == ["τ .5", "τ .95"]
+    assert page.locator(f"{MARS} .rv-move").all_inner_texts() == ["τ 0.5", "τ 0.95"]
     play(page, "lossless", "slow")
     page.wait_for_selector(f"{MARS}[data-steps='18']")
     assert "lossless" in page.inner_text(f"{MARS} .rv-head")
@@ -143,7 +143,7 @@ def test_the_keyboard_reads_every_token_from_one_tab_stop(show: Show) -> None:
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     text = card.inner_text()
-    for part in ("token 4", "forward", "confidence", "τ .95 · B 8", "in force"):
+    for part in ("token 4", "forward", "confidence", "τ 0.95 · B 8", "in force"):
         assert part in text
     page.keyboard.press("ArrowDown")
     assert page.locator(f"{MARS} .rv-c.rv-on .rv-t.rv-at").count() == 1
