@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = opened(browser, address, "light")
         moving(page, args.out / "live.gif")
         page.wait_for_selector(f"{RACE}[data-state=finished]")
+        start(page)  # again, with nobody taking pictures meanwhile
+        page.wait_for_selector(f"{RACE}[data-state=finished]")
+        page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=args.out / "live.png")
         page = opened(browser, address, "dark")
         start(page)
