@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -25,6 +25,8 @@ from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.request import RequestError
 from mars_runtime.engine.run import Run
+from mars_runtime.lab import tasks
+from mars_runtime.lab.tasks import Task
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
@@ -86,6 +88,15 @@ class TabRun(ABC):
         for name, line in lines:
             self.feed.add(name, line)
         return bool(lines)
+
+    def judge(
+        self, served: Served, task: Task | None, tokens: Sequence[int], about: Mapping[str, Any]
+    ) -> None:
+        """Tell whether a text that came to its end is right, where that can be judged; ``about``
+        says whose it is. For when nothing is timed any more."""
+        if task is not None and tasks.is_checkable(task):
+            is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
+            self.feed.add("verdict", {**about, "right": is_right})
 
     def cancel(self) -> None:
         """End within one forward, and begin nothing else; a second call does nothing."""

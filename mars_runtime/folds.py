@@ -7,25 +7,14 @@ row that has no step yet is 0. Knows no model, drawing or time of day.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
-from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
 MIN_TIMED_TOKENS = 20
 """What a run has to have written before its speed is held against another's."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsMove:
-    """At ``step`` (counted from 0 in the row) other settings came into force."""
-
-    step: int
-    before: DecodeSettings
-    after: DecodeSettings
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
@@ -106,25 +95,6 @@ def timeline(events: Sequence[Event], row: int = 0) -> list[tuple[float, int]]:
     clocks = accumulate((seconds for _, seconds in steps), initial=0.0)
     counts = accumulate((len(step.accepted) for step, _ in steps), initial=0)
     return list(zip(clocks, counts, strict=True))
-
-
-def tokens_per_forward_counts(events: Iterable[Event], row: int = 0) -> dict[int, int]:
-    """Tokens taken by a forward -> how many forwards took so many."""
-    counts: dict[int, int] = {}
-    for step, _ in row_steps(events, row):
-        counts[len(step.accepted)] = counts.get(len(step.accepted), 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def settings_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
-    """Where any setting changed in mid-run."""
-    moves: list[SettingsMove] = []
-    before: DecodeSettings | None = None
-    for index, (step, _) in enumerate(row_steps(events, row)):
-        if before is not None and step.settings != before:
-            moves.append(SettingsMove(index, before, step.settings))
-        before = step.settings
-    return moves
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:

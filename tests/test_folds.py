@@ -50,7 +50,7 @@ def test_counts_and_rates_by_row() -> None:
     assert folds.tokens_per_second(EVENTS) == pytest.approx(15)
     assert folds.ms_per_forward(EVENTS) == pytest.approx(400 / 3)
     assert folds.ttft(EVENTS) == pytest.approx(0.6)
-    assert folds.tokens_per_forward_counts(EVENTS) == {1: 1, 2: 1, 3: 1}
+    assert trace_folds.tokens_per_forward_counts(EVENTS) == {1: 1, 2: 1, 3: 1}
 
 
 def test_the_clock_starts_after_prefill() -> None:
@@ -85,7 +85,7 @@ def test_moves_of_settings() -> None:
         Step((step_of(1, (1,), settings=replace(SETTINGS, metric="margin")),)),
     ]
     assert trace_folds.tau_moves(seeds) == []
-    assert len(folds.settings_moves(seeds)) == 1
+    assert len(trace_folds.settings_moves(seeds)) == 1
 
 
 def test_nothing_yet() -> None:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from mars_runtime import folds
 from mars_runtime.events import Event
+from mars_runtime.settings import DecodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsMove:
+    """At ``step`` (counted from 0 in the row) other settings came into force."""
+
+    step: int
+    before: DecodeSettings
+    after: DecodeSettings
 
 
 def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
@@ -30,10 +41,29 @@ def acceptance_by_position(events: Iterable[Event], row: int = 0) -> list[float]
     ]
 
 
-def tau_moves(events: Iterable[Event], row: int = 0) -> list[folds.SettingsMove]:
+def tokens_per_forward_counts(events: Iterable[Event], row: int = 0) -> dict[int, int]:
+    """Tokens taken by a forward -> how many forwards took so many."""
+    counts: dict[int, int] = {}
+    for step, _ in folds.row_steps(events, row):
+        counts[len(step.accepted)] = counts.get(len(step.accepted), 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def settings_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
+    """Where any setting changed in mid-run."""
+    moves: list[SettingsMove] = []
+    before: DecodeSettings | None = None
+    for index, (step, _) in enumerate(folds.row_steps(events, row)):
+        if before is not None and step.settings != before:
+            moves.append(SettingsMove(index, before, step.settings))
+        before = step.settings
+    return moves
+
+
+def tau_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
     """Where tau or the block size changed in mid-run."""
     return [
         move
-        for move in folds.settings_moves(events, row)
+        for move in settings_moves(events, row)
         if (move.before.tau, move.before.block_size) != (move.after.tau, move.after.block_size)
     ]

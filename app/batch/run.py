@@ -20,7 +20,6 @@ from app.serving.loads import Served
 from app.stream import TabRun, Wait, company
 from app.transcript import Transcript
 from mars_runtime.batch_folds import totals
-from mars_runtime.lab import tasks
 
 SIDES = ("a", "b")
 TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread
@@ -98,11 +97,9 @@ class BatchRun(TabRun):
         """Say which outputs are right, where that can be judged, once nothing is timed any more."""
         for side in self.transcripts:
             for row, prompt in enumerate(self._order.prompts):
-                task = self._book.task(prompt)
-                if task is not None and tasks.is_checkable(task) and row in side.finished:
-                    text = served.checkpoint.tokenizer.decode(side.tokens[row])
-                    is_right = tasks.check(task, text)
-                    self.feed.add("verdict", {"side": side.name, "row": row, "right": is_right})
+                if row in side.finished:
+                    about = {"side": side.name, "row": row}
+                    self.judge(served, self._book.task(prompt), side.tokens[row], about)
 
     def _title(self, side: Transcript) -> str:
         return self._order.title(self._methods[side.name])

@@ -19,7 +19,6 @@ from app.stream import HEARTBEAT_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
-from mars_runtime.lab import tasks
 from mars_runtime.settings import DecodeSettings
 
 FULL = "Waiting: all places are taken; the next cell runs when one is free."
@@ -102,12 +101,9 @@ class GridRun(TabRun):
     def _judge(self, served: Served) -> None:
         """Say which texts are right, where that can be judged, once nothing is timed any more."""
         task = self._book.task(self._order.prompt)
-        if task is None or not tasks.is_checkable(task):
-            return
         for cell in self.transcripts:
             if cell.is_done:
-                is_right = tasks.check(task, served.checkpoint.tokenizer.decode(cell.tokens[0]))
-                self.feed.add("verdict", {"cell": cell.name, "right": is_right})
+                self.judge(served, task, cell.tokens[0], {"cell": cell.name})
 
 
 def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:

@@ -14,7 +14,6 @@ from app.serving.loads import Served
 from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
 from mars_runtime.engine.request import Request
-from mars_runtime.lab import tasks
 from mars_runtime.lab.tasks import Task
 
 
@@ -87,13 +86,12 @@ class LiveRun(TabRun):
     def _judge(self, served: Served) -> None:
         """Say whether each output is right, where that can be judged: where the model wrote all of
         it, for judging Python runs it, and what a visitor gave it to go on from is theirs."""
-        task = self._book.task(self.order.prompt)
-        if self.order.given or task is None or not tasks.is_checkable(task):
+        if self.order.given:
             return
+        task = self._book.task(self.order.prompt)
         for lane in self.transcripts:
             if lane.is_done:
-                is_right = tasks.check(task, served.checkpoint.tokenizer.decode(lane.tokens[0]))
-                self.feed.add("verdict", {"lane": lane.name, "right": is_right})
+                self.judge(served, task, lane.tokens[0], {"lane": lane.name})
 
 
 def check_given(served: Served, given: Sequence[int]) -> None:

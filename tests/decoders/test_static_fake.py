@@ -8,6 +8,7 @@ the host is refused because there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,21 +24,12 @@ from torch.overrides import TorchFunctionMode
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.decoders.static.state import Shape, State
 from mars_runtime.decoders.static.step import StaticStep
-from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
+from mars_runtime.model.config import expected_names, expected_shape
+from mars_runtime.model.native import check
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import ShapeVocabulary
 
-CONFIG = ModelConfig(
-    vocab_size=80,
-    hidden_size=64,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=32,
-    intermediate_size=96,
-    tie_word_embeddings=True,
-    max_positions=512,
-)
+CONFIG = replace(check.CONFIG, max_positions=512)
 CAPACITY, MASK = 256, 3
 STATE = ("numbers", "pending", "wholes", "reals", "ring", "tick")
 

@@ -36,7 +36,7 @@ def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.
     )
     assert [each["share"] for each in positions] == trace_folds.acceptance_by_position(trace.events)
     filled = {each["count"]: each["forwards"] for each in counts if each["forwards"]}
-    assert filled == folds.tokens_per_forward_counts(trace.events)
+    assert filled == trace_folds.tokens_per_forward_counts(trace.events)
     assert [each["count"] for each in counts] == list(range(1, len(counts) + 1))
 
 

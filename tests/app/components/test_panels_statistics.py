@@ -27,7 +27,7 @@ def check_counts(page: playwright.Page, panel: str, rows: list[RowStep]) -> None
     shares = trace_folds.acceptance_by_position(events)
     shown = all_texts(page, f"{picture(panel, 'positions')} .rv-pic-top")
     assert shown == [str(int(100 * share + 0.5)) for share in shares]
-    counts = folds.tokens_per_forward_counts(events)
+    counts = trace_folds.tokens_per_forward_counts(events)
     shown = all_texts(page, f"{picture(panel, 'counts')} .rv-pic-top")
     assert shown == [str(counts.get(number, 0)) for number in range(1, max(counts) + 1)]
     table = page.locator(f"{picture(panel, 'counts')} table tbody tr")
