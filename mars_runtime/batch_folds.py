@@ -58,7 +58,7 @@ class Totals:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of all rows a second of decoding."""
+        """Tokens of all rows per second of decoding."""
         return _ratio(self.num_tokens, self.seconds)
 
     @property

@@ -25,7 +25,7 @@ class GridHandlers(TabHandlers[GridRun]):
 
     @property
     def max_tokens(self) -> int:
-        """The end of the slider of tokens a cell."""
+        """The end of the slider of tokens per cell."""
         return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
 
     def block_sizes(self, checkpoint: object) -> list[int]:

@@ -127,7 +127,7 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
         raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells; {counted}.")
     most = found["max_new_tokens"]
     if most > MAX_TOKENS:
-        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens a cell.")
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")
     return GridOrder(
         found["prompt"], tuple(thresholds), tuple(block_sizes), most, found["checkpoint"]
     )

@@ -21,7 +21,7 @@ from mars_runtime.settings import DecodeSettings, Method, Metric
 PREFILL_CHUNK = 512
 
 SettingsSource = Callable[[], DecodeSettings]
-"""Read once a step for each row, so that a moved slider acts on the very next forward."""
+"""Read once per step for each row, so that a moved slider acts on the very next forward."""
 
 
 class Vocabulary(Protocol):

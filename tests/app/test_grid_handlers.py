@@ -237,7 +237,7 @@ def test_a_fault_ends_the_grid_with_a_sentence(page, monkeypatch) -> None:
             "Choose at most 20 cells; 9 rows of 3 are 27.",
         ),
         ({"lossless": "on"}, "lossless", "The lossless row is either on or off."),
-        ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens a cell."),
+        ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell."),
         ({"checkpoint": "x"}, "checkpoint", "Choose a checkpoint from the list."),
     ],
 )

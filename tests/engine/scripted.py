@@ -65,7 +65,7 @@ class ScriptedRow:
 
 @dataclass
 class Script:
-    """The backend: prompt (token,) emits that token once a forward, until the limit.
+    """The backend: prompt (token,) emits that token once per forward, until the limit.
 
     seconds: token -> how long a forward takes, of several the longest; fails_at: token -> the step
     that raises ``error``. start, gate: where given, the worker waits for them before the first

@@ -24,7 +24,7 @@ TEXTS = st.lists(st.integers(0, 7), min_size=1, max_size=40)
         ([0, 0, 0, 0], 2, 4, 4),
         # Every mask is right: two tokens per forward, with one group only after the first.
         ([1, 1, 1, 1], 2, 2, 3),
-        # B = 3, all right: three a forward.
+        # B = 3, all right: three per forward.
         ([2, 2, 2, 2, 2, 2], 3, 2, 3),
         # The first group holds two right drafts, the others none. Every: 3 + 1 + 1 + 1.
         # One: [token], [2 drafts + token, and drafts again since all were right], [miss], [token].

@@ -90,7 +90,7 @@ test("what became of each proposal, and what the run wrote there", () => {
   assert.deepEqual(rows(lossless, 2), [["replaced", null], ["dropped", "unknown"], ["dropped", "unknown"]]); // prettier-ignore
 });
 
-test("cells of the grid: where they part from AR, and which is the fastest", () => {
+test("cells of the grid: where they first differ from AR, and which is the fastest", () => {
   const ar = arOf([1, 2, 3, 5, 6, 7, END]);
   assert.deepEqual(parting(plain, ar), { place: -1, isSame: true });
   assert.deepEqual(parting(arOf([1, 2, END]), laneOf([forward(0, [[1, 1], [2, 1]], 2, "limit")])), { place: -1, isSame: false }); // prettier-ignore

@@ -41,7 +41,7 @@ export class SlotLane {
     this.build();
   }
 
-  // One column a place; above what is fed there, below what is predicted for it.
+  // One column per place; above what is fed there, below what is predicted for it.
   build() {
     const { run } = this;
     this.width = Math.max(...run.forwards.map((f) => Math.max(f.first + f.numFed, lastOf(f.predicted).place + 1))) + 1;

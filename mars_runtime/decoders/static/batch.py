@@ -62,7 +62,7 @@ class StaticBatch(Batch):
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
         costs: of forwards on this device; without them no row can leave B to be chosen.
-        forced: take as many tokens a step as a histogram says, for timing random weights.
+        forced: take as many tokens per step as a histogram says, for timing random weights.
         """
         self._model = model
         self._vocabulary = vocabulary

@@ -102,7 +102,7 @@ def comparisons_table(batch_size: int, compared: Sequence[Compared]) -> Table:
 
 
 def families_table(batch_size: int, compared: Sequence[Compared]) -> Table:
-    """A line a comparison, a column a family."""
+    """One line per comparison, one column per family."""
     own = [one for one in compared if one.batch_size == batch_size]
     families = list(dict.fromkeys(family for one in own for family in one.by_family))
     lines = [(one.name, *(number(one.by_family.get(family)) for family in families)) for one in own]

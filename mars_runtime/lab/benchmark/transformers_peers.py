@@ -47,7 +47,7 @@ class Decoding:
 
 
 class _Moments:
-    """A streamer for ``generate`` that notes when tokens were there, and how many a row."""
+    """A streamer for ``generate`` that notes when tokens were there, and how many of each row."""
 
     def __init__(self, start: float) -> None:
         self.start = start

@@ -40,7 +40,7 @@ class Table:
         return "\n".join([f"**{self.title}**", "", *rows])
 
     def to_rich(self) -> Group:
-        """The same table for a terminal: two lines a cell, so that 80 columns are enough."""
+        """The same table for a terminal: two lines per cell, so that 80 columns are enough."""
         table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
             side: Literal["left", "right"] = "left" if index == 0 else "right"
@@ -78,7 +78,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
 
 
 def families_table(summaries: Sequence[Summary]) -> Table:
-    """A line a way of decoding, a column a family: accuracy and tokens per forward."""
+    """One line per way of decoding, one column per family: accuracy and tokens per forward."""
 
     def cell(one: Summary) -> str:
         right = f"{one.accuracy.value * 100:.0f} % · " if one.accuracy else ""
@@ -88,7 +88,7 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 
 def details_table(summaries: Sequence[Summary]) -> Table:
-    """A line a cell with every interval."""
+    """One line per cell with every interval."""
     columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "same as AR", "ended")
     lines = tuple(
         (

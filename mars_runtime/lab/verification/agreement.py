@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.lab.verification.lossless import Mismatch, parting
+from mars_runtime.lab.verification.lossless import Mismatch, first_difference
 
 CHUNK = 32
 """Tokens of a forward: prompts are read in pieces, as when decoding."""
@@ -105,4 +105,4 @@ def greedy_parting(
     allowed = logits.clone()
     allowed[:, list(forbidden)] = -torch.inf
     chosen = allowed.argmax(-1).tolist()
-    return parting(number, chosen, answer) if chosen != list(answer) else None
+    return first_difference(number, chosen, answer) if chosen != list(answer) else None

@@ -99,8 +99,8 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
             "ways": [asdict(one) for one in held],
         },
         table=_law_table(held),
-        sentence=f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts part from "
-        f"AR's, in {subject.dtype}.",
+        sentence=f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts differ "
+        f"from AR's, in {subject.dtype}.",
         is_kept=wrong == 0,
     )
 
@@ -176,6 +176,6 @@ def _agreement_table(found: logits_of.Agreement) -> Table:
 def _greedy_sentence(answers: Sequence[RowOutput], num_wrong: int) -> str:
     tokens = sum(len(one.tokens) for one in answers)
     return (
-        f"{num_wrong} of {len(answers)} greedy answers in fp32 ({tokens} tokens) part from "
+        f"{num_wrong} of {len(answers)} greedy answers in fp32 ({tokens} tokens) differ from "
         "transformers'."
     )

@@ -30,7 +30,8 @@ def ways(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A prompt, by its number, whose tokens part from AR's at ``place``: None where one ends."""
+    """A prompt, by its number, whose tokens first differ from AR's at ``place``; None where one
+    ends."""
 
     prompt: int
     place: int
@@ -68,15 +69,15 @@ def hold(
         num_tokens=sum(len(one.tokens) for one in found),
         num_forwards=sum(one.num_forwards for one in found),
         mismatches=tuple(
-            parting(number, ar.tokens, own.tokens)
+            first_difference(number, ar.tokens, own.tokens)
             for number, (ar, own) in pairs
             if ar.tokens != own.tokens
         ),
     )
 
 
-def parting(number: int, expected: Sequence[int], found: Sequence[int]) -> Mismatch:
-    """Where two different texts part."""
+def first_difference(number: int, expected: Sequence[int], found: Sequence[int]) -> Mismatch:
+    """The first difference between two texts that are not the same."""
     pairs = list(zip(expected, found, strict=False))
     place = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
     here = [text[place] if place < len(text) else None for text in (expected, found)]

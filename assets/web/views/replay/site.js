@@ -1,4 +1,4 @@
-// The list of a replay site: a recording a line, with what it measured. Text only, from the page's data.
+// The list of a replay site: one recording per line, with what it measured. Text only, from the page's data.
 
 import { counted, figure } from "../../core/words.js";
 import { find, make } from "../../core/dom.js";
