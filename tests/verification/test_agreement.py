@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mars_runtime.lab.benchmark.transformers_peers import loader
 from mars_runtime.lab.verification import agreement as under_test
-from mars_runtime.lab.verification.agreement import Agreement, agreement, greedy_parting, pooled
+from mars_runtime.lab.verification.agreement import Agreement, agreement, greedy_difference, pooled
 from mars_runtime.lab.verification.lossless import Mismatch
 from mars_runtime.model.load import load_checkpoint
 
@@ -61,9 +61,9 @@ def test_pooling_is_comparing_at_once():
 
 def test_greedy_text_parts_where_another_token_is_likelier():
     found = logits([0.0, 2.0, 1.0], [3.0, 2.0, 1.0], [0.0, 0.0, 9.0])
-    assert greedy_parting(4, found, [1, 0, 2], []) is None
-    assert greedy_parting(4, found, [1, 2, 2], []) == Mismatch(4, 1, 0, 2)
-    assert greedy_parting(4, found, [1, 1, 2], [0]) is None
+    assert greedy_difference(4, found, [1, 0, 2], []) is None
+    assert greedy_difference(4, found, [1, 2, 2], []) == Mismatch(4, 1, 0, 2)
+    assert greedy_difference(4, found, [1, 1, 2], [0]) is None
 
 
 def test_logits_of_a_checkpoint_are_transformers(

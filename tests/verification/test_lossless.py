@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.lab.evaluation.measure import decode_in_batches
-from mars_runtime.lab.verification.lossless import Mismatch, hold, parting, ways
+from mars_runtime.lab.verification.lossless import Mismatch, first_difference, hold, ways
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", 1.0, 1)
@@ -39,8 +39,8 @@ def test_a_law_that_is_broken_says_where():
 
 
 def test_a_text_that_ends_early_parts_at_its_end():
-    assert parting(7, [1, 2], [1, 2, 3]) == Mismatch(7, 2, None, 3)
-    assert parting(7, [1, 2], []) == Mismatch(7, 0, 1, None)
+    assert first_difference(7, [1, 2], [1, 2, 3]) == Mismatch(7, 2, None, 3)
+    assert first_difference(7, [1, 2], []) == Mismatch(7, 0, 1, None)
 
 
 def test_ways_are_many_different_and_lossless():

@@ -94,7 +94,7 @@ def transformers_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor
     return found
 
 
-def greedy_parting(
+def greedy_difference(
     number: int, logits: Tensor, answer: Sequence[int], forbidden: Sequence[int]
 ) -> Mismatch | None:
     """Where ``answer`` is not what these logits [len(answer), V] choose greedily, None if nowhere.

@@ -121,7 +121,7 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
         tokens, first = [*prompt, *answer.tokens[:-1]], len(prompt) - 1
         reference = logits_of.transformers_logits(theirs, tokens, first)
         apart.append(logits_of.agreement(logits_of.runtime_logits(ours, tokens, first), reference))
-        parted.append(logits_of.greedy_parting(number, reference, answer.tokens, forbidden))
+        parted.append(logits_of.greedy_difference(number, reference, answer.tokens, forbidden))
         bar(1)
     mismatches = [one for one in parted if one is not None]
     found = logits_of.pooled(apart)
