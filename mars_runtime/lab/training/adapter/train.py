@@ -113,9 +113,18 @@ class AdapterTrainer:
                 if at % self.recipe.measure_steps == 0 or at == self.recipe.steps:
                     out.write(self.measure())
                     self.save()
-                if interrupt.came:
+                if self._is_any(interrupt.came):
                     break
         self.save()
+
+    def _is_any(self, wish: bool) -> bool:
+        """Whether any process wishes it. They stop together: one that stopped alone would leave the
+        others waiting for its gradients, and the first of them could never save."""
+        if self.world == 1:
+            return wish
+        wishes = torch.tensor(int(wish))
+        dist.all_reduce(wishes, dist.ReduceOp.MAX)
+        return bool(wishes)
 
     def step(self) -> dict[str, float]:
         """One optimizer step."""
