@@ -107,6 +107,7 @@ class Batch(Protocol):
 
     def tidy(self) -> None:
         """What is left to do of rows that have ended, so that it can stay out of a clock."""
+        return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """The latest step, these of its rows with their checks; as it is where there are none to

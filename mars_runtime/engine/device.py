@@ -104,8 +104,9 @@ class Device:
             return
         self._decoders |= {lane: self._decoder(lane) for lane in lanes}
         shares = [getattr(self._decoders[lane], "share", None) for lane in lanes]
-        if None not in shares:
-            grant_alike(shares)
+        held = [share for share in shares if share is not None]
+        if len(held) == len(lanes):
+            grant_alike(held)
 
     def _decoder(self, run: Run) -> Iterator[Event]:
         return self._backend.decode(run.asked, lambda: run.settings)
