@@ -100,11 +100,14 @@ class IdleRow:
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """The prompts were read into the cache: ``num_tokens`` over all rows, ``seconds`` of device
-    time. ``cache_bytes``: keys and values that were reserved for these rows, 0 if not told."""
+    time. ``cache_bytes``: keys and values that were reserved for these rows, 0 if not told.
+    num_reused: of the tokens, those whose keys and values earlier runs had left and that were not
+    computed again."""
 
     num_tokens: int
     seconds: float = 0.0
     cache_bytes: int = 0
+    num_reused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

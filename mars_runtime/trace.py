@@ -131,7 +131,8 @@ class TraceWriter:
             return self._step_line(event)
         if isinstance(event, Prefill):
             line = {"type": "prefill", "num_tokens": event.num_tokens, "seconds": event.seconds}
-            return _encode(line | ({"cache_bytes": event.cache_bytes} if event.cache_bytes else {}))
+            told = {name: getattr(event, name) for name in ("cache_bytes", "num_reused")}
+            return _encode(line | {name: value for name, value in told.items() if value})
         return _encode({"type": "end", "reason": event.reason, "message": event.message})
 
     def _step_line(self, step: Step) -> str:

@@ -113,7 +113,8 @@ class TraceReader:
         elif kind == "prefill":
             num_tokens, seconds = as_whole(line["num_tokens"]), as_seconds(line["seconds"])
             cache_bytes = as_whole(line.get("cache_bytes", 0), MAX_BYTES)
-            self._events.append(Prefill(num_tokens, seconds, cache_bytes))
+            num_reused = as_whole(line.get("num_reused", 0), num_tokens)
+            self._events.append(Prefill(num_tokens, seconds, cache_bytes, num_reused))
         elif kind == "end":
             reason, message = one_of(line["reason"], _REASONS), as_text(line["message"])
             self._events.append(End(cast(EndReason, reason), message))

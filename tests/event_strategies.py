@@ -77,8 +77,10 @@ def _idle_rows(row: int) -> st.SearchStrategy[IdleRow]:
 @st.composite
 def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
     """Prefill, some steps of up to ``num_rows`` rows, perhaps an end."""
+    num_read = draw(st.integers(0, 99))
+    num_reused = draw(st.integers(0, num_read))
     events: list[Event] = [
-        Prefill(draw(st.integers(0, 99)), draw(SECONDS), draw(st.integers(0, 2**40)))
+        Prefill(num_read, draw(SECONDS), draw(st.integers(0, 2**40)), num_reused)
     ]
     emitted = [0] * num_rows
     choices = draw(st.lists(SETTINGS, min_size=1, max_size=3))

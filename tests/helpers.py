@@ -20,6 +20,7 @@ from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.text import Tokenizer
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
+KEPT_BLOCK = 4  # slots of a block that a scripted cache keeps
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class ScriptedCache:
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
         self.slots[target][:] = self.slots[source]
         self.cursors[target] = self.cursors[source]
+
+    def block(self, row: int, index: int) -> list[int | None]:
+        return self.slots[row][KEPT_BLOCK * index : KEPT_BLOCK * (index + 1)]
+
+    def put(self, row: int, index: int, block: list[int | None]) -> None:
+        self.slots[row][KEPT_BLOCK * index : KEPT_BLOCK * (index + 1)] = block
 
     def swap(self, one: int, other: int) -> None:
         for list_ in (self.slots, self.cursors):

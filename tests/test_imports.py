@@ -27,6 +27,7 @@ RANKS = {
     "folds": 1,
     "batch_folds": 1,
     "branches": 2,
+    "prefixes": 2,
     "cache": 2,
     "model": 3,
     "decoders": 4,
@@ -53,6 +54,7 @@ TORCHLESS = (
     "json_values",
     "folds",
     "batch_folds",
+    "prefixes",
     "lab",
     "lab.tasks",
 )

@@ -16,6 +16,7 @@ from torch import Tensor
 from mars_runtime.acceptance import DecodeError, Draw
 from mars_runtime.branches import Branches
 from mars_runtime.events import Event, Prefill, Proposal, Step
+from mars_runtime.prefixes import Share
 from mars_runtime.settings import DecodeSettings, Method, Metric
 
 PREFILL_CHUNK = 512
@@ -91,13 +92,22 @@ class Batch(Protocol):
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """One forward of these rows, by default of all, the others sitting out. Rows that end are
-        dropped. One that raises leaves all as it was, and names those it is about as ``rows`` of
+        gone. One that raises leaves all as it was, and names those it is about as ``rows`` of
         the error."""
 
     @property
     def num_bytes(self) -> int:
         """Keys and values reserved for its rows; 0 where it does not tell."""
         return 0
+
+    def num_reused(self, number: int) -> int:
+        """How many tokens of a prompt that has been read were kept from earlier ones and not fed.
+        Raises KeyError."""
+        return 0
+
+    def tidy(self) -> None:
+        """What is left to do of rows that have ended, so that it can stay out of a clock."""
+        return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """The latest step, these of its rows with their checks; as it is where there are none to
@@ -107,7 +117,7 @@ class Batch(Protocol):
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
         """Read a whole prompt into a free place; the row takes part from the next step on.
 
-        Returns how many tokens were fed. Raises DecodeError.
+        Returns how many tokens were read. Raises DecodeError.
         """
         self.join(number, prompt, settings)
         while self.read(number):
@@ -123,24 +133,29 @@ def decode_on(
     Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
     """
     try:
-        num_fed = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
-        yield Prefill(num_fed, cache_bytes=batch.num_bytes)
+        num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
+        num_reused = sum(map(batch.num_reused, batch.rows))
+        yield Prefill(num_read, cache_bytes=batch.num_bytes, num_reused=num_reused)
         while batch.rows:
             yield batch.step()
     finally:
         for row in batch.rows:
             batch.drop(row)
+        batch.tidy()
 
 
 class Decoding(Iterator[Event]):
-    """The events of prompts on a batch that is lent for them; see ``decode_on``."""
+    """The events of prompts on a batch that is lent for them; see ``decode_on``. ``share``: what
+    the batch may reuse, to be granted before the first event; None where it keeps nothing."""
 
     def __init__(
         self,
         lent: AbstractContextManager[Batch],
         prompts: Sequence[Sequence[int]],
         settings: SettingsSource,
+        share: Share | None = None,
     ) -> None:
+        self.share = share
         self._held: list[Batch] = []
         self._events = _events(lent, self._held, prompts, settings)
 

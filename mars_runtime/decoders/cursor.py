@@ -32,10 +32,12 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
 )
 from mars_runtime.decoders.checks import Checker
+from mars_runtime.decoders.keeping import Keeping
 from mars_runtime.decoders.plan import Plan, plan_row
-from mars_runtime.decoders.rows import Rows
+from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.decoders.steering import Steering
 from mars_runtime.events import Proposal, RowStep, Step
+from mars_runtime.prefixes import Keeper, Share
 from mars_runtime.settings import MAX_FED
 
 
@@ -43,7 +45,8 @@ class CursorBatch(Batch):
     """Rows on one cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
 
     ``join`` and ``read`` are ``add`` in parts, so that a long prompt need not keep others waiting.
-    A step that raises leaves every row as it was.
+    A step that raises leaves every row as it was. A row that ends is gone at once and holds its
+    place until ``tidy``, or until the place is needed.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class CursorBatch(Batch):
         num_rows: int,
         capacity: int,
         costs: ForwardCosts | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
         costs: of forwards on this device; without them no row can leave B to be chosen.
+        keeper: where keys and values of earlier texts are found and those of these rows are kept.
         """
         self._model = model
         self._vocabulary = vocabulary
@@ -68,13 +73,15 @@ class CursorBatch(Batch):
         )
         self._checker = Checker(model, self._forbidden)
         self._rows = Rows(self.cache)
+        self._keeping = Keeping(keeper, self.cache, vocabulary.mask_id)
+        self._ended: list[int] = []
         has_mask = vocabulary.mask_id is not None
         self._steering = Steering(costs, vocabulary.eos_ids, has_mask=has_mask)
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Numbers of the live rows, in the order of their places."""
-        return self._rows.numbers
+        return tuple(number for number in self._rows.numbers if number not in self._ended)
 
     @property
     def num_bytes(self) -> int:
@@ -89,20 +96,24 @@ class CursorBatch(Batch):
         The limit is the max_new_tokens in force now: it may be lowered later, not raised above what
         was reserved. Raises DecodeError.
         """
+        self.tidy()
         limit = settings().max_new_tokens
         check_prompt(self._model, prompt, limit)
         if self._rows.is_full:
             raise DecodeError(f"All {self.cache.rows} rows are taken: wait until one is finished.")
         check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
+        self._keeping.find(self._rows.find(number)[1])
 
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Feed the next part of a prompt, without head; returns how many tokens are left to read.
 
-        The last prompt token is left to the first step. Raises KeyError.
+        What is kept of its beginning is copied first. The last prompt token is left to the first
+        step. Raises KeyError.
         """
-        place, row = self._rows.find(number)
+        place, row = self._find(number)
+        self._keeping.reuse(place, row)
         chunk = row.unread[:at_most]
         if chunk:
             tokens = torch.tensor([chunk], device=self._model.device)
@@ -111,26 +122,49 @@ class CursorBatch(Batch):
             del row.unread[:at_most]
         return len(row.unread)
 
+    def num_reused(self, number: int) -> int:
+        """How many tokens of a prompt that has been read were kept and not fed. Raises KeyError."""
+        return self._find(number)[1].num_reused
+
     @torch.inference_mode()
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
+        place, row = self._find(number)
+        self._keeping.leave(place, row)
         self._rows.drop(number)
         self._steering.forget(number)
+
+    def tidy(self) -> None:
+        """Keep the texts of the rows that have ended and free their places; not part of the step,
+        so that it can stay out of a clock."""
+        ended, self._ended = self._ended, []
+        for number in ended:
+            self.drop(number)
+
+    def _find(self, number: int) -> tuple[int, Row]:
+        """Place and row of a live one. Raises KeyError."""
+        if number in self._ended:
+            raise KeyError(number)
+        return self._rows.find(number)
 
     @torch.inference_mode()
     def seat(self, numbers: Sequence[int]) -> None:
         """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
+        self.tidy()
         self._rows.seat(numbers)
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """One forward of these rows, by default all that are read; the others sit it out.
 
-        Rows that end (EOS or limit) are dropped.
+        Rows that end (EOS or limit) are gone.
 
         Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
+        self.tidy()
         rows = self._rows.seat(numbers or self._rows.ready)
+        for row in rows:
+            row.is_sound = False
         settings = [row.settings() for row in rows]
         feeds = self._steering.feeds(rows, settings)
         has_mask = self._vocabulary.mask_id is not None
@@ -143,9 +177,7 @@ class CursorBatch(Batch):
         steps = []
         for place, (plan, slots) in enumerate(zip(plans, predictions, strict=True)):
             steps.append(self._settle(place, plan, slots, num_fed))
-        for done in steps:
-            if done.stop in ("eos", "limit"):
-                self.drop(done.row)
+        self._ended = [done.row for done in steps if done.stop in ("eos", "limit")]
         return Step(tuple(steps))
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
@@ -200,6 +232,7 @@ class CursorBatch(Batch):
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
         self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
         row.emit(verdict.emitted, verdict.num_agreed, drafts)
+        row.is_sound = True
         return done
 
 
@@ -219,16 +252,19 @@ def decode(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
     costs: ForwardCosts | None = None,
+    share: Share | None = None,
 ) -> Decoding:
     """Decode a ragged batch by the method the settings name at each step.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
-    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. Raises DecodeError
-    at once when a prompt cannot fit.
+    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. share: of what is
+    kept, for a single prompt. Raises DecodeError at once when a prompt cannot fit.
     """
+    assert share is None or len(prompts) == 1, "a share is of one prompt"
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
-    return Decoding(_new(model, vocabulary, len(prompts), capacity, costs), prompts, settings)
+    lent = _new(model, vocabulary, len(prompts), capacity, costs, share)
+    return Decoding(lent, prompts, settings, share)
 
 
 @contextmanager
@@ -238,6 +274,7 @@ def _new(
     num_rows: int,
     capacity: int,
     costs: ForwardCosts | None,
+    keeper: Keeper | None,
 ) -> Iterator[CursorBatch]:
     """A batch whose memory is taken when it is entered."""
-    yield CursorBatch(model, vocabulary, num_rows, capacity, costs)
+    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper)

@@ -27,6 +27,7 @@ from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.decoders.static.seats import row_bucket
 from mars_runtime.decoders.static.step import StaticModel
 from mars_runtime.events import Event
+from mars_runtime.prefixes import Keeper, Share
 
 MAX_KEPT = 2
 """Idle batches that a model keeps: a race needs one for each of its lanes."""
@@ -43,14 +44,16 @@ def new_batch(
     *,
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
+    keeper: Keeper | None = None,
 ) -> Batch:
     """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
-    On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone.
+    On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone,
+    and ``keeper``, where keys and values are kept, of all others.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
     if not _is_static(model, forced):
-        return CursorBatch(model, vocabulary, num_rows, capacity, costs)
+        return CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper)
     static = cast(StaticModel, model)
     return StaticBatch(
         static, vocabulary, num_rows, capacity, costs, steps_per_read=steps_per_read, forced=forced
@@ -66,17 +69,18 @@ def decode(
     *,
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
+    share: Share | None = None,
 ) -> Iterator[Event]:
     """Decode a ragged batch by the method that the settings name at each step.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
     belongs to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA,
     how many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or
-    so where nobody does. forced: for timing models without real weights. Raises DecodeError at once
-    when a prompt cannot fit.
+    so where nobody does. forced: for timing models without real weights. share: of what is kept,
+    for a single prompt; not on CUDA. Raises DecodeError at once when a prompt cannot fit.
     """
     if not _is_static(model, forced):
-        return cursor.decode(model, vocabulary, prompts, settings, costs)
+        return cursor.decode(model, vocabulary, prompts, settings, costs, share)
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
     kind = (vocabulary, steps_per_read, forced)

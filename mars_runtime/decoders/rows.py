@@ -35,6 +35,9 @@ class Row:
     unread: prompt tokens to be fed before it can decode.
     pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
     text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
+    num_reused: prompt tokens that were neither unread nor fed, because they were in a cache before.
+    is_sound: whether the latest forward of the row went well. What it read of its slots were
+        numbers, so keys and values of all tokens before them are.
     """
 
     number: int
@@ -45,6 +48,8 @@ class Row:
     text: list[int]
     num_drafts: int = 0
     num_emitted: int = 0
+    num_reused: int = 0
+    is_sound: bool = False
     lookup: Lookup = field(default_factory=Lookup)
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:

@@ -47,7 +47,8 @@ class Backend(Protocol):
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
         """Alone: Prefill, then one Step per forward. A Request has one row and stops at ``eos`` or
         ``limit``; a Solo has as many as it likes and goes on until it is exhausted. What can tell
-        its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``."""
+        its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``; what could begin with
+        kept keys and values has a ``share``, and uses none that it is not granted."""
 
     def synchronize(self) -> None:
         """Return once the device has done all its work."""
@@ -60,12 +61,23 @@ def as_backend(source: Checkpoint | Backend) -> Backend:
 
 class CheckpointBackend:
     """A loaded checkpoint behind the engine. ``num_bytes``: memory for keys and values of runs that
-    share forwards, by default what the device can spare."""
+    share forwards and for those kept of runs that are over, by default what the device can spare.
 
-    def __init__(self, checkpoint: Checkpoint, num_bytes: int | None = None) -> None:
+    ``keeps``: whether they are kept, so that a prompt which begins as an earlier text did need not
+    be read from its beginning; off for whoever measures. They never are where a model is not
+    bitwise: who asked before would decide near ties.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, num_bytes: int | None = None, *, keeps: bool = True
+    ) -> None:
+        from mars_runtime.engine.memory import free_bytes, store_for
+
         self.costs: ForwardCosts | None = None
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
+        given = free_bytes(checkpoint.model) if num_bytes is None else num_bytes
+        self._store = store_for(checkpoint.model, given) if keeps else None
         self._num_bytes = num_bytes
         self._room = self._room_for(1)
         self._batch: Batch | None = None
@@ -79,7 +91,8 @@ class CheckpointBackend:
         from mars_runtime.engine.memory import free_bytes, room_for
 
         model, given = self._checkpoint.model, self._num_bytes
-        return room_for(model, num_rows, free_bytes(model) if given is None else given)
+        given = free_bytes(model) if given is None else given
+        return room_for(model, num_rows, given - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
         """Set the threads, run every kind of forward once so that no visitor has to, and time
@@ -93,6 +106,9 @@ class CheckpointBackend:
         except Exception:
             self._batch = None  # with whatever rows are left in it
             raise
+        finally:
+            if self._store is not None:
+                self._store.clear()  # nobody has asked anything yet
         self.synchronize()
         # What exists now stays: without this, each full garbage collection walks every module's
         # objects, tens of milliseconds in the middle of some forward.
@@ -147,17 +163,22 @@ class CheckpointBackend:
 
             model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
             room = self._room
-            self._batch = new_batch(model, tokenizer, room.num_rows, room.capacity, self.costs)
+            self._batch = new_batch(
+                model, tokenizer, room.num_rows, room.capacity, self.costs, keeper=self._store
+            )
         return self._batch
 
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
         """The events of what is asked."""
         from mars_runtime.decoders import decode
+        from mars_runtime.prefixes import Share
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(asked, Solo):
             return asked.decode(model, tokenizer, settings)
-        return decode(model, tokenizer, [asked.prompt_ids], settings, self.costs)
+        ids, store = asked.prompt_ids, self._store
+        share = Share(store, ids) if store is not None else None
+        return decode(model, tokenizer, [ids], settings, self.costs, share=share)
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

@@ -3,8 +3,9 @@
 Every event goes to its run with its time, and the job is told what it spent. A forward that several
 runs share is each one's own Step, and its seconds are those of the whole forward: that is how long
 each waited for it. What a Prefill says is the sum over the parts in which the prompt was read.
-Moving rows that sit out, new ones' memory and the checks of a step are outside every clock. Knows
-no thread, no waiting and no tensors: what runs on the device is behind ``Backend``.
+Copying what is kept of a prompt counts as reading it. Moving rows that sit out, new ones' memory,
+what is kept of those that end and the checks of a step are outside every clock. Knows no thread, no
+waiting and no tensors: what runs on the device is behind ``Backend``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.schedule import Turn
 from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.prefixes import grant_alike
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch
@@ -75,7 +77,7 @@ class Device:
     def _alone(self, run: Run) -> dict[Run, End]:
         """The next event of a run that shares no forward."""
         if run not in self._decoders:
-            self._decoders[run] = self._backend.decode(run.asked, lambda: run.settings)
+            self._open(run)
         decoder = self._decoders[run]
         event, seconds = self._timed(lambda: next(decoder, None))
         if event is None:
@@ -87,6 +89,27 @@ class Device:
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
             return {}
         return {run: _end_of(run)} if event.rows[0].stop in _FINAL else {}
+
+    def _open(self, run: Run) -> None:
+        """Ready the decoder of a run, and with it those of the lanes that it races.
+
+        Lanes are compared, so none may be spared more of its prompt than another: all reuse as much
+        as all can, which is settled here, before the first of them leaves anything behind. A run
+        alone reuses nothing, for it is there to be timed; nor does a race that a Solo is in, which
+        reads its prompts itself.
+        """
+        lanes = [lane for lane in run.job.lanes if not lane.is_finished]
+        if len(lanes) == 1 or not all(isinstance(lane.asked, Request) for lane in lanes):
+            self._decoders[run] = self._decoder(run)
+            return
+        self._decoders |= {lane: self._decoder(lane) for lane in lanes}
+        shares = [getattr(self._decoders[lane], "share", None) for lane in lanes]
+        held = [share for share in shares if share is not None]
+        if len(held) == len(lanes):
+            grant_alike(held)
+
+    def _decoder(self, run: Run) -> Iterator[Event]:
+        return self._backend.decode(run.asked, lambda: run.settings)
 
     def _read(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
         """The next part of a prompt, a short one where others wait to decode."""
@@ -102,7 +125,8 @@ class Device:
         run.job.spend(run, seconds, time.monotonic(), has_rest=False)
         if not num_left:
             run.is_read = True
-            run.add(Prefill(len(asked.prompt_ids) - 1, run.clock))
+            reused = batch.num_reused(number)
+            run.add(Prefill(len(asked.prompt_ids) - 1, run.clock, num_reused=reused))
         return {}
 
     def _step(self, runs: tuple[Run, ...]) -> dict[Run, End]:
@@ -117,9 +141,10 @@ class Device:
             run = self._runs[row.row]
             run.num_sharing = len(runs) - 1
             _keep(run, Step((replace(row, row=0),), seconds), seconds)
-            if row.stop in _FINAL:  # the batch has dropped it already
+            if row.stop in _FINAL:  # gone from the batch
                 del self._runs[self._numbers.pop(run)]
                 ends[run] = _end_of(run)
+        batch.tidy()
         return ends
 
     def _open_batch(self) -> Batch:

@@ -87,7 +87,8 @@ class Engine:
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
-        time it; ``pace`` N rests N times each forward, outside every clock.
+        time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N
+        times each forward, outside every clock.
 
         Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
         """
@@ -110,7 +111,8 @@ class Engine:
         return self._serve([Solo(decode, settings, deadline)], pace)[0]
 
     def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
-        """Serve several, side by side on a fair clock: the one whose clock is behind goes on.
+        """Serve several, side by side on a fair clock: the one whose clock is behind goes on. All
+        reuse as much of what is kept of their prompts as all can.
 
         No forward of a race is shared, so a request by itself is served as by ``submit``.
         Raises what ``submit`` raises.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.cache import BlockKVCache
+from mars_runtime.prefixes import Prefixes
 from mars_runtime.settings import MAX_FED
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
 """Memory for keys and values: so much on a CPU, this share of what is free on a GPU once the
 weights are there; the rest is for races and solo runs, which bring their own."""
+KEPT_SHARE = 0.25
+"""Of that memory, for what is kept of texts that are over (``prefixes.py``)."""
 WORTHWHILE_TOKENS = 1024
 """Rows shorter than this (and than what the model holds) are made fewer rather than shorter."""
 
@@ -37,6 +40,16 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
     least = min(whole, WORTHWHILE_TOKENS) + MAX_FED
     num_rows = max(1, min(max_rows, num_tokens // least))
     return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
+
+
+def store_for(model: Model, num_bytes: int) -> Prefixes | None:
+    """A share of ``num_bytes`` for what is kept of texts that are over; None for a model whose last
+    bits would tell whether something was kept."""
+    if not model.is_bitwise:
+        return None
+    from mars_runtime.model.native.cache import BLOCK
+
+    return Prefixes(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * KEPT_SHARE))
 
 
 def slot_bytes(model: Model) -> int:

@@ -139,6 +139,12 @@ class ScriptedBatch:
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         return step
 
+    def num_reused(self, number: int) -> int:
+        return 0
+
+    def tidy(self) -> None:
+        """Rows that end leave nothing."""
+
     def drop(self, number: int) -> None:
         del self._rows[number]
 

@@ -132,6 +132,12 @@ class Script:
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         return step
 
+    def num_reused(self, number: int) -> int:
+        return 0
+
+    def tidy(self) -> None:
+        pass
+
     def drop(self, number: int) -> None:
         del self.rows[number]
         self.num_open -= 1

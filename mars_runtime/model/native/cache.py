@@ -65,6 +65,14 @@ class PackedKVCache:
         self.store[:, target, :used] = self.store[:, source, :used]
         self.cursors[target] = cursor
 
+    def block(self, row: int, index: int) -> torch.Tensor:
+        """A copy of block number ``index`` of a row, all of whose slots are final."""
+        return self.store[:, row, index].clone()
+
+    def put(self, row: int, index: int, block: torch.Tensor) -> None:
+        """Make ``block``, of any row, block number ``index`` of this one."""
+        self.store[:, row, index] = block
+
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places, with all that they ever wrote."""
         cursors = self.cursors

@@ -1,0 +1,250 @@
+"""A batch that keeps what its rows computed says what one that keeps nothing says, and feeds less.
+
+On scripted models, whose caches remember tokens: a wrong one in any slot changes every reading
+behind it, and a hole ends the test.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from helpers import KEPT_BLOCK, Ids, ScriptedModel, foresight_script, steps_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.events import Prefill, RowStep
+from mars_runtime.prefixes import Prefixes, Share
+from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
+
+IDS = Ids()
+PLAIN = DecodeSettings(method="ar", max_new_tokens=6)
+
+
+def store_of(num_blocks: int = 1000) -> Prefixes:
+    return Prefixes(KEPT_BLOCK, 1, num_blocks)
+
+
+def batch_of(model: ScriptedModel, store: Prefixes | None, num_rows: int = 1) -> CursorBatch:
+    return CursorBatch(model, IDS, num_rows, 400, keeper=store)
+
+
+def finish(batch: CursorBatch, number: int = 0) -> list[RowStep]:
+    found: list[RowStep] = []
+    while number in batch.rows:
+        found += batch.step([number]).rows
+    batch.tidy()
+    return found
+
+
+def num_fed(model: ScriptedModel) -> int:
+    """Tokens of the prompts and answers that went through the model, since the last call."""
+    count = sum(len(row) for forward in model.forwards for row in forward)
+    model.forwards.clear()
+    return count
+
+
+class Counting(ScriptedModel):
+    """Prompts are read by forwards without head, which count too."""
+
+    def forward(self, tokens, cache, head, branches=None):  # type: ignore[no-untyped-def]
+        if head is None:
+            self.forwards.append(tokens.tolist())
+        return super().forward(tokens, cache, head, branches)
+
+
+def text_of(prompt: Sequence[int], steps: Sequence[RowStep]) -> list[int]:
+    return [*prompt, *(token for step in steps for token in step.accepted)]
+
+
+def test_the_second_turn_feeds_only_what_is_new() -> None:
+    model = Counting(foresight_script(1, eos_share=0.0))
+    batch = batch_of(model, store_of())
+    first = [3 + place % 13 for place in range(21)]
+    assert batch.add(0, first, lambda: PLAIN) == 20
+    assert batch.num_reused(0) == 0
+    text = text_of(first, finish(batch))
+    assert num_fed(model) == len(first) + PLAIN.max_new_tokens - 1
+    prompt = [*text, 7, 8, 9]
+    assert batch.add(1, prompt, lambda: PLAIN) == len(prompt) - 1
+    kept = (len(text) - 1) // KEPT_BLOCK * KEPT_BLOCK  # the last token was never fed
+    assert batch.num_reused(1) == kept == 24
+    finish(batch, 1)
+    assert num_fed(model) == len(prompt) - kept + PLAIN.max_new_tokens - 1
+
+
+def test_a_prompt_that_is_kept_whole_feeds_its_last_token() -> None:
+    model = Counting(foresight_script(1, eos_share=0.0))
+    batch = batch_of(model, store_of())
+    prompt = [3 + place % 13 for place in range(2 * KEPT_BLOCK + 1)]
+    batch.add(0, prompt, lambda: PLAIN)
+    first = finish(batch)
+    num_fed(model)
+    batch.join(0, prompt, lambda: PLAIN)
+    assert batch.read(0) == 0
+    assert batch.num_reused(0) == 2 * KEPT_BLOCK
+    assert finish(batch) == first
+    assert num_fed(model) == 1 + PLAIN.max_new_tokens - 1
+
+
+SETTINGS = st.builds(
+    DecodeSettings,
+    method=st.sampled_from(["ar", "mars", "mars"]),
+    tau=st.sampled_from([0.0, 0.4, 0.95]),
+    block_size=st.integers(1, 8),
+    metric=st.sampled_from(METRICS),
+    lossless=st.booleans(),
+    max_new_tokens=st.integers(1, 20),
+    temperature=st.sampled_from([0.0, 0.8]),
+    groups=st.sampled_from(GROUPS),
+    lookup=st.booleans(),
+)
+# A turn: which conversation it is of, what is asked, how it is answered, after how many forwards it
+# is stopped.
+TURNS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.lists(st.integers(3, 5), min_size=1, max_size=9),
+        SETTINGS,
+        st.sampled_from([0, 2, 99, 99]),
+    ),
+    max_size=9,
+)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 99), num_blocks=st.sampled_from([0, 3, 9, 999]), turns=TURNS)
+def test_conversations_are_the_same_with_and_without(
+    seed: int, num_blocks: int, turns: list[tuple[int, list[int], DecodeSettings, int]]
+) -> None:
+    model = ScriptedModel(foresight_script(seed), max_positions=450)
+    store = store_of(num_blocks)
+    ours, plain = batch_of(model, store, 2), batch_of(model, None, 2)
+    texts: dict[int, list[int]] = {}
+    for number, (which, asked, way, at_most) in enumerate(turns):
+        prompt = [*texts.get(which, [4, 4, 4, 4, 4]), *asked]
+        found = []
+        for batch in (plain, ours):
+            batch.add(number, prompt, lambda way=way: way)
+            steps: list[RowStep] = []
+            while batch.rows and len(steps) < at_most:
+                steps += batch.step().rows
+            for row in batch.rows:
+                batch.drop(row)
+            batch.tidy()
+            found.append(steps)
+        assert found[0] == found[1]
+        texts[which] = text_of(prompt, found[1])
+        assert store.num_bytes <= num_blocks
+
+
+def test_rows_beside_each_other_find_and_leave_what_is_theirs() -> None:
+    """Sixteen prompts of a few beginnings on three rows: every step is that of the row alone."""
+    model = ScriptedModel(foresight_script(5))
+    rng, store = random.Random(2), store_of(40)
+    beginnings = [[3 + rng.randrange(13) for _ in range(12)] for _ in range(3)]
+    prompts = [
+        [*rng.choice(beginnings)[: rng.randint(2, 12)], rng.randrange(3, 16)] for _ in range(16)
+    ]
+    ways = [DecodeSettings(tau=0.3, max_new_tokens=5 + number) for number in range(16)]
+    batch, found = batch_of(model, store, 3), {number: [] for number in range(16)}
+    waiting, num_reused = list(range(16)), 0
+    while waiting or batch.rows:
+        while waiting and len(batch.rows) < 3:
+            number = waiting.pop(0)
+            batch.add(number, prompts[number], lambda way=ways[number]: way)
+            num_reused += batch.num_reused(number)
+        for row in batch.step().rows:
+            found[row.row].append(row)
+    assert num_reused > 4 * KEPT_BLOCK
+    for number, prompt in enumerate(prompts):
+        alone = steps_of(decode(model, IDS, [prompt], lambda way=ways[number]: way))
+        assert [step.accepted for step in found[number]] == [step.accepted for step in alone]
+        assert [step.proposals for step in found[number]] == [step.proposals for step in alone]
+
+
+def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
+    model, store = ScriptedModel(foresight_script(1)), store_of()
+    batch = batch_of(model, store)
+    batch.join(0, [3] * 30, lambda: PLAIN)
+    assert batch.read(0, 12) == 17
+    batch.drop(0)
+    batch.join(1, [4] * 30, lambda: PLAIN)
+    batch.drop(1)
+    batch.add(2, [5] * 30, lambda: PLAIN)
+    batch.drop(2)
+    batch.tidy()
+    assert store.num_bytes == 0
+
+
+def test_what_is_stopped_while_it_is_written_leaves_what_is_final() -> None:
+    model, store = ScriptedModel(foresight_script(1, eos_share=0.0)), store_of()
+    batch = batch_of(model, store)
+    prompt = [3] * 10
+    batch.add(0, prompt, lambda: PLAIN)
+    text = text_of(prompt, [row for _ in range(4) for row in batch.step().rows])
+    batch.drop(0)
+    assert store.num_bytes == (len(text) - 1) // KEPT_BLOCK == 3
+    share = Share(store, [*text, 3, 3, 3])
+    assert share.num_found == 12
+
+
+def test_a_forward_that_fails_leaves_nothing() -> None:
+    def script(prefix: tuple[int, ...]) -> list[float]:
+        is_broken = prefix[0] == 9 and len(prefix) > 12
+        return [math.nan] * 18 if is_broken else foresight_script(1, eos_share=0.0)(prefix)
+
+    model, store = ScriptedModel(script), store_of()
+    batch = batch_of(model, store, 2)
+    batch.add(0, [9] * 11, lambda: PLAIN)
+    batch.add(1, [8] * 11, lambda: PLAIN)
+    for _ in range(2):
+        batch.step()
+    with pytest.raises(DecodeError, match="not a number"):
+        batch.step()
+    batch.drop(0)
+    assert store.num_bytes == 0
+    finish(batch, 1)
+    assert Share(store, [9] * 12).num_found == 0
+    assert Share(store, [8] * 12).num_found == 8
+
+
+def test_a_prompt_is_kept_up_to_the_token_of_the_mask() -> None:
+    store = store_of()
+    batch = batch_of(ScriptedModel(foresight_script(1, eos_share=0.0)), store)
+    prompt = [3, 3, 3, 3, 4, IDS.mask_id or 0, 5, 5, 5, 5, 5, 5, 5]
+    batch.add(0, prompt, lambda: PLAIN)
+    finish(batch)
+    assert store.num_bytes == 1
+    assert Share(store, prompt).num_found == 4
+
+
+def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(Prefixes):
+        def keep(self, ids, copy):  # type: ignore[no-untyped-def]
+            raise MemoryError("the words of a prompt")
+
+    batch = batch_of(ScriptedModel(foresight_script(1)), Full(KEPT_BLOCK, 1, 9))
+    batch.add(0, [3] * 9, lambda: PLAIN)
+    assert finish(batch)
+    assert batch.add(1, [3] * 9, lambda: PLAIN) == 8
+    assert "MemoryError" in caplog.text
+    assert "words" not in caplog.text
+
+
+def test_a_decoding_reuses_what_its_share_is_granted() -> None:
+    model, store = ScriptedModel(foresight_script(1, eos_share=0.0)), store_of()
+    prompt = [3 + place % 13 for place in range(15)]
+    plain = list(decode(model, IDS, [prompt], lambda: PLAIN, share=Share(store, prompt)))
+    share = Share(store, prompt)
+    assert share.num_found == 12
+    for granted in (0, 8, 12):
+        share.grant(granted)
+        found = list(decode(model, IDS, [prompt], lambda: PLAIN, share=share))
+        assert isinstance(found[0], Prefill)
+        assert (found[0].num_tokens, found[0].num_reused) == (14, granted)
+        assert found[1:] == plain[1:]

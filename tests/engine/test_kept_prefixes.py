@@ -1,0 +1,239 @@
+"""Kept keys and values on the engine: who reuses them, who doesn't, and that it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mars_runtime import folds
+from mars_runtime.decoders import decode
+from mars_runtime.engine import Engine, Request, Run
+from mars_runtime.engine.backend import CheckpointBackend
+from mars_runtime.engine.memory import KEPT_SHARE, room_for, slot_bytes
+from mars_runtime.events import Event, Prefill
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.native.cache import BLOCK
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.prefixes import Prefixes
+from mars_runtime.settings import DecodeSettings
+
+AR = DecodeSettings("ar", max_new_tokens=12)
+LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, groups="every", max_new_tokens=12)
+
+
+class Counting(CheckpointBackend):
+    """Knows how many tokens of prompts went through the model, and fails when told to."""
+
+    def __init__(self, checkpoint: Checkpoint, **options: Any) -> None:
+        super().__init__(checkpoint, 2**26, **options)
+        self.num_read, self.fails_at = 0, -1
+        self._forward = checkpoint.model.forward
+        checkpoint.model.forward = self.count  # type: ignore[method-assign]
+
+    def count(self, tokens: Any, cache: Any, head: Any, branches: Any = None) -> Any:
+        if head is None:
+            self.num_read += tokens.shape[1]
+            if self.num_read >= self.fails_at >= 0:
+                raise RuntimeError
+        return self._forward(tokens, cache, head, branches)
+
+    def _warm_up(self) -> None:
+        """Not for these tests: it takes seconds. One prompt, which must not be found later."""
+        list(self.decode(Request(prompt_of(40), AR), lambda: AR))
+
+    def fed(self) -> int:
+        """Tokens of prompts since the last call."""
+        count, self.num_read = self.num_read, 0
+        return count
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    found = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
+    if not isinstance(found.model, NativeModel):
+        pytest.skip("this machine has no C++ compiler")
+    return found
+
+
+@pytest.fixture
+def backend(checkpoint: Checkpoint) -> Iterator[Counting]:
+    made = Counting(checkpoint)
+    yield made
+    checkpoint.model.forward = made._forward  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def engine(backend: Counting) -> Iterator[Engine]:
+    with Engine(backend, max_runs=3) as made:
+        made.costs()
+        backend.fed()
+        yield made
+
+
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    return [100 + (7 * place + seed) % 150 for place in range(length)]
+
+
+def prefill(run: Run) -> Prefill:
+    first = run.events_since(0)[0]
+    assert isinstance(first, Prefill)
+    return first
+
+
+def finished(runs: Sequence[Run]) -> list[list[int]]:
+    assert all(run.wait(120) for run in runs)
+    return [folds.accepted_tokens(run.events_since(0)) for run in runs]
+
+
+def alone(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> list[int]:
+    events: list[Event] = list(
+        decode(checkpoint.model, checkpoint.tokenizer, [prompt], lambda: way)
+    )
+    return folds.accepted_tokens(events)
+
+
+def test_the_second_turn_computes_only_what_is_new(
+    engine: Engine, backend: Counting, checkpoint: Checkpoint
+) -> None:
+    text, num_final = prompt_of(90), 0
+    for turn in range(4):
+        run = engine.submit(Request(text, AR))
+        (tokens,) = finished([run])
+        told = prefill(run)
+        assert (told.num_tokens, told.num_reused) == (len(text) - 1, num_final // BLOCK * BLOCK)
+        assert backend.fed() == told.num_tokens - told.num_reused
+        assert tokens == alone(checkpoint, text, AR)
+        backend.fed()
+        num_final = len(text) + len(tokens) - 1  # the last token was never fed
+        text = [*text, *tokens, *prompt_of(9, turn)]
+
+
+def test_the_lanes_of_a_race_reuse_the_same(
+    engine: Engine, backend: Counting, checkpoint: Checkpoint
+) -> None:
+    text = prompt_of(90)
+    runs = engine.race([Request(text, LOSSLESS), Request(text, AR)])
+    first = finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [0, 0]
+    assert backend.fed() == 2 * 89
+    longer = [*text, *first[1], *prompt_of(20, 3)]
+    runs = engine.race([Request(longer, LOSSLESS), Request(longer, AR)])
+    found = finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [96, 96]
+    assert backend.fed() == 2 * (len(longer) - 1 - 96)
+    assert found[0] == found[1] == alone(checkpoint, longer, AR)
+
+
+def test_no_lane_is_spared_more_than_another(engine: Engine) -> None:
+    text = prompt_of(90)
+    finished([engine.submit(Request(text, AR))])
+    other = [*text[:40], *prompt_of(50, 9)]
+    runs = engine.race([Request(text, LOSSLESS), Request(other, AR)])
+    finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [32, 32]
+    runs = engine.race([Request(text, AR), Request(prompt_of(50, 5), AR)])
+    finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [0, 0]
+
+
+def test_what_is_timed_by_itself_reuses_nothing(engine: Engine, backend: Counting) -> None:
+    text = prompt_of(90)
+    finished([engine.submit(Request(text, AR))])
+    backend.fed()
+    run = engine.submit(Request(text, AR), is_alone=True)
+    solo = engine.solo(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
+    finished([run, solo])
+    assert prefill(run).num_reused == prefill(solo).num_reused == 0
+    assert backend.fed() == 2 * 89
+
+
+def test_a_race_with_a_solo_reuses_nothing(engine: Engine) -> None:
+    from mars_runtime.engine import Solo
+
+    text = prompt_of(90)
+    finished([engine.submit(Request(text, AR))])
+    solo = Solo(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
+    runs = engine.race([Request(text, AR), solo])
+    finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [0, 0]
+
+
+def test_visitors_beside_each_other_get_their_own_words(
+    engine: Engine, checkpoint: Checkpoint
+) -> None:
+    prompts = [[*prompt_of(70), *prompt_of(5 + 3 * number, number)] for number in range(6)]
+    runs = [engine.submit(Request(prompt, LOSSLESS)) for prompt in prompts]
+    assert finished(runs) == [alone(checkpoint, prompt, AR) for prompt in prompts]
+    assert max(prefill(run).num_reused for run in runs) == 64
+
+
+def test_warming_up_leaves_nothing(engine: Engine) -> None:
+    run = engine.submit(Request(prompt_of(40), AR))
+    finished([run])
+    assert prefill(run).num_reused == 0
+
+
+def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
+    engine: Engine, backend: Counting, checkpoint: Checkpoint
+) -> None:
+    long = prompt_of(700)
+    backend.fails_at = 600  # the second of two parts
+    failed = engine.submit(Request(long, AR))
+    assert failed.wait(120)
+    assert folds.end(failed.events_since(0)).reason == "error"  # type: ignore[union-attr]
+    backend.fails_at = -1
+    assert backend._store is not None
+    assert backend._store.num_bytes == 0
+    stopped = engine.submit(Request(long, AR), pace=50.0)
+    stopped.cancel()
+    assert stopped.wait(120)
+    again = engine.submit(Request(long, LOSSLESS))
+    assert finished([again]) == [alone(checkpoint, long, AR)]
+
+
+def test_it_can_be_switched_off(checkpoint: Checkpoint) -> None:
+    backend = Counting(checkpoint, keeps=False)
+    text = prompt_of(90)
+    try:
+        with Engine(backend) as engine:
+            runs = []
+            for _ in range(2):
+                runs.append(engine.submit(Request(text, AR)))
+                finished(runs)
+    finally:
+        checkpoint.model.forward = backend._forward  # type: ignore[method-assign]
+    assert [prefill(run).num_reused for run in runs] == [0, 0]
+
+
+def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkpoint) -> None:
+    num_bytes = 3000 * slot_bytes(checkpoint.model)
+    with_store = CheckpointBackend(checkpoint, num_bytes)
+    without = CheckpointBackend(checkpoint, num_bytes, keeps=False)
+    assert with_store._store is not None
+    assert with_store._store.most_bytes == int(num_bytes * KEPT_SHARE)
+    left = num_bytes - with_store._store.most_bytes
+    with_store.reserve(8)
+    without.reserve(8)
+    assert with_store._room == room_for(checkpoint.model, 8, left)
+    assert without._room == room_for(checkpoint.model, 8, num_bytes)
+    a_block = BLOCK * slot_bytes(checkpoint.model)
+    assert checkpoint.model.new_cache(1, BLOCK).block(0, 0).nbytes == a_block
+
+
+def test_the_oldest_make_room(checkpoint: Checkpoint) -> None:
+    backend = Counting(checkpoint)
+    backend._store = small = Prefixes(BLOCK, 1, 3)
+    try:
+        with Engine(backend) as engine:
+            found = []
+            for seed in (1, 2, 1, 1):
+                run = engine.submit(Request(prompt_of(90, seed), replace(AR, max_new_tokens=2)))
+                finished([run])
+                assert small.num_bytes <= 3
+                found.append(prefill(run).num_reused)
+            assert found == [0, 0, 32, 64]
+    finally:
+        checkpoint.model.forward = backend._forward  # type: ignore[method-assign]
