@@ -62,7 +62,7 @@ def _what(
         )
         controls["second"] = gr.Dropdown(
             [*methods, ("nothing", NOTHING)],
-            value="block",
+            value="ar",
             label="Beside it",
             elem_id="batch-second",
             min_width=0,

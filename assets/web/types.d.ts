@@ -324,7 +324,17 @@ interface PinRecord {
   rating: number;
   verdict: boolean | null;
   isImported: boolean;
+  number?: number; // which pinned run it was; not known of those pinned before they were counted
+  colour?: number; // its place in the palette
   lines: string[];
+}
+
+// Where a run left another.
+interface Branch {
+  parent: string;
+  token: number;
+  taken: string;
+  instead: string;
 }
 
 type Pin = import("./views/compare/tray.js").Pin;
@@ -342,6 +352,7 @@ interface Colours {
   warm: string;
   mars: string;
   ar: string;
+  runs: string[]; // by place in the palette, plain AR's first
   bars: string[];
   font: string;
   isCoarse: boolean;
@@ -640,15 +651,35 @@ interface TextPane extends Alignment {
   lit: HTMLElement | null;
 }
 
+// What a grid is coloured by.
+type Measure = "tpf" | "agreement" | "speed";
+
 interface CellParts {
   node: HTMLElement;
   tpf: HTMLElement;
-  mark: HTMLElement;
+  agreement: HTMLElement;
   ratio: HTMLElement;
   speed: HTMLElement;
-  strip: import("./views/grid/strip.js").Strip;
+  mark: HTMLElement;
   differs: HTMLElement;
   verdict: HTMLElement;
+}
+
+// How a cell and its point look. level: of the ramp, 0 for none; mark: "all", "row" or ""; colour: its run's place in the palette, null where
+// no other view shows it.
+interface CellLook {
+  level: number;
+  mark: string;
+  isOpened: boolean;
+  colour: number | null;
+}
+
+type GridScale = ReturnType<typeof import("./views/grid/frontier_shapes.js").scaleOf>;
+
+interface GridPoint {
+  cell: Cell;
+  x: number;
+  y: number;
 }
 
 // The nodes of a row of a batch.

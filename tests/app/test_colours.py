@@ -21,12 +21,15 @@ def contrast(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+RUNS = [f"run-{place}" for place in range(1, 7)]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_on_every_step_of_the_ramp_is_readable(theme: str) -> None:
     colours = palette(theme)
     for step in range(1, 6):
         assert contrast(colours["ramp-ink"], colours[f"ramp-{step}"]) >= 4.5
-    for name in ("ink", "muted", "mars", "ar", "warm", "error"):
+    for name in ("ink", "muted", "mars", "ar", "warm", "error", *RUNS):
         assert contrast(colours[name], colours["surface"]) >= 4.5
 
 
@@ -38,3 +41,14 @@ def test_the_ramp_goes_one_way_and_its_steps_can_be_told_apart(theme: str) -> No
     for one, other in pairwise(levels):
         low, high = sorted((one, other))
         assert (high + 0.05) / (low + 0.05) >= 1.15
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_first_run_is_in_the_colour_of_mars_and_no_two_runs_in_one(theme: str) -> None:
+    colours = palette(theme)
+    assert colours["run-1"] == colours["mars"]
+    worn = [colours[name] for name in (*RUNS, "ar", "warm", "error")]
+    for place, one in enumerate(worn):
+        for other in worn[place + 1 :]:
+            apart = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+            assert sum(apart) >= 60

@@ -106,8 +106,8 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
     assert sorted(marks) == sorted(["★ fastest", *["▲ fastest of its row"] * 2])
     assert page.inner_text("#grid .gv-best").startswith("Fastest: ")
     assert "AR's own text" in page.inner_text("#grid .gv-best")
-    path = page.get_attribute(cell(BOLD, ".gv-bar-4"), "d")
-    assert path.count("M") == 8  # 32 tokens, four a forward
+    assert page.inner_text(cell(BOLD, ".gv-agreement")) == "31"  # the first ten of 32 tokens
+    assert page.inner_text(cell(SAME, ".gv-agreement")) == "100"
     assert page.locator("#grid-race").is_hidden()
 
     page.click(cell(BOLD))
@@ -129,6 +129,54 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
     assert page.inner_text("#grid .gv-opened") == "Below: plain AR."
 
 
+def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(visit) -> None:
+    page = visit()
+    run(page)
+    levels = "(nodes) => nodes.map((node) => node.dataset.level).join('')"
+    cells = "#grid .gv-cell"
+    assert page.eval_on_selector_all(cells, levels) == "0" + "25" + "11" + "25"  # 2 and 4 tokens
+    assert page.inner_text("#grid .gv-key >> nth=0") == "1.00"
+    assert page.inner_text("#grid .gv-key >> nth=4") == "3.40"  # four fifths of the way to 4
+    size = "node => parseFloat(getComputedStyle(node).fontSize)"
+    assert page.eval_on_selector(cell(BOLD, ".gv-tpf"), size) == 22
+    page.check("#grid .gv-measures input[value=agreement]")
+    page.wait_for_selector(f"{cell(BOLD)}[data-level='2']")
+    assert page.eval_on_selector_all(cells, levels) == "0" + "52" + "55" + "55"
+    assert page.eval_on_selector(cell(BOLD, ".gv-agreement"), size) == 22
+    assert "same order" in page.inner_text("#grid .gv-legend")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#grid .mars-grid[data-measure=speed]")
+    assert page.locator("#grid .gv-key >> nth=0").inner_text().endswith("×")
+
+
+def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(visit) -> None:
+    page = visit()
+    run(page)
+    points = page.locator("#grid .gv-point:visible")
+    assert points.count() == 7
+    best = "nodes => nodes.map((node) => node.dataset.cell)"
+    assert page.eval_on_selector_all("#grid .gv-point[data-best=true]", best) == [LAST]
+    assert page.locator("#grid .gv-plot .gv-label").all_text_contents() == ["lossless · B 4"]
+    assert page.locator("#grid .gv-point[tabindex='0']").count() == 1
+    page.focus("#grid .gv-point[tabindex='0']")
+    page.keyboard.press("End")
+    assert page.inner_text("#grid .gv-readout").startswith("lossless, B 4, 4.00 tokens per forward")
+    assert "gv-pointed" in page.get_attribute(cell(LAST), "class")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
+    assert page.inner_text("#grid .gv-opened") == "Below: lossless, B 4 against plain AR."
+    colour = "node => getComputedStyle(node).getPropertyValue('--rv-run').trim()"
+    worn = {
+        page.eval_on_selector(place, colour)
+        for place in (cell(LAST), f"#grid .gv-point[data-cell={LAST}]", "#grid-race .rv-pane")
+    }
+    assert len(worn) == 1
+    assert worn.pop().startswith("#")
+    page.locator(f"#grid .gv-point[data-cell={SAME}] .gv-reach").click(force=True)
+    page.wait_for_selector("#grid .gv-opened:text('Below: τ 0.5, B 2 against plain AR.')")
+    assert page.get_attribute(cell(LAST), "data-colour") == ""  # no other view shows it now
+
+
 def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
     page = visit()
     page.focus("#grid-prompt textarea")
@@ -142,7 +190,7 @@ def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
     focused = "document.activeElement.dataset.cell"
     assert page.evaluate(focused) == "r1c1"
     label = page.get_attribute(cell("r1c1"), "aria-label")
-    assert label.startswith("τ 0.9, B 4, 1.00 tokens per forward, ")
+    assert label.startswith("τ 0.9, B 4, 1.00 tokens per forward, 100 % agreement with AR, ")
     assert label.endswith("shown below")
     assert page.inner_text("#grid .gv-opened").startswith("Below: τ 0.9, B 4")
     for key, reached in (("Home", "r1c0"), ("PageDown", "r2c0"), ("End", LAST), ("PageUp", AR)):

@@ -7,7 +7,7 @@ import { calibration, draftsJudged, judge } from "../../assets/web/panels/folds/
 import { byKind, codeRanges, kindsOf } from "../../assets/web/panels/folds/kinds.js";
 import { acceptPrefix, cellOf, whatIf } from "../../assets/web/panels/folds/whatif.js";
 import { endIds, proposalRows } from "../../assets/web/panels/folds/why.js";
-import { fastest, isDone, parting } from "../../assets/web/views/grid/folds.js";
+import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/views/grid/folds.js";
 import { END, LOSSLESS, LOSSLESS_SETTINGS, PLAIN, arOf, forward, laneOf } from "./runs.js";
 
 const plain = laneOf(PLAIN);
@@ -98,4 +98,31 @@ test("cells of the grid: where they first differ from AR, and which is the faste
   assert.equal(fastest([slow, quick]), quick);
   assert.equal(fastest([{ lane: laneOf(PLAIN, { end: "cancelled" }) }]), undefined);
   assert.equal(isDone(laneOf(PLAIN, { end: "" })), false);
+});
+
+test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {
+  const ar = arOf([1, 2, 3, 4]);
+  assert.equal(agreement(ar, ar), 1);
+  assert.equal(agreement(arOf([1, 9, 3, 4]), ar), 0.75);
+  assert.equal(agreement(arOf([1, 2, 3, 4, 9, 9, 9, 9]), ar), 0.5);
+  assert.ok(Number.isNaN(agreement(arOf([1, 2], { end: "" }), ar)));
+});
+
+test("the frontier holds what no other point beats", () => {
+  const point = (x, y) => ({ x, y });
+  const points = [point(1, 1), point(2, 0.5), point(1.5, 0.4), point(3, 0.2), point(2, 0.5), point(1.2, 1)];
+  assert.deepEqual(
+    frontier(points).map(({ x, y }) => [x, y]),
+    [[1.2, 1], [2, 0.5], [2, 0.5], [3, 0.2]], // prettier-ignore
+  );
+});
+
+test("a value has its fifth of the range, what is not known has none", () => {
+  assert.deepEqual([1, 1.39, 1.41, 2.9, 3, 9].map((value) => levelOf(value, [1, 3])), [1, 1, 2, 5, 5, 5]); // prettier-ignore
+  assert.deepEqual([levelOf(NaN, [1, 3]), levelOf(1, [1, 1])], [0, 1]);
+  assert.deepEqual(rangeOf("tpf", [1.2, NaN]), [1, 1.5]);
+  assert.deepEqual(rangeOf("tpf", [1.2, 4]), [1, 4]);
+  assert.deepEqual(rangeOf("agreement", [0.5]), [0, 1]);
+  assert.deepEqual(rangeOf("speed", [0.5, 0.8, NaN]), [0.5, 1]);
+  assert.deepEqual(rangeOf("speed", []), [1, 1]);
 });

@@ -1,5 +1,7 @@
 // The colours of the charts, read from the style sheet where a view stands, so that they follow the theme.
 
+export const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
+
 /** @param {Element} root */
 export function coloursOf(root) {
   const style = getComputedStyle(root);
@@ -15,6 +17,7 @@ export function coloursOf(root) {
     warm: get("warm"),
     mars: get("mars"),
     ar: get("ar"),
+    runs: [get("ar"), ...Array.from({ length: NUM_RUNS }, (_, i) => get(`run-${i + 1}`))],
     bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")],
     font: get("sans"),
     isCoarse: window.matchMedia("(pointer: coarse)").matches,

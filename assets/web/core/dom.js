@@ -56,6 +56,18 @@ export const put = (node, text) => {
 };
 
 /**
+ * Gives a list its nodes; those that stand where they should are not touched, so that nobody loses the focus.
+ * @param {Element} list
+ * @param {Element[]} nodes
+ */
+export function fill(list, nodes) {
+  nodes.forEach((node, i) => {
+    if (list.children[i] !== node) list.insertBefore(node, list.children[i] || null);
+  });
+  while (list.children.length > nodes.length) list.lastElementChild?.remove();
+}
+
+/**
  * How far a node stands below the top of what its scroller holds, in pixels.
  * @param {Element} scroller
  * @param {Element} node

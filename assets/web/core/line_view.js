@@ -2,6 +2,7 @@
 
 import { find } from "./dom.js";
 import { Feed } from "./feed.js";
+import { runColours } from "./run_colours.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
 
@@ -107,7 +108,12 @@ export class LineView {
     this.fail();
   }
 
+  // Colours change with the theme, and as runs are pinned.
   watchTheme() {
+    runColours.listeners.add(() => {
+      this.recolour();
+      this.schedule();
+    });
     const observer = new MutationObserver(() => {
       if (this.root.isConnected) this.recolour();
       else observer.disconnect();

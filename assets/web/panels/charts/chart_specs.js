@@ -1,6 +1,7 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
 import { lastOf } from "../../core/lists.js";
+import { runColours } from "../../core/run_colours.js";
 import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
 import { Boxes, Level, shapeOf } from "./shapes.js";
@@ -220,7 +221,7 @@ export function timeFigure(lanes, c) {
       mode: "lines",
       x: [0, ...kept.map((s) => s.clock)],
       y: [0, ...kept.map((s) => s.first + s.count)],
-      line: { shape: "hv", width: 2, color: lane.isMars ? c.mars : c.ar, dash: isTwin ? "dot" : "solid" },
+      line: { shape: "hv", width: 2, color: c.runs[runColours.placeOf(lane)], dash: isTwin ? "dot" : "solid" },
       hovertemplate: `${lineName(lane, lanes)}: %{y} tokens after %{x:.3f} s<extra></extra>`,
     };
   });

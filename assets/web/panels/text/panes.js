@@ -2,6 +2,7 @@
 
 import { counted } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
+import { runColours } from "../../core/run_colours.js";
 import { settingsText } from "./card.js";
 import { TokenView } from "./text.js";
 
@@ -44,6 +45,7 @@ export class Pane {
     const { lane, element, parts } = this;
     if (lane.header) this.view.append(shown);
     element.dataset.method = lane.isMars ? "mars" : "ar";
+    element.dataset.colour = String(runColours.placeOf(lane));
     element.dataset.steps = String(lane.steps.length);
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);

@@ -2,8 +2,9 @@
 // Compare tab says so (views/page/page.js); elsewhere nobody asks.
 
 import { make, put } from "../../core/dom.js";
+import { remember } from "./branches.js";
 import { openRun } from "./opened.js";
-import { nameOf, tray } from "./tray.js";
+import { tray } from "./tray.js";
 
 export const PINS = ["pin", "open"]; // what is answered here
 
@@ -33,13 +34,15 @@ export function pinButton(view, lane) {
  */
 async function pin({ lane, report = () => {} }) {
   if (!lane.lines.length) return;
-  const { sentence } = await tray().add(lane.lines.slice(), { name: nameOf(lane), verdict: lane.verdict });
+  const { sentence } = await tray().add(lane.lines.slice(), { verdict: lane.verdict });
   report(sentence);
 }
 
 export function mountPins() {
-  document.addEventListener("mars-ask", ({ detail }) => {
+  tray().begin(); // pinned runs wear their colours in every tab
+  document.addEventListener("mars-ask", ({ detail, target }) => {
     if (detail.kind === "pin") pin(detail);
+    else if (detail.kind === "branch") remember((target instanceof Element && target.lineView?.run?.lanes) || []);
     else if (detail.kind === "open") openRun({ value: detail.value }).then(() => tray().tell());
   });
 }

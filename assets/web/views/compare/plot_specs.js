@@ -1,7 +1,8 @@
-// Pure: the compared lanes over each other as plotly traces and layouts. Runs are told apart by letter
-// and by the kind of line; colour says only whether it is MARS or plain AR.
+// Pure: the compared lanes over each other as plotly traces and layouts. Runs are told apart by letter and by the kind
+// of line; each wears the colour that it has everywhere.
 
 import { lastOf } from "../../core/lists.js";
+import { runColours } from "../../core/run_colours.js";
 import { axis, layout } from "../../panels/charts/chart_specs.js";
 import { LETTERS } from "./figures.js";
 
@@ -37,7 +38,7 @@ export function overlayFigure(key, lanes, c) {
       name: LETTERS[i],
       x: [0, ...kept.map(of)],
       y: [0, ...kept.map((step) => step.first + step.count)],
-      line: { shape: "hv", width: 2, dash: DASHES[i], color: lane.isMars ? c.mars : c.ar },
+      line: { shape: "hv", width: 2, dash: DASHES[i], color: c.runs[runColours.placeOf(lane)] },
       hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>`,
     };
   });

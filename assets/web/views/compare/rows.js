@@ -11,6 +11,13 @@ const PAUSE = 400; // milliseconds without a key before what was typed is kept
 const MOST_NAME = 120;
 const MOST_NOTE = 2000;
 
+/**
+ * By which method a run was made, and with what.
+ * @param {Lane} lane
+ */
+export const methodText = (lane) =>
+  [lane.isMars ? "MARS" : "plain AR", settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
+
 export class Row {
   /** @type {HTMLInputElement} */
   name;
@@ -33,10 +40,11 @@ export class Row {
     this.report = report;
     this.element = make("li", "cv-row");
     this.element.dataset.pin = pin.id;
+    this.element.dataset.colour = String(pin.record.colour);
     this.letter = make("span", "cv-letter");
     this.facts = make("p", "cv-facts rv-num");
     this.figures = make("p", "cv-figures rv-num");
-    this.element.append(this.top(), this.facts, this.bottom());
+    this.element.append(this.top(), make("span", "cv-run", pin.label), this.facts, this.bottom());
   }
 
   // What another window has changed, save in the field that is being written in.
@@ -143,8 +151,7 @@ export class Row {
     put(
       this.facts,
       [
-        lane.isMars ? "MARS" : "plain AR",
-        settingsText(lane.settings, lane.steps.at(-1)?.blockSize),
+        methodText(lane),
         header.checkpoint,
         (header.date || "").slice(0, 16).replace("T", " "),
         lane.end ? "" : "not ended",

@@ -35,7 +35,12 @@ function head(pins) {
   pins.forEach((pin, i) => {
     const cell = make("th");
     cell.scope = "col";
-    cell.append(make("span", "cv-letter", LETTERS[i]), make("span", "cv-runname", pin.name));
+    cell.dataset.colour = String(pin.record.colour);
+    cell.append(
+      make("span", "cv-letter", LETTERS[i]),
+      make("span", "cv-run", pin.label),
+      make("span", "cv-runname", pin.name),
+    );
     line.append(cell);
   });
   return line;

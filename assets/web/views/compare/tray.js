@@ -2,8 +2,10 @@
 // Knows the store and the fold of a trace; no DOM. The lines of a pin are the trace's own and never change.
 
 import { headerOf } from "../../core/folds.js";
+import { hash, identityOf, runColours } from "../../core/run_colours.js";
 import { Lane } from "../../core/trace.js";
 import { settingsText } from "../../panels/text/card.js";
+import { branchName, branchOf } from "./branches.js";
 import { Store } from "./store.js";
 
 const MOST_NAME = 120;
@@ -13,9 +15,16 @@ export class Pin {
   /** @type {Lane | null} */
   folded;
 
+  /** @type {string | undefined} */
+  text;
+
   /** @param {PinRecord} record */
   constructor(record) {
     this.record = record;
+    /** @type {HeaderEvent} */
+    this.header = JSON.parse(record.lines[0]);
+    this.identity = identityOf(this.header);
+    this.isMars = this.header.settings.method !== "ar";
   }
 
   get id() {
@@ -26,6 +35,11 @@ export class Pin {
   }
   get lines() {
     return this.record.lines;
+  }
+
+  // What other runs call it, whatever its owner does.
+  get label() {
+    return `Run ${this.record.number}`;
   }
 
   /**
@@ -40,11 +54,18 @@ export class Pin {
   // The whole lane, folded once.
   get lane() {
     if (!this.folded) {
-      const { method } = JSON.parse(this.lines[0]).settings;
-      this.folded = Lane.of(this.lines, { lane: method === "ar" ? "ar" : "mars", title: this.name });
+      this.folded = Lane.of(this.lines, { lane: this.isMars ? "mars" : "ar", title: this.name });
       this.folded.verdict = this.record.verdict;
     }
     return this.folded;
+  }
+
+  // The same for runs that wrote the same text to the same prompt; "" until the lane was folded.
+  get textKey() {
+    if (!this.folded) return "";
+    const { header, tokens } = this.folded;
+    this.text ??= hash([...(header?.prompt_ids || []), ...tokens.map(({ id }) => id)].join());
+    return this.text;
   }
 }
 
@@ -81,6 +102,10 @@ export class Tray {
     this.listeners = new Set();
   }
 
+  begin() {
+    return (this.loading ||= this.load());
+  }
+
   // Newest first. What is known already keeps its object, so that nothing being typed is lost.
   async load() {
     const records = await this.store.all();
@@ -88,7 +113,16 @@ export class Tray {
     this.pins = records
       .sort((a, b) => b.pinned - a.pinned)
       .map((record) => known.get(record.id)?.renew(record) || new Pin(record));
+    for (const pin of [...this.pins].reverse()) this.complete(pin);
     this.tell();
+  }
+
+  // A run keeps its number, and the colour that it wears when it is pinned.
+  /** @param {Pin} pin */
+  complete({ record, header, isMars, identity }) {
+    record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
+    record.colour ??= runColours.placeOf({ header, isMars });
+    runColours.kept.set(identity, record.colour);
   }
 
   /**
@@ -98,7 +132,7 @@ export class Tray {
    * @param {Partial<PinRecord>} [words]
    */
   async add(lines, words = {}) {
-    await (this.loading ||= this.load());
+    await this.begin();
     const same = this.pins.find((pin) => isSame(pin.lines, lines));
     if (same) return { pin: same, isNew: false, sentence: "" };
     const record = {
@@ -112,11 +146,20 @@ export class Tray {
       lines,
     };
     const pin = new Pin(record);
-    record.name ||= nameOf(pin.lane);
+    this.complete(pin);
+    record.name ||= this.nameOf(pin.lane);
     this.pins.unshift(pin);
     const sentence = await this.store.put(record);
     this.tell();
     return { pin, isNew: true, sentence };
+  }
+
+  // A branch is called after its parent, any other run by what it is.
+  /** @param {Lane} lane */
+  nameOf(lane) {
+    const branch = headerOf(lane).num_given ? branchOf(lane, this.pins.map((pin) => pin.lane)) : null; // prettier-ignore
+    const parent = branch && this.pins.find((pin) => pin.identity === branch.parent);
+    return branch ? branchName(branch, parent || undefined).slice(0, MOST_NAME) : nameOf(lane);
   }
 
   /**
@@ -146,10 +189,11 @@ export class Tray {
   listen(listener) {
     this.listeners.add(listener);
     this.store.watch(() => this.load());
-    this.loading ||= this.load();
+    this.begin();
   }
 
   tell() {
+    runColours.keep(new Map(this.pins.map(({ identity, record }) => [identity, record.colour ?? 0])));
     for (const listener of this.listeners) listener();
   }
 }

@@ -1,11 +1,12 @@
 // The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
 
-import { find, make, put } from "../../core/dom.js";
+import { fill, find, make, put } from "../../core/dom.js";
 import { allStepsCsv, textBlob } from "../../export/files.js";
 import { exportMenu } from "../../export/menu.js";
 import { Comparison } from "./comparison.js";
 import { LETTERS } from "./figures.js";
 import { importFiles, trayText } from "./import.js";
+import { Fold, groupsOf } from "./fold.js";
 import { closeRun, openRun, openedPin, pinnedRun } from "./opened.js";
 import { Row } from "./rows.js";
 import { tray } from "./tray.js";
@@ -34,6 +35,8 @@ export class CompareView {
     this.judge = judge;
     this.rows = new Map();
     this.ticked = new Set();
+    /** @type {Map<string, Fold>} */
+    this.folds = new Map();
     this.bare = []; // rows that do not show their figures yet
     this.list = find(root, ".cv-list");
     this.said = find(root, ".cv-said");
@@ -67,15 +70,34 @@ export class CompareView {
       this.rows.delete(pin);
       this.ticked.delete(pin);
     }
-    const nodes = pins.flatMap((pin) => this.rows.get(pin)?.element || []);
-    nodes.forEach((node, i) => {
-      if (this.list.children[i] !== node) this.list.insertBefore(node, this.list.children[i] || null);
-    });
-    while (this.list.children.length > nodes.length) this.list.lastChild?.remove();
+    this.arrange();
     this.root.dataset.pins = String(pins.length);
     find(this.root, ".cv-empty").hidden = pins.length > 0;
     if (tray().store.why) this.say(tray().store.why);
     this.drawTicks();
+  }
+
+  // Rows in their order; those of runs with the same text stand in a fold.
+  arrange() {
+    const before = this.folds;
+    this.folds = new Map();
+    const nodes = [...groupsOf(tray().pins)].map(([key, pins]) => {
+      const rows = pins.map((pin) => this.rowOf(pin).element);
+      if (pins.length < 2) return rows[0];
+      const fold = before.get(key) || new Fold((pin, isOn) => this.tick(pin, isOn));
+      fold.show(pins, rows);
+      this.folds.set(key, fold);
+      return fold.element;
+    });
+    fill(this.list, nodes);
+  }
+
+  /**
+   * @param {Pin} pin
+   * @returns {PinRow}
+   */
+  rowOf(pin) {
+    return /** @type {PinRow} */ (this.rows.get(pin));
   }
 
   /**
@@ -94,6 +116,7 @@ export class CompareView {
     this.timer = setTimeout(() => {
       this.timer = null;
       this.bare.shift()?.describe();
+      if (!this.bare.length) this.arrange();
       this.describe();
     });
   }
@@ -107,6 +130,7 @@ export class CompareView {
     const { compared } = this;
     const opened = openedPin();
     for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
+    for (const fold of this.folds.values()) fold.mark(this.ticked);
     const hint = find(this.root, ".cv-hint");
     put(
       hint,

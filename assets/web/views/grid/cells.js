@@ -1,15 +1,8 @@
-// The table of small multiples: one row per threshold, one column per B, plain AR above them. One tab stop:
-// the arrow keys move between cells, Enter opens one. Text only; every number is a fold of the lanes.
+// The heat map: one row per threshold, one column per B, plain AR above them. One tab stop: the arrow keys move
+// between cells, Enter opens one. Every cell says its numbers; the colour repeats the one that was chosen.
 
-import { figure, whole } from "../../core/words.js";
 import { make, put, targetOf } from "../../core/dom.js";
-import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
-import { folds } from "../../core/folds.js";
-import { cellName, isDone, parting, rowName } from "./folds.js";
-import { Strip } from "./strip.js";
-
-/** @type {Record<string, string>} */
-const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
+import { MARKS, cellLabel, rowName, stateOf, textsOf } from "./words.js";
 
 /**
  * @template {keyof HTMLElementTagNameMap} K
@@ -27,7 +20,7 @@ const role = (tag, name, className, text) => {
 
 export class Cells {
   /** @type {Map<Cell, CellParts>} */
-  parts;
+  parts = new Map();
   /** @type {Cell[][]} */
   rows;
   /** @type {[number, number]} */
@@ -95,79 +88,68 @@ export class Cells {
     const parts = {
       node,
       tpf: make("b", "gv-tpf rv-num"),
-      mark: make("span", "gv-mark"),
+      agreement: make("b", "gv-agreement rv-num"),
       ratio: make("b", "gv-ratio rv-num"),
-      speed: make("span", "gv-speed rv-num"),
-      strip: new Strip(),
+      speed: make("small", "gv-speed rv-num"),
+      mark: make("span", "gv-mark"),
       differs: make("span", "gv-differs rv-num"),
       verdict: make("span", "gv-verdict"),
     };
-    const top = make("span", "gv-top");
-    top.append(parts.tpf, make("small", "", "TPF"), parts.mark);
-    const rates = make("span", "gv-rates");
-    rates.append(parts.ratio, parts.speed);
-    const foot = make("span", "gv-foot");
-    foot.append(parts.differs, parts.verdict);
-    node.append(top, rates, parts.strip.element, foot);
+    node.append(
+      numberOf("tpf", parts.tpf, make("small", "", "TPF")),
+      numberOf("agreement", parts.agreement, make("small", "", "% as AR")),
+      numberOf("speed", parts.ratio, parts.speed),
+      line(parts.differs, parts.verdict, parts.mark),
+    );
     this.parts.set(cell, parts);
     return node;
   }
 
-  /**
-   * `marks`: cell -> "all" or "row"; `scale`: { forwards, tokens } of a full strip.
-   * @param {Map<Cell, string>} marks
-   * @param {{ forwards: number, tokens: number }} scale
-   * @param {Cell | null} opened
-   */
-  draw(marks, scale, opened) {
+  /** @param {Map<Cell, CellLook>} looks */
+  draw(looks) {
     const [[ar]] = this.rows;
-    for (const cells of this.rows)
-      for (const cell of cells) this.drawCell(cell, ar, marks.get(cell), scale, cell === opened);
+    for (const [cell, look] of looks) this.drawCell(cell, ar, look);
   }
 
   /**
    * @param {Cell} cell
    * @param {Cell} ar
-   * @param {string | undefined} mark
-   * @param {{ forwards: number, tokens: number }} scale
-   * @param {boolean} isOpened
+   * @param {CellLook} look
    */
-  drawCell(cell, ar, mark, scale, isOpened) {
+  drawCell(cell, ar, { level, mark, isOpened, colour }) {
     const { lane } = cell;
     const parts = this.partsOf(cell);
     const state = stateOf(lane);
     const texts = textsOf(cell, ar);
-    parts.node.dataset.state = state;
-    parts.node.dataset.mark = mark || "";
+    Object.assign(parts.node.dataset, {
+      state,
+      mark,
+      level: String(level),
+      colour: String(colour ?? ""),
+      text: texts.kind,
+    });
     parts.node.setAttribute("aria-selected", String(isOpened));
     parts.node.setAttribute("aria-disabled", String(state === "waiting"));
     put(parts.tpf, texts.tpf);
-    put(parts.mark, mark ? MARKS[mark] : "");
+    put(parts.agreement, texts.agreement);
     put(parts.ratio, texts.ratio);
     parts.ratio.dataset.kind = texts.speedup;
     parts.ratio.title = texts.range;
     put(parts.speed, texts.speed);
     put(parts.differs, texts.differs);
-    parts.node.dataset.text = texts.kind;
     parts.verdict.dataset.right = String(lane.verdict);
     put(parts.verdict, lane.verdict === null ? "" : lane.verdict ? "✓ right" : "✗ wrong");
-    parts.strip.draw(lane.steps, scale.forwards, scale.tokens);
-    const label = [
-      cellName(cell),
-      ...(state === "waiting"
-        ? ["has not run yet"]
-        : [
-            texts.tpf ? `${texts.tpf} tokens per forward` : "",
-            texts.speed,
-            texts.ratio && `speedup over plain AR ${texts.ratio}`,
-            texts.differs,
-            parts.verdict.textContent.slice(2),
-            mark ? MARKS[mark].slice(2) : "",
-            isOpened ? "shown below" : "",
-          ]),
-    ];
-    const text = label.filter(Boolean).join(", ");
-    if (parts.node.getAttribute("aria-label") !== text) parts.node.setAttribute("aria-label", text);
+    put(parts.mark, mark && MARKS[mark]);
+    const label = cellLabel(cell, ar, mark, isOpened);
+    if (parts.node.getAttribute("aria-label") !== label) parts.node.setAttribute("aria-label", label);
+  }
+
+  /**
+   * Outlines a cell that is pointed at elsewhere.
+   * @param {Cell | null} pointed
+   */
+  point(pointed) {
+    for (const [cell, { node }] of this.parts) node.classList.toggle("gv-pointed", cell === pointed);
   }
 
   /**
@@ -235,31 +217,20 @@ export class Cells {
   }
 }
 
-/** @param {Lane} lane */
-function stateOf(lane) {
-  if (!lane.header) return "waiting";
-  if (!lane.end) return "running";
-  return isDone(lane) ? "done" : "stopped";
+/**
+ * @param {Measure} measure
+ * @param {Node[]} parts
+ */
+function numberOf(measure, ...parts) {
+  const number = make("span", "gv-number");
+  number.dataset.measure = measure;
+  number.append(...parts);
+  return number;
 }
 
-/**
- * @param {Cell} cell
- * @param {Cell} ar
- */
-function textsOf(cell, ar) {
-  const { lane } = cell;
-  if (!lane.steps.length) return { tpf: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };
-  const isReference = cell === ar;
-  const apart = parting(lane, ar.lane);
-  const differs = apart.place >= 0 ? `differs from token ${whole(apart.place + 1)}` : apart.isSame ? "same text" : "";
-  const speedup = laneSpeedup(lane, ar.lane);
-  return {
-    tpf: figure(folds.perForward(lane)),
-    ratio: isReference ? "" : speedupText(speedup) + (speedup.kind === "slower" ? " slower" : ""),
-    speedup: speedup.kind,
-    range: isReference ? "" : speedupRemark(speedup),
-    speed: `${figure(folds.perSecond(lane))} tok/s`,
-    differs: isReference ? "what the cells are held against" : differs,
-    kind: isReference ? "reference" : apart.place >= 0 ? "differs" : apart.isSame ? "same" : "",
-  };
+/** @param {Node[]} parts */
+function line(...parts) {
+  const foot = make("span", "gv-foot");
+  foot.append(...parts);
+  return foot;
 }

@@ -1,8 +1,11 @@
-// Pure: what a cell of the grid is beside plain AR, and which cells are the best. No DOM.
+// Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
 
 import { lastOf } from "../../core/lists.js";
-import { short } from "../../core/words.js";
 import { divergence, folds } from "../../core/folds.js";
+import { laneSpeedup } from "../../core/speedup.js";
+import { aligned } from "../../panels/folds/diff.js";
+
+export const NUM_LEVELS = 5; // steps of the ramp that a heat map is coloured with
 
 /**
  * Where a text first differs from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
@@ -23,6 +26,75 @@ export function parting(lane, ar) {
 /** @param {Lane} lane */
 export const isDone = (lane) => lane.end?.reason === "eos" || lane.end?.reason === "limit";
 
+/** @type {WeakMap<Lane, number>} */
+const agreed = new WeakMap();
+
+/**
+ * The share of a whole text that AR's whole text has too, in the same order: 1 where it is AR's own, NaN before both are whole.
+ * @param {Lane} lane
+ * @param {Lane} ar
+ */
+export function agreement(lane, ar) {
+  if (!isDone(lane) || !isDone(ar)) return NaN;
+  const known = agreed.get(lane) ?? shared(lane, ar) / Math.max(lane.tokens.length, ar.tokens.length);
+  agreed.set(lane, known);
+  return known;
+}
+
+/** @param {Lane[]} lanes */
+function shared(...lanes) {
+  const [first, second] = lanes.map((lane) => lane.tokens.map(({ id }) => id));
+  return aligned(first, second).reduce((sum, { kind, num }) => sum + (kind === "both" ? num : 0), 0);
+}
+
+/**
+ * How many times AR's tokens per second; NaN where that cannot be told.
+ * @param {Lane} lane
+ * @param {Lane} ar
+ */
+function speed(lane, ar) {
+  const { kind, ratio } = laneSpeedup(lane, ar);
+  return ["short", "noisy"].includes(kind) ? NaN : ratio;
+}
+
+/** @type {Record<Measure, (lane: Lane, ar: Lane) => number>} */
+export const MEASURES = { tpf: folds.perForward, agreement, speed };
+
+/**
+ * The values between which the ramp runs: from AR's tokens per forward, over all of agreement, over the speeds there are.
+ * @param {Measure} measure
+ * @param {number[]} values
+ * @returns {[low: number, high: number]}
+ */
+export function rangeOf(measure, values) {
+  const known = values.filter(Number.isFinite);
+  if (measure === "agreement") return [0, 1];
+  if (measure === "tpf") return [1, Math.max(1.5, ...known)];
+  return known.length ? [Math.min(1, ...known), Math.max(1, ...known)] : [1, 1];
+}
+
+/**
+ * The step of the ramp that a value has, 1 to NUM_LEVELS; 0 for what is not known.
+ * @param {number} value
+ * @param {[low: number, high: number]} range
+ */
+export function levelOf(value, [low, high]) {
+  if (!Number.isFinite(value)) return 0;
+  const share = high > low ? (value - low) / (high - low) : 0;
+  return Math.max(1, Math.min(NUM_LEVELS, 1 + Math.floor(share * NUM_LEVELS)));
+}
+
+/**
+ * Of points { x, y } those that no other beats: none has as much of both and more of one. In the order of x.
+ * @template {{ x: number, y: number }} P
+ * @param {P[]} points
+ * @returns {P[]}
+ */
+export const frontier = (points) =>
+  points
+    .filter(({ x, y }) => !points.some((other) => other.x >= x && other.y >= y && (other.x > x || other.y > y)))
+    .sort((a, b) => a.x - b.x);
+
 /**
  * Of cells that ran to their end, the one with the most tokens/s; undefined where there is none.
  * @param {Cell[]} cells
@@ -36,9 +108,3 @@ export function fastest(cells) {
       /** @type {Cell | undefined} */ (undefined),
     );
 }
-
-/** @param {GridRow} given */
-export const rowName = ({ tau, lossless }) => (lossless ? "lossless" : `τ ${short(tau)}`);
-
-/** @param {Cell} cell */
-export const cellName = (cell) => (cell.row ? `${rowName(cell.row)}, B ${cell.blockSize}` : "plain AR");

@@ -1,17 +1,22 @@
-// The grid view: binds the feed to cells, says what is best, opens a cell as a run in the race view below.
+// The grid view: binds the feed to the heat map and the chart beside it, says what is best, opens a cell as a run in
+// the race view below.
 
-import { find, make, put } from "../../core/dom.js";
+import { find, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
+import { runColours } from "../../core/run_colours.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { Asked, onceText } from "../../panels/text/asked.js";
 import { valueOf } from "../../core/wire.js";
 import { environment } from "../../core/words.js";
 import { Cells } from "./cells.js";
-import { cellName, fastest, isDone, parting } from "./folds.js";
+import { MEASURES, fastest, isDone, levelOf, parting, rangeOf } from "./folds.js";
+import { Frontier } from "./frontier.js";
+import { Legend, buildChooser } from "./measure.js";
+import { cellName } from "./words.js";
 
 const EMPTY =
-  "Run decodes the prompt as plain AR, then once for every τ and B, one after the other. Any cell can be opened as a run.";
+  "Run decodes the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass). Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 export class GridView extends LineView {
@@ -33,6 +38,8 @@ export class GridView extends LineView {
   prompt;
   /** @type {string} */
   status;
+  /** @type {Measure} */
+  measure = "tpf";
 
   /**
    * @param {HTMLElement} root
@@ -51,7 +58,14 @@ export class GridView extends LineView {
     };
     this.asked = new Asked(part("rv-asked"));
     this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
-    buildLegend(part("gv-legend"));
+    this.frontier = new Frontier(part("gv-frontier"), {
+      open: (cell) => this.open(cell),
+      point: (cell) => this.cells.point(cell),
+    });
+    this.legend = new Legend(part("gv-legend"));
+    buildChooser(part("gv-measures"), (measure) => this.colourBy(measure));
+    new ResizeObserver(() => this.schedule()).observe(part("gv-frontier"));
+    runColours.listeners.add(() => this.schedule());
     this.clear();
   }
 
@@ -84,7 +98,9 @@ export class GridView extends LineView {
     this.reference = cell("ar", null, 0);
     this.rows = head.rows.map((row, r) => head.columns.map((b, c) => cell(`r${r}c${c}`, row, b)));
     this.cells.build([[this.reference], ...this.rows], head.columns, head.prompt);
-    this.named = new Map([this.reference, ...this.rows.flat()].map((each) => [each.name, each]));
+    const all = [this.reference, ...this.rows.flat()];
+    this.named = new Map(all.map((each) => [each.name, each]));
+    this.frontier.build(all);
     this.say({ text: "", kind: "waiting" });
     this.schedule();
   }
@@ -117,13 +133,9 @@ export class GridView extends LineView {
     const { header } = this.reference.lane;
     this.asked.draw(this.rows.length ? this.prompt : null, header ? onceText(header.settings) : "", this.wanted);
     if (!this.rows.length) return;
-    const lanes = [...this.named.values()].map((cell) => cell.lane);
-    const scale = {
-      forwards: Math.max(8, ...lanes.map((lane) => lane.steps.length)),
-      tokens: Math.max(4, ...this.rows.flat().map((cell) => cell.blockSize)),
-    };
-    const marks = this.marks();
-    this.cells.draw(marks, scale, this.opened);
+    const looks = this.looks();
+    this.cells.draw(looks);
+    this.frontier.draw(this.reference, looks);
     put(this.parts.env, environment(this.reference.lane.header));
     const sentence = this.bestSentence();
     if (sentence && sentence !== this.parts.best.textContent) put(this.parts.live, `${this.status} ${sentence}`);
@@ -133,6 +145,34 @@ export class GridView extends LineView {
 
   get isOver() {
     return ["finished", "stopped", "error"].includes(this.phase);
+  }
+
+  /** @param {Measure} measure */
+  colourBy(measure) {
+    this.measure = measure;
+    this.root.dataset.measure = measure;
+    this.schedule();
+  }
+
+  // How every cell is to be drawn; a run that another view shows too wears its colour here.
+  looks() {
+    const { measure, opened, reference } = this;
+    const cells = this.rows.flat();
+    const values = cells.map(({ lane }) => MEASURES[measure](lane, reference.lane));
+    const range = rangeOf(measure, values);
+    const marks = this.marks();
+    this.legend.draw(measure, range);
+    /**
+     * @param {Cell} cell
+     * @param {number} value
+     * @returns {[Cell, CellLook]}
+     */
+    const look = (cell, value) => {
+      const isOpened = cell === opened;
+      const colour = isOpened || runColours.isKept(cell.lane) ? runColours.placeOf(cell.lane) : null;
+      return [cell, { level: levelOf(value, range), mark: marks.get(cell) || "", isOpened, colour }];
+    };
+    return new Map([look(reference, NaN), ...cells.map((cell, i) => look(cell, values[i]))]);
   }
 
   // The best of a row once the row has run, the best of all at the end.
@@ -198,20 +238,6 @@ export class GridView extends LineView {
     const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so that the value only grows
     race.lineView.read(valueOf(head, order));
   }
-}
-
-/** @param {HTMLElement} element */
-function buildLegend(element) {
-  const keys = make("span", "gv-keys");
-  for (const n of [1, 2, 3, 4, 5]) keys.append(make("i", `gv-key gv-key-${n}`, n === 5 ? "5+" : String(n)));
-  element.replaceChildren(
-    keys,
-    make("span", "", "tokens in one forward; a strip is as wide as AR's forwards, a bar as high as its tokens"),
-    make("span", "", "× times AR's tokens per second of decoding"),
-    make("span", "", "★ fastest of all"),
-    make("span", "", "▲ fastest of its row"),
-    make("span", "", "every cell is one run, and short runs vary"),
-  );
 }
 
 /**

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { RunColours, identityOf } from "../../assets/web/core/run_colours.js";
+import { PLAIN, arOf, laneOf } from "./runs.js";
+
+const dated = (date) => laneOf(PLAIN, { header: { date } });
+const [one, two, three] = ["2026-11-20", "2026-11-21", "2026-11-22"].map(dated);
+
+test("a run is itself however often its trace is read, and no other", () => {
+  assert.equal(identityOf(one.header), identityOf(dated("2026-11-20").header));
+  assert.equal(new Set([one, two, three].map(({ header }) => identityOf(header))).size, 3);
+});
+
+test("a run wears the first colour that no pinned run has, and keeps it when it is pinned", () => {
+  const colours = new RunColours();
+  assert.deepEqual([one, two, arOf([1])].map((lane) => colours.placeOf(lane)), [1, 1, 0]); // prettier-ignore
+  colours.keep(new Map([[identityOf(one.header), 1]]));
+  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 2, 2]); // prettier-ignore
+  assert.deepEqual([colours.isKept(one), colours.isKept(two)], [true, false]);
+  colours.keep(new Map([[identityOf(two.header), 2]]));
+  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 2, 1]); // prettier-ignore
+});
+
+test("where all colours are taken, the one that fewest have is worn again, and plain AR's grey takes none", () => {
+  const colours = new RunColours();
+  colours.keep(new Map([0, 0, 1, 1, 2, 3, 4, 5, 6].map((place, i) => [String(i), place])));
+  assert.equal(colours.placeOf(one), 2);
+});
+
+test("who draws is told when pinned runs change", () => {
+  const colours = new RunColours();
+  let told = 0;
+  colours.listeners.add(() => {
+    told += 1;
+  });
+  colours.keep(new Map());
+  assert.equal(told, 1);
+});
