@@ -23,12 +23,6 @@ HEAD_SAYS_HALF = (
 pytestmark = needs_browser
 
 
-@pytest.fixture(scope="module")
-def pace() -> int:
-    """Real time: forwards are slow enough here (``_slowly``)."""
-    return 0
-
-
 @pytest.fixture
 def backend(scripted_backend: ScriptedBackend) -> ScriptedBackend:
     return scripted_backend
@@ -75,9 +69,11 @@ def running(handlers: Handlers) -> LiveRun:
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:
-    """Move a slider as a drag would: the value and an input event."""
+    """Move a slider as a drag would, the value and an input event; press one of several."""
     page.evaluate(
         """([knob, value]) => {
+          const choice = document.querySelector(`#${knob} input[type=radio][value="${value}"]`);
+          if (choice) return choice.click();
           const slider = document.querySelector(`#${knob} input[type=range]`);
           slider.value = value;
           slider.dispatchEvent(new Event('input', { bubbles: true }));
@@ -176,7 +172,6 @@ def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, backend
     page.wait_for_function(f"{plot}.layout.xaxis.range[0] > 1")
     zoomed = page.evaluate(f"{plot}.dataset.marked = 'yes', {plot}.layout.xaxis.range")
     backend.forward_seconds = 0.002
-    set_knob(page, "pace", 0)
     wait_state(page, "finished")
     shown = page.evaluate(f"[{plot}.dataset.marked, {plot}.layout.xaxis.range]")
     assert shown == ["yes", zoomed]
@@ -208,11 +203,28 @@ def test_a_closed_tab_ends_the_workers_run(visit, handlers) -> None:
     assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"
 
 
+def test_slow_motion_opens_at_real_time_and_names_its_factor(visit, handlers) -> None:
+    page = visit()
+    choices = page.locator("#pace label").all_inner_texts()
+    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
+    assert page.locator("#pace input:checked").get_attribute("value") == "0"
+    start(page)
+    wait_state(page, "running")
+    page.click("#pace label:has-text('Very slow')")
+    wait_state(page, "slow")
+    assert "40 times slower" in page.inner_text("#race .rv-status")
+    assert [lane.run.pace for lane in running(handlers).transcripts] == [39, 39]
+    page.click("#stop")
+    page.reload()
+    page.wait_for_selector("#pace input[value='0']:checked")
+
+
 def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
+    backend.forward_seconds = 0.01
     first, second = visit(), visit()
     for page in (first, second):
         set_knob(page, "tau", 1)
-        set_knob(page, "pace", 1)  # at full speed the first race would have the device alone
+        set_knob(page, "pace", 9)  # at full speed the first race would have the device alone
     start(first, "first marker")
     start(second, "second marker")
     set_knob(first, "tau", 0.5)
@@ -232,7 +244,6 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
 ) -> None:
     monkeypatch.setattr(race_value, "WHOLE_CHARS", 2000)
     page = visit()
-    set_knob(page, "pace", 0)
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"
     page.evaluate(f"{view}.read = () => {{}}, 0")
