@@ -37,6 +37,7 @@ class LiveTab:
     prompt: gr.Textbox = field(init=False)
     race: RaceView = field(init=False)
     remark: gr.Markdown = field(init=False)
+    nearest: gr.Button = field(init=False)
     notice: gr.Markdown = field(init=False)
     examples: gr.Markdown = field(init=False)
 
@@ -77,7 +78,8 @@ def _model(tab: LiveTab, engines: Engines) -> None:
         label="Model",
         elem_id="checkpoint",
     )
-    tab.notice = gr.Markdown("", elem_id="notice")
+    opens_with = engines.entry_or_default(engines.default)
+    tab.notice = gr.Markdown(opens_with.in_words, elem_id="notice")
 
 
 def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording | None) -> None:
@@ -92,6 +94,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         elem_id="prompt",
     )
     tab.remark = gr.Markdown("", elem_id="remark")
+    tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
     tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
     for each, labels in families.items():
         with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:

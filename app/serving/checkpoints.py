@@ -70,7 +70,7 @@ class CheckpointHandlers:
             yield Choice(waits, entry.block_size)
             return
         depth = served.checkpoint.block_size
-        yield Choice(entry.note or f"{entry.name} is ready.", depth, footer(served))
+        yield Choice(entry.in_words or f"{entry.name} is ready.", depth, footer(served))
 
     def settle(self, session: str) -> None:
         """This visitor has chosen or run a checkpoint: none is put in its place."""

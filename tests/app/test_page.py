@@ -21,6 +21,7 @@ HEAD_SAYS_HALF = (
 )
 
 pytestmark = needs_browser
+MARS_PANE, AR_PANE = (f"#race .rv-pane[data-lane={lane}]" for lane in ("mars", "ar"))
 
 
 @pytest.fixture
@@ -295,6 +296,40 @@ def test_an_example_is_one_click(visit) -> None:
     page.click("#stop")
 
 
+def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
+    page = visit()
+    assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
+        *("tau", "block_size", "lossless", "pace", "presets")
+    }
+    text = page.locator("#tau .help-text")
+    assert text.is_hidden()
+    page.focus("#tau .help-button")
+    page.keyboard.press("Enter")
+    text.wait_for(state="visible")
+    assert "how sure it is" in text.inner_text()
+    described = page.get_attribute("#tau input[type=range]", "aria-describedby")
+    assert described == page.locator("#tau .help-text p").get_attribute("id")
+    page.keyboard.press("Escape")
+    text.wait_for(state="hidden")
+    page.focus("#tau .help-button")
+    page.keyboard.press("Space")
+    text.locator("button:text('How it works')").click()
+    page.locator("#ex-tau").wait_for(state="visible")
+    page.wait_for_function(
+        "Math.abs(document.querySelector('#ex-tau').getBoundingClientRect().y) < 99"
+    )
+
+
+def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(visit, handlers) -> None:
+    page = visit()
+    known = handlers.book.prompt("symbolic", 0)
+    page.fill("#prompt textarea", f"Please, {known.lower()}")
+    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    page.click("#nearest")
+    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
+    page.wait_for_selector("#nearest", state="hidden")
+
+
 def test_the_keyboard_is_enough(visit) -> None:
     page = visit()
     page.focus("#prompt textarea")
@@ -314,13 +349,36 @@ def test_the_keyboard_is_enough(visit) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_has_no_sideways_scroll_and_keeps_the_knobs_in_sight(visit, theme: str) -> None:
+def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, theme: str) -> None:
     page = visit(390, 844, f"?__theme={theme}")
+
+    def box(selector: str) -> dict[str, float]:
+        found = page.locator(selector).bounding_box()
+        assert found is not None
+        return found
+
+    page.click("#fold")
     start(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("window.scrollY > 100")
+    bar = box("#knobs")
+    assert bar["height"] <= 64  # running folded it
+    assert bar["y"] + bar["height"] == 844
+    tops = {each.bounding_box()["y"] for each in page.locator("#race .rv-figure").all()}
+    assert len(tops) == 1
+    for selector in ("#race .rv-figures", MARS_PANE, AR_PANE):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= bar["y"]
+        assert found["x"] + found["width"] <= 390
     page.mouse.wheel(0, 600)
-    for selector in ("#tau input[type=range]", "#block_size input[type=range]", "#run", "#stop"):
-        box = page.locator(selector).bounding_box()
-        assert box["y"] >= 0
-        assert box["y"] + box["height"] <= 844
+    knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
+    assert not any(page.locator(selector).is_visible() for selector in knobs)
+    page.click("#fold")
+    assert page.get_attribute("#fold", "aria-expanded") == "true"
+    for selector in (*knobs, "#run", "#stop"):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= 844
+        assert found["x"] + found["width"] <= 390
     page.click("#stop")
