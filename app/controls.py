@@ -15,6 +15,8 @@ from typing import Any
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
 MAX_PACE = 100.0
+PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
+"""What the page offers of it: a rest of N forwards after each makes a run N + 1 times slower."""
 RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
 VIEWS = {
     RACE: "MARS against plain AR",

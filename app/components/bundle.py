@@ -27,6 +27,7 @@ ENTRIES = (
 ``mars.mountRaceView``."""
 STYLES = (
     "core/tokens.css",
+    "core/help.css",
     "views/race/layout.css",
     "panels/text/text.css",
     "views/race/panels.css",

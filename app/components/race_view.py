@@ -20,11 +20,13 @@ class RaceView(LineView):
     mount = "mountRaceView"
     lines = "run line, then <lane>\\t<trace line> lines"
 
-    def __init__(self, value: str = "", replay: str = "", **more: Any) -> None:
-        """``replay``: where the page is that a run can be saved in; without it none can."""
-        super().__init__(value, self.template(plotly_url(), replay), **more)
+    def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
+        """``replay``: where the page is that a run can be saved in; without it none can. ``opens``:
+        the recording that it begins with plays once (``assets/web/views/race/opening.js``)."""
+        super().__init__(value, self.template(plotly_url(), replay, opens), **more)
 
     @classmethod
-    def template(cls, plotly: str, replay: str = "") -> str:
+    def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
         """The static HTML, with addresses filled in."""
-        return files.template(cls.page, plotly=plotly, replay=replay)
+        told = "true" if opens else ""
+        return files.template(cls.page, plotly=plotly, replay=replay, opens=told)

@@ -6,6 +6,7 @@ gradio.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 
@@ -26,6 +27,7 @@ LABELS = {
 }
 NUM_GENERATED = 8
 MAX_REMEMBERED = 4096
+WORD = re.compile(r"[a-z]+")
 
 
 def set_for(entry: Entry) -> str:
@@ -71,6 +73,19 @@ class ExampleBook:
         places = [divmod(number, len(families)) for number in range(first, first + count)]
         return [self.prompt(families[family], again) for again, family in places]
 
+    def nearest(self, text: str) -> Task:
+        """The task, among those handed out, that shares the most words with a text."""
+        wanted = _words(text)
+
+        def likeness(task: Task) -> float:
+            words = _words(task.prompt)
+            return len(wanted & words) / max(len(wanted | words), 1)
+
+        with self._lock:
+            return max(
+                (task for name in self.families[TASKS] for task in self._pages[name]), key=likeness
+            )
+
     def task(self, prompt: str) -> Task | None:
         """What this prompt is, to the letter, among those handed out."""
         with self._lock:
@@ -87,3 +102,7 @@ class ExampleBook:
         self._by_prompt[task.prompt] = task
         if len(self._by_prompt) > MAX_REMEMBERED:
             self._by_prompt.popitem(last=False)
+
+
+def _words(text: str) -> set[str]:
+    return set(WORD.findall(text.lower()))

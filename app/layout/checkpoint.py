@@ -1,4 +1,4 @@
-"""Joins the choice of a checkpoint to what depends on it: B, slow motion, examples, the footer.
+"""Joins the choice of a checkpoint to what depends on it: B, examples, the footer.
 
 Whoever changes it (the visitor, a link, its arrival), the same follows. Decides nothing itself.
 """
@@ -14,13 +14,10 @@ from app.examples.book import set_for
 from app.layout.block_size import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of
 from app.live.handlers import LiveHandlers
-from app.live.tab import REAL_TIME, SLOW_MOTION, LiveTab, note_on
+from app.live.tab import LiveTab, note_on
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
 
-TELL_TIME = (
-    f"pace => pace > 0 ? '{SLOW_MOTION}'.replace('{{}}', Math.round(pace) + 1) : '{REAL_TIME}'"
-)
 FOLLOWS: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
@@ -42,8 +39,8 @@ def wire_checkpoint(
     built = engines.default
     inputs = [checkpoint, controls["block_size"]]
     outputs: list[Field | gr.Markdown | gr.Row] = [
-        tab.notice, controls["block_size"], controls["auto"], controls["pace"], footer,
-        tab.examples, *tab.sets.values(),
+        tab.notice, controls["block_size"], controls["auto"], footer, tab.examples,
+        *tab.sets.values(),
     ]  # fmt: skip
 
     def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
@@ -67,18 +64,15 @@ def wire_checkpoint(
     page.load(opening, inputs, [checkpoint, *outputs], **FOLLOWS)
     checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **FOLLOWS)
     checkpoint.input(settle, **AT_ONCE)
-    controls["pace"].change(None, [controls["pace"]], [tab.time], js=TELL_TIME, **FOLLOWS)
 
 
 def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """Notice, B, the switch beside it, slow motion and footer."""
-    pace = gr.skip() if choice.pace is None else choice.pace
+    """Notice, B, the switch beside it and footer."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
     return [
         choice.notice,
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
-        pace,
         footer,
     ]

@@ -22,6 +22,8 @@ from app.stream import SLOW_POLL_SECONDS, TabHandlers
 CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
 NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
 NOTE_UNKNOWN = "This small model knows only tasks like the examples."
+OFFER = "Not one of its tasks. The nearest: {}"
+OFFER_CHARS = 60
 NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
 PRESETS = {
     "Exact": {"tau": 0.0, "lossless": True},
@@ -108,6 +110,15 @@ class LiveHandlers(TabHandlers[LiveRun]):
             return "" if task and task.family in self._book.families[own] else NOTE_UNKNOWN
         return NOTE_TOO_HARD if task and is_too_hard(task.family) else ""
 
+    def nearest(self, prompt: object, checkpoint: object) -> str:
+        """For a checkpoint that knows only its tasks, the one that is most like what was typed;
+        nothing where that is such a task, or nothing was typed."""
+        entry = self._engines.entries.get(str(checkpoint))
+        is_typed = isinstance(prompt, str) and bool(prompt.strip())
+        if not is_typed or entry is None or self.remark(prompt, checkpoint) != NOTE_UNKNOWN:
+            return ""
+        return self._book.nearest(str(prompt)).prompt
+
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
         """Move the visitor's own run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
@@ -121,3 +132,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
         chosen = PRESETS[name]
         self.steer(session, {**values, **chosen})
         return float(chosen["tau"]), bool(chosen["lossless"])
+
+
+def offer(task: str) -> str:
+    """A task on a button: as much of its first line as fits."""
+    line = task.splitlines()[0]
+    return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")

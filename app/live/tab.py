@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import gradio as gr
 
 from app.components.race_view import RaceView
-from app.controls import MAX_PACE, RACE, VIEWS
+from app.controls import PACES, RACE, VIEWS
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds
 from app.layout.block_size import block_size_slider
@@ -19,10 +19,8 @@ from app.replay.recordings import Recording
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
-SMALL_PACE = 20
 GROUPS = {"one": "after the last draft", "every": "after every draft"}
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
-REAL_TIME, SLOW_MOTION = "Real time", "Slow motion, {} times slower"
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 
@@ -39,9 +37,9 @@ class LiveTab:
     prompt: gr.Textbox = field(init=False)
     race: RaceView = field(init=False)
     remark: gr.Markdown = field(init=False)
+    nearest: gr.Button = field(init=False)
     notice: gr.Markdown = field(init=False)
     examples: gr.Markdown = field(init=False)
-    time: gr.Markdown = field(init=False)
 
 
 def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording | None) -> LiveTab:
@@ -67,7 +65,9 @@ def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording
                 _more(tab, engines.settings.max_new_tokens)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             value = first.value if first else ""
-            tab.race = RaceView(value, shell_address(), missed=feeds.missed, elem_id="race")
+            tab.race = RaceView(
+                value, shell_address(), opens=True, missed=feeds.missed, elem_id="race"
+            )
     return tab
 
 
@@ -78,7 +78,8 @@ def _model(tab: LiveTab, engines: Engines) -> None:
         label="Model",
         elem_id="checkpoint",
     )
-    tab.notice = gr.Markdown("", elem_id="notice")
+    opens_with = engines.entry_or_default(engines.default)
+    tab.notice = gr.Markdown(opens_with.in_words, elem_id="notice")
 
 
 def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording | None) -> None:
@@ -93,6 +94,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         elem_id="prompt",
     )
     tab.remark = gr.Markdown("", elem_id="remark")
+    tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
     tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
     for each, labels in families.items():
         with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
@@ -103,16 +105,14 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
 
 def _knobs(tab: LiveTab, engines: Engines) -> None:
     opens_with = engines.entry_or_default(engines.default)
-    pace = SMALL_PACE if set_for(opens_with) == TASKS else 0  # until the checkpoint has been timed
     tab.controls["tau"] = gr.Slider(
         0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
     )
     tab.controls["block_size"] = block_size_slider(opens_with.block_size, "block_size")
     tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
-    tab.controls["pace"] = gr.Slider(
-        0, MAX_PACE, pace, step=1, label="slow motion", elem_id="pace", buttons=[]
+    tab.controls["pace"] = gr.Radio(
+        list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
     )
-    tab.time = gr.Markdown(time_words(pace), elem_id="time")
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
@@ -171,11 +171,6 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
 def preset_classes(is_chosen: bool) -> list[str]:
     """How a preset's button looks (assets/app.css)."""
     return ["preset", "chosen"] if is_chosen else ["preset"]
-
-
-def time_words(pace: int) -> str:
-    """Which time a run is shown in; a rest of N forwards after each makes it N + 1 times slower."""
-    return SLOW_MOTION.format(pace + 1) if pace else REAL_TIME
 
 
 def note_on(entry: Entry) -> str:

@@ -10,7 +10,7 @@ import gradio as gr
 from app.controls import POSTED, STEERED
 from app.examples.book import ExampleBook
 from app.layout.wiring import AT_ONCE, in_words, session_of, tell_prompt, wire_stream
-from app.live.handlers import PRESETS, LiveHandlers, preset_of
+from app.live.handlers import PRESETS, LiveHandlers, offer, preset_of
 from app.live.tab import LiveTab, preset_classes
 
 PRESS_RUN = "() => { document.getElementById('run').click() }"
@@ -28,6 +28,7 @@ def wire_live(
     _wire_run(page, tab, handlers, queue)
     _wire_steering(tab, handlers)
     _wire_examples(tab, book)
+    _wire_nearest(tab, handlers)
     tell_prompt(tab.prompt, "live")
 
 
@@ -91,3 +92,23 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
         chip.click(another, [seen], [tab.controls["prompt"]], **AT_ONCE).then(
             None, js=PRESS_RUN, api_visibility="private"
         )
+
+
+def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
+    """Before anything is run, who typed what a checkpoint of tasks does not know is offered the
+    nearest task."""
+    prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
+
+    def look(typed: Any, name: Any) -> Any:
+        task = handlers.nearest(typed, name)
+        return gr.update(value=offer(task), visible=True) if task else gr.update(visible=False)
+
+    gr.on(
+        [prompt.change, checkpoint.change],
+        look,
+        [prompt, checkpoint],
+        [tab.nearest],
+        trigger_mode="always_last",
+        **AT_ONCE,
+    )
+    tab.nearest.click(handlers.nearest, [prompt, checkpoint], [prompt], **AT_ONCE)

@@ -26,7 +26,7 @@ def shell() -> str:
     """A replay page without its data: some 5 MB, nearly all of it plotly.js."""
     plotly = files.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    view = files.template("views/race/view.html", plotly="", replay="")
+    view = files.template("views/race/view.html", plotly="", replay="", opens="")
     return document(view, "mountReplay", [*scripts, bundle.bundle(ENTRIES)])
 
 

@@ -50,7 +50,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     index = document(files.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
     pages["how.html"] = filled(_how(), {"title": "How it works"})
-    view = files.template("views/race/view.html", plotly="", replay="")
+    view = files.template("views/race/view.html", plotly="", replay="", opens="")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
         data = {"title": recording.title, "why": recording.why, "value": recording.value}

@@ -13,7 +13,6 @@ from app.controls import RefusalError
 from app.examples.book import TASKS, set_for
 from app.serving.engines import Engines
 from app.serving.loads import Served, UnavailableError
-from mars_runtime.machine import device_name, versions
 
 LOOK_SECONDS = 1.0
 OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
@@ -23,13 +22,11 @@ OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpo
 class Choice:
     """What the page says of the checkpoint in force.
 
-    depth: the largest B. pace: the slow motion to watch it in; footer: what it runs on; both None
-    until it is loaded.
+    depth: the largest B. footer: what it runs on, None until it is loaded.
     """
 
     notice: str
     depth: int
-    pace: int | None = None
     footer: str | None = None
 
 
@@ -73,7 +70,7 @@ class CheckpointHandlers:
             yield Choice(waits, entry.block_size)
             return
         depth = served.checkpoint.block_size
-        yield Choice(entry.note or f"{entry.name} is ready.", depth, served.pace, footer(served))
+        yield Choice(entry.in_words or f"{entry.name} is ready.", depth, footer(served))
 
     def settle(self, session: str) -> None:
         """This visitor has chosen or run a checkpoint: none is put in its place."""
@@ -104,16 +101,12 @@ class CheckpointHandlers:
 
 
 def footer(served: Served) -> str:
-    """One line: what decodes, with which versions, and under which licence the checkpoint is."""
-    entry, found, threads = served.entry, versions(), served.threads
-    model = served.checkpoint.model
+    """One line: under which licence the checkpoint is, how exact it is, whence figures come. What
+    it runs on stands with each run."""
+    checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
-        f"{device_name(model.device)}, {threads} {'thread' if threads == 1 else 'threads'}",
-        model.arithmetic,
-        "lossless is bitwise" if model.is_bitwise else "lossless is exact up to near ties",
-        " · ".join(f"{name} {found[name]}" for name in ("torch", "gradio") if name in found),
+        f"{checkpoint.name}: " + (licence or "licence not stated"),
+        f"lossless is {'bitwise' if checkpoint.model.is_bitwise else 'exact up to near ties'}",
         "all figures measured by this process",
-        f"{served.checkpoint.name}: " + (entry.licence or "licence not stated"),
-        entry.note,
     ]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(parts)

@@ -9,31 +9,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from app.controls import MAX_PACE, Limits, RefusalError
+from app.controls import Limits, RefusalError
 from app.serving.loads import Load, Served, Tell, UnavailableError, fetching
 from app.serving.room import check_room
 from app.serving.settings import AppSettings, AppSettingsError
-from mars_runtime.engine.backend import num_threads
 from mars_runtime.engine.engine import Engine
-from mars_runtime.engine.request import Request
-from mars_runtime.events import Step
 from mars_runtime.model import fetch
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
-from mars_runtime.settings import DecodeSettings
 
 DEFAULT_BLOCK_SIZE = 8
 ALL = "all"
 MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
 KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
 MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
-TIMED_TOKENS, TIMED_SECONDS = 16, 2.0
-RACE_COST = 1.4  # forwards of a race over those of its AR lane, roughly
-REAL_SECONDS = 0.01  # a token of a race that is watched as it is: two hundred last two seconds
-SLOW_SECONDS = 0.1  # a token of a race in slow motion: a hundred last some ten seconds
 log = logging.getLogger(__name__)
 
 
@@ -181,26 +172,4 @@ class Engines:
         check_room(name, find(name)[1], settings.device, settings.dtype)
         checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
-        served = Served(self.entries[name], checkpoint, engine, num_threads(checkpoint))
-        return replace(served, pace=watchable_pace(served))
-
-
-def watchable_pace(served: Served) -> int:
-    """How many times slower a race must run to be followed, by a short run that nobody else shares.
-
-    0 where it is slow enough by itself.
-    """
-    prompt_ids = served.checkpoint.tokenizer.encode_prompt("Once upon a time")
-    settings = DecodeSettings("ar", max_new_tokens=TIMED_TOKENS)
-    run = served.engine.submit(Request(prompt_ids, settings, TIMED_SECONDS))
-    run.wait()
-    steps = [event.seconds for event in run.events_since(0) if isinstance(event, Step)]
-    return pace_for(sorted(steps)[len(steps) // 2]) if steps else 0
-
-
-def pace_for(forward: float) -> int:
-    """The slow motion for AR forwards of so many seconds."""
-    token = forward * RACE_COST
-    if token >= REAL_SECONDS:
-        return 0
-    return round(min(SLOW_SECONDS / max(token, 1e-6) - 1, MAX_PACE))
+        return Served(self.entries[name], checkpoint, engine)

@@ -30,17 +30,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A loaded checkpoint and its engine.
-
-    threads: of the arithmetic. pace: the slow motion in which a race can be followed, 0 where it
-    can be as it is.
-    """
+    """A loaded checkpoint and its engine."""
 
     entry: Entry
     checkpoint: Checkpoint
     engine: Engine
-    threads: int = 1
-    pace: int = 0
 
 
 class UnavailableError(RuntimeError):

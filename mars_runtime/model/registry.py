@@ -55,7 +55,8 @@ class Entry:
     It is in the folder ``path`` beside the registry, or in the file ``gguf``, or on the ``hub`` at
     ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
     is there yet. mask_token: the base's token that serves as mask, where it has none for that.
-    system: the system prompt it was trained with, where that does not stand in its template.
+    system: the system prompt it was trained with, where that does not stand in its template. note:
+    whence it comes; size, can, cannot: in words, what it is good for and what it is not.
     """
 
     name: str
@@ -68,7 +69,17 @@ class Entry:
     mask_token: str | None = None
     licence: str = ""
     note: str = ""
+    size: str = ""
+    can: str = ""
+    cannot: str = ""
     system: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """What a person should know before choosing it; empty where nobody wrote it down."""
+        parts = [self.size, f"It {self.can}" if self.can else ""]
+        parts += [f"It {self.cannot}" if self.cannot else "", self.note.rstrip(".")]
+        return " ".join(f"{part}." for part in parts if part)
 
     @classmethod
     def from_dict(cls, line: dict[str, Any]) -> Entry:

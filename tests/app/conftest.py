@@ -18,17 +18,11 @@ def scripted_backend() -> ScriptedBackend:
 
 
 @pytest.fixture(scope="module")
-def pace() -> int:
-    """The slow motion in which the page opens."""
-    return 20
-
-
-@pytest.fixture(scope="module")
 def served_handlers(
-    tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend, pace: int
+    tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
 ) -> Iterator[Handlers]:
     """What serves the page at ``address``."""
-    made = make_handlers(tmp_path_factory.mktemp("page"), scripted_backend, pace, port=0)
+    made = make_handlers(tmp_path_factory.mktemp("page"), scripted_backend, port=0)
     yield made
     made.engines.close()
 

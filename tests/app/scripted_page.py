@@ -177,9 +177,9 @@ class ReadyEngines(Engines):
 
 
 def make_served(
-    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings, pace: int = 20
+    folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings
 ) -> Served:
-    """An engine over ``backend`` for an entry of the registry, followed in slow motion."""
+    """An engine over ``backend`` for an entry of the registry."""
     model = SimpleNamespace(
         device=torch.device("cpu"),
         dtype=torch.float32,
@@ -196,17 +196,14 @@ def make_served(
         block_size=entry.block_size,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return Served(entry, checkpoint, engine, pace=pace)  # type: ignore[arg-type]
+    return Served(entry, checkpoint, engine)  # type: ignore[arg-type]
 
 
-def make_handlers(
-    folder: Path, backend: ScriptedBackend, pace: int = 20, **caps: object
-) -> Handlers:
-    """Handlers over ``backend``, followed in slow motion ``pace``; close them with
-    ``handlers.engines.close()``."""
+def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
+    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
     entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
-    served = make_served(folder, entry, backend, settings, pace)
+    served = make_served(folder, entry, backend, settings)
     return handlers_over(ReadyEngines(settings, served))
 
 

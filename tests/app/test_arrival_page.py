@@ -118,10 +118,3 @@ def test_without_a_network_one_sentence_says_so(visit, source: FakeSource) -> No
     page.click("#run")
     page.wait_for_selector(f"{RACE}:is([data-state=slow], [data-state=running])")
     page.click("#stop")
-
-
-def test_the_time_that_is_shown_is_named(visit) -> None:
-    page = visit()
-    page.wait_for_selector("#time:has-text('Slow motion, 21 times slower')")
-    page.fill("#pace input[type=number]", "0")
-    page.wait_for_selector("#time:has-text('Real time')")

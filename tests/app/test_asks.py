@@ -9,7 +9,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from browser import chromium, is_foreign, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
-from test_page import set_knob
 
 pytestmark = needs_browser
 
@@ -47,11 +46,10 @@ def open_page(context: playwright.BrowserContext, address: str) -> playwright.Pa
 def page(
     context: playwright.BrowserContext, address: str, scripted_backend: ScriptedBackend
 ) -> Iterator[playwright.Page]:
-    """The page at full speed, after a race of 40 tokens at tau 0.5."""
+    """The page after a race of 40 tokens at tau 0.5."""
     scripted_backend.forward_seconds = 0.001
     opened = open_page(context, f"{address}?prompt=Say+it.&tau=0.5&max_new_tokens=40")
     opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
-    set_knob(opened, "pace", 0)
     over(opened, lambda: opened.click("#run"))
     yield opened
     opened.close()

@@ -23,11 +23,6 @@ pytestmark = needs_browser
 ROW = "#compare .cv-row"
 PNG = b"\x89PNG\r\n\x1a\n"
 MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
-FULL_SPEED = """
-const slider = document.querySelector("#pace input[type=range]");
-slider.value = 0;
-slider.dispatchEvent(new Event("input", { bubbles: true }));
-"""
 Visit = Callable[..., playwright.Page]
 
 
@@ -95,7 +90,6 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     scripted_backend.forward_seconds = 0.001
     page = visit()
     page.fill("#prompt textarea", "Say <i>it</i>.")
-    page.evaluate(FULL_SPEED)
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
     menu = "#race .rv-top .ex-menu"

@@ -16,7 +16,7 @@ from scripted_page import controls
 
 from app.handlers import Handlers
 from app.serving.checkpoints import footer
-from app.serving.engines import Engines, pace_for, read_entries
+from app.serving.engines import Engines, read_entries
 from app.serving.loads import FAULT, Load, UnavailableError, fetching
 from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
@@ -183,13 +183,6 @@ def test_how_far_a_fetch_is_in_words() -> None:
     assert fetching(0, 94_000_000) == "Fetching the chat model, 94 MB: 0 %"
     assert fetching(93_999_999, 94_000_000) == "Fetching the chat model, 94 MB: 99 %"
     assert fetching(95_000_000, 94_000_000) == "Fetching the chat model, 94 MB: 100 %"
-
-
-def test_a_race_that_can_be_followed_is_shown_in_real_time() -> None:
-    assert pace_for(0.010) == 0
-    assert pace_for(0.0072) == 0
-    assert pace_for(0.002) == 35
-    assert pace_for(0.0) == 100
 
 
 def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:

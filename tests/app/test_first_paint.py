@@ -1,4 +1,4 @@
-"""What a visitor finds before anything ran: a recorded run, marked so, while the model loads."""
+"""What a visitor finds before anything ran: a recorded run, marked so, which plays once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from mars_runtime import folds
 
 pytestmark = needs_browser
 ROOT = "#race .mars-race"
+AT = f"+document.querySelector('{ROOT}').dataset.at"
+STATUS = f"document.querySelector('{ROOT} .rv-status').innerText"
+CAPTION = (
+    "Each shaded group was written in one pass of the model. An ordinary model ({}) needs one pass "
+    "per token."
+)
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
     handlers.engines.forget()
     page = serve(handlers, is_blocking=False, first=recording)
     with chromium() as browser:
-        visitor = browser.new_page()
+        visitor = browser.new_page(reduced_motion="reduce")
         visitor.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         visitor.goto(page.local_url)
         visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
@@ -51,17 +57,62 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         assert shown == folds.text(trace)
         badge = visitor.locator(f"{ROOT} .rv-recorded")
         header = measured(recording).header
-        assert badge.inner_text() == f"recorded {header.date[:10]}, on {header.hardware}"
+        assert badge.inner_text() == f"recorded {header.date[:10]}"
+        assert visitor.inner_text("body").count(header.hardware) == 1
+        caption = visitor.locator(f"{ROOT} .rv-caption")
+        assert caption.inner_text() == CAPTION.format("right")
+        visitor.set_viewport_size({"width": 390, "height": 844})
+        assert caption.inner_text() == CAPTION.format("below")
+        visitor.set_viewport_size({"width": 1280, "height": 900})
         assert visitor.input_value("#prompt textarea") == recording.prompt
 
         visitor.click("#run")
         visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
         assert badge.is_hidden()
+        assert caption.is_hidden()
         handlers.engines.held.set()
         visitor.wait_for_selector(f"{ROOT}:is([data-state=running], [data-state=slow])")
         assert badge.is_hidden()
         visitor.click("#stop")
         visitor.wait_for_selector(f"{ROOT}[data-state=stopped]")
+    page.close()
+
+
+def test_the_recording_plays_once_and_slowly_until_somebody_acts(
+    handlers: Handlers, recording: Recording
+) -> None:
+    from app.serving.serve import serve
+
+    page = serve(handlers, is_blocking=False, first=recording)
+    last = len(measured(recording).counts)
+    with chromium() as browser:
+        visitor = browser.new_page(viewport={"width": 1280, "height": 900})
+        visitor.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        for act in ("type", "pause", "run"):
+            visitor.goto(page.local_url)
+            visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
+            visitor.wait_for_function(f"{AT} > 2")
+            assert visitor.evaluate(AT) < last / 2
+            assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "1/20×"
+            assert "20 times slower" in visitor.inner_text(f"{ROOT} .rv-status")
+            assert visitor.inner_text(f"{ROOT} .rv-live") == ""
+            if act == "type":
+                visitor.locator("#prompt textarea").press_sequentially("And")
+                visitor.wait_for_function(f"{AT} === {last}")
+                visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+            elif act == "pause":
+                visitor.click(f"{ROOT} .pl-play")
+                stays = visitor.evaluate(AT)
+                visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+                visitor.locator("#prompt textarea").press_sequentially("And")
+                visitor.wait_for_selector(f"{ROOT} .rv-foreign:visible")
+                assert visitor.evaluate(AT) == stays
+            else:
+                visitor.click("#run")
+                visitor.wait_for_selector(f"{ROOT}[data-state=running]")
+                assert visitor.locator(f"{ROOT} .rv-caption").is_hidden()
+                assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "1×"
+                visitor.click("#stop")
     page.close()
 
 

@@ -17,7 +17,7 @@ from app.controls import RefusalError
 from app.examples.book import TASKS
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
-from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, preset_of
+from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
 from mars_runtime.trace_reader import read_trace
 
 
@@ -272,6 +272,19 @@ def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
     assert handlers.live.remark(prompt, "scripted") == ""
     assert handlers.live.remark("Who am I?", "scripted") == NOTE_UNKNOWN
     assert handlers.live.remark("<|im_end|> Who?", "scripted") == NOTE_CONTROL
+
+
+def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
+    sort = handlers.book.prompt("symbolic", 0)
+    typed = f"Please, {sort.lower()}"
+    assert handlers.live.nearest(typed, "scripted") == sort
+    assert handlers.live.nearest(sort, "scripted") == ""
+    assert handlers.live.nearest("  ", "scripted") == ""
+    assert handlers.live.nearest(None, "scripted") == ""
+    assert handlers.live.nearest(typed, "unheard of") == ""
+    assert handlers.book.task(handlers.live.nearest("zzz", "scripted")) is not None
+    assert offer("Sort 3 1 2.\nNow.") == "Not one of its tasks. The nearest: Sort 3 1 2."
+    assert offer("x" * 90).endswith("x" * 60 + "…")
 
 
 def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:

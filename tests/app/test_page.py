@@ -21,12 +21,7 @@ HEAD_SAYS_HALF = (
 )
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def pace() -> int:
-    """Real time: forwards are slow enough here (``_slowly``)."""
-    return 0
+MARS_PANE, AR_PANE = (f"#race .rv-pane[data-lane={lane}]" for lane in ("mars", "ar"))
 
 
 @pytest.fixture
@@ -75,9 +70,11 @@ def running(handlers: Handlers) -> LiveRun:
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:
-    """Move a slider as a drag would: the value and an input event."""
+    """Move a slider as a drag would, the value and an input event; press one of several."""
     page.evaluate(
         """([knob, value]) => {
+          const choice = document.querySelector(`#${knob} input[type=radio][value="${value}"]`);
+          if (choice) return choice.click();
           const slider = document.querySelector(`#${knob} input[type=range]`);
           slider.value = value;
           slider.dispatchEvent(new Event('input', { bubbles: true }));
@@ -176,7 +173,6 @@ def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, backend
     page.wait_for_function(f"{plot}.layout.xaxis.range[0] > 1")
     zoomed = page.evaluate(f"{plot}.dataset.marked = 'yes', {plot}.layout.xaxis.range")
     backend.forward_seconds = 0.002
-    set_knob(page, "pace", 0)
     wait_state(page, "finished")
     shown = page.evaluate(f"[{plot}.dataset.marked, {plot}.layout.xaxis.range]")
     assert shown == ["yes", zoomed]
@@ -208,11 +204,28 @@ def test_a_closed_tab_ends_the_workers_run(visit, handlers) -> None:
     assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"
 
 
+def test_slow_motion_opens_at_real_time_and_names_its_factor(visit, handlers) -> None:
+    page = visit()
+    choices = page.locator("#pace label").all_inner_texts()
+    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
+    assert page.locator("#pace input:checked").get_attribute("value") == "0"
+    start(page)
+    wait_state(page, "running")
+    page.click("#pace label:has-text('Very slow')")
+    wait_state(page, "slow")
+    assert "40 times slower" in page.inner_text("#race .rv-status")
+    assert [lane.run.pace for lane in running(handlers).transcripts] == [39, 39]
+    page.click("#stop")
+    page.reload()
+    page.wait_for_selector("#pace input[value='0']:checked")
+
+
 def test_two_visitors_neither_see_nor_move_each_other(visit, backend) -> None:
+    backend.forward_seconds = 0.01
     first, second = visit(), visit()
     for page in (first, second):
         set_knob(page, "tau", 1)
-        set_knob(page, "pace", 1)  # at full speed the first race would have the device alone
+        set_knob(page, "pace", 9)  # at full speed the first race would have the device alone
     start(first, "first marker")
     start(second, "second marker")
     set_knob(first, "tau", 0.5)
@@ -232,7 +245,6 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
 ) -> None:
     monkeypatch.setattr(race_value, "WHOLE_CHARS", 2000)
     page = visit()
-    set_knob(page, "pace", 0)
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"
     page.evaluate(f"{view}.read = () => {{}}, 0")
@@ -284,6 +296,40 @@ def test_an_example_is_one_click(visit) -> None:
     page.click("#stop")
 
 
+def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
+    page = visit()
+    assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
+        *("tau", "block_size", "lossless", "pace", "presets")
+    }
+    text = page.locator("#tau .help-text")
+    assert text.is_hidden()
+    page.focus("#tau .help-button")
+    page.keyboard.press("Enter")
+    text.wait_for(state="visible")
+    assert "how sure it is" in text.inner_text()
+    described = page.get_attribute("#tau input[type=range]", "aria-describedby")
+    assert described == page.locator("#tau .help-text p").get_attribute("id")
+    page.keyboard.press("Escape")
+    text.wait_for(state="hidden")
+    page.focus("#tau .help-button")
+    page.keyboard.press("Space")
+    text.locator("button:text('How it works')").click()
+    page.locator("#ex-tau").wait_for(state="visible")
+    page.wait_for_function(
+        "Math.abs(document.querySelector('#ex-tau').getBoundingClientRect().y) < 99"
+    )
+
+
+def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(visit, handlers) -> None:
+    page = visit()
+    known = handlers.book.prompt("symbolic", 0)
+    page.fill("#prompt textarea", f"Please, {known.lower()}")
+    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    page.click("#nearest")
+    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
+    page.wait_for_selector("#nearest", state="hidden")
+
+
 def test_the_keyboard_is_enough(visit) -> None:
     page = visit()
     page.focus("#prompt textarea")
@@ -303,13 +349,36 @@ def test_the_keyboard_is_enough(visit) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_has_no_sideways_scroll_and_keeps_the_knobs_in_sight(visit, theme: str) -> None:
+def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, theme: str) -> None:
     page = visit(390, 844, f"?__theme={theme}")
+
+    def box(selector: str) -> dict[str, float]:
+        found = page.locator(selector).bounding_box()
+        assert found is not None
+        return found
+
+    page.click("#fold")
     start(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("window.scrollY > 100")
+    bar = box("#knobs")
+    assert bar["height"] <= 64  # running folded it
+    assert bar["y"] + bar["height"] == 844
+    tops = {each.bounding_box()["y"] for each in page.locator("#race .rv-figure").all()}
+    assert len(tops) == 1
+    for selector in ("#race .rv-figures", MARS_PANE, AR_PANE):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= bar["y"]
+        assert found["x"] + found["width"] <= 390
     page.mouse.wheel(0, 600)
-    for selector in ("#tau input[type=range]", "#block_size input[type=range]", "#run", "#stop"):
-        box = page.locator(selector).bounding_box()
-        assert box["y"] >= 0
-        assert box["y"] + box["height"] <= 844
+    knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
+    assert not any(page.locator(selector).is_visible() for selector in knobs)
+    page.click("#fold")
+    assert page.get_attribute("#fold", "aria-expanded") == "true"
+    for selector in (*knobs, "#run", "#stop"):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= 844
+        assert found["x"] + found["width"] <= 390
     page.click("#stop")

@@ -45,7 +45,6 @@ def live(
     page.goto(address)
     page.wait_for_selector(f"{ROOT}[data-state=empty]")
     page.fill("#tau input[type=number]", "0.5")
-    page.fill("#pace input[type=number]", "0")
     page.fill("#prompt textarea", HOSTILE)
     page.evaluate("window.mars.answers = []")  # what only a server can answer, no file offers
     page.click("#run")

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import pytest
 from browser import is_foreign, needs_browser, playwright
 from scripted_page import ScriptedBackend
-from test_page import set_knob
 
 pytestmark = needs_browser
 ROOT = "#race .mars-race"
@@ -25,7 +24,7 @@ Visit = Callable[..., playwright.Page]
 def visit(
     browser: playwright.Browser, address: str, scripted_backend: ScriptedBackend
 ) -> Iterator[Visit]:
-    """Open the page as a new visitor, at full speed; fails on script errors and strangers."""
+    """Open the page as a new visitor; fails on script errors and strangers."""
     contexts, troubles = [], []
     scripted_backend.forward_seconds = 0.001
 
@@ -39,7 +38,6 @@ def visit(
         page.goto(f"{address}?max_new_tokens=40{query}")
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
         page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-        set_knob(page, "pace", 0)
         return page
 
     yield open_page

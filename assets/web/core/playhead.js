@@ -28,6 +28,10 @@ export class Playhead {
     return this.time === Infinity;
   }
 
+  get isAtStart() {
+    return this.time === 0;
+  }
+
   /**
    * How many steps of a lane are shown.
    * @param {Lane} lane

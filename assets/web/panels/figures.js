@@ -3,7 +3,8 @@
 
 import { counted, environment, figure, milliseconds, whole } from "../core/words.js";
 import { find, make, put } from "../core/dom.js";
-import { DEFINITION, laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
+import { HELP, helpFor } from "../core/help.js";
+import { laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
 import { folds } from "../core/folds.js";
 
 export class Figures {
@@ -30,7 +31,7 @@ export class Figures {
       ["perSecond", "tokens per second"],
       ["forward", "one forward"],
     ];
-    if (hasRace) big.unshift(["speedup", "speedup of decoding"]);
+    if (hasRace) big.splice(1, 0, ["speedup", "speedup of decoding"]);
     for (const [key, name] of big) {
       const list = make("dl", "rv-figure");
       list.dataset.key = key;
@@ -39,9 +40,11 @@ export class Figures {
       const number = document.createTextNode("–");
       value.replaceChildren(number, unit);
       const sub = make("dd", "rv-sub rv-num", "");
-      const title = make("dt", "", name);
-      if (key === "speedup") list.title = DEFINITION;
-      list.append(title, value, sub);
+      const title = make("span", "", name);
+      const term = make("dt");
+      term.append(title);
+      if (key in HELP) term.append(" ", helpFor(key));
+      list.append(term, value, sub);
       this.element.append(list);
       this.big[key] = { list, title, number, sub };
     }

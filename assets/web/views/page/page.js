@@ -5,6 +5,8 @@ import { targetOf } from "../../core/dom.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
+import { mountFold } from "./fold.js";
+import { mountHelp } from "./help.js";
 import { mountPrompt } from "./prompt.js";
 import { share } from "./share.js";
 
@@ -17,6 +19,8 @@ const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "g
 export function mountPage() {
   mountApi();
   mountAsks();
+  mountFold();
+  mountHelp();
   mountPins();
   mountKeys();
   Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });

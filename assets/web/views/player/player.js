@@ -13,9 +13,11 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
+export const SLOWEST = 0.05; // of the measured speed: slow enough to see each forward of a small model
 /** @type {[name: string, speed: number, title: string][]} */
 const SPEEDS = [
   ["by step", 0, "one forward every 0.7 s"],
+  ["1/20×", SLOWEST, "a twentieth of the measured speed"],
   ["½×", 0.5, "half the measured speed"],
   ["1×", 1, "the measured speed"],
   ["2×", 2, "twice the measured speed"],

@@ -11,6 +11,7 @@ import { Asked } from "../../panels/text/asked.js";
 import { Card } from "../../panels/text/card.js";
 import { Charts } from "../../panels/charts/charts.js";
 import { Figures, buildLegend, statusOf } from "../../panels/figures.js";
+import { Opening } from "./opening.js";
 import { Panels } from "./panels.js";
 import { Pointing } from "./pointing.js";
 import { runOf } from "./run.js";
@@ -60,6 +61,7 @@ export class RaceView extends LineView {
     buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
     this.player = new Player(find(root, ".rv-player"), () => this.moved());
+    this.opening = new Opening(this);
     this.panels = new Panels(find(root, ".rv-panels"), asView(this));
     find(root, ".rv-top").append(runMenu(asView(this)));
     root.addEventListener("keydown", (event) => this.key(event));
@@ -115,9 +117,7 @@ export class RaceView extends LineView {
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length === 2);
-    const badge = find(this.root, ".rv-recorded");
-    badge.hidden = !head.recorded;
-    badge.textContent = typeof head.recorded === "string" ? `recorded ${head.recorded}` : "recorded run";
+    this.opening.meet(this.run);
     this.charts.show(this.run);
     this.schedule();
   }
@@ -215,7 +215,8 @@ export class RaceView extends LineView {
     root.dataset.state = state;
     root.dataset.lanes = String(run ? run.lanes.length : 0);
     root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
-    put(this.status, sentence);
+    this.opening.follow();
+    put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted);
     if (!run || !run.lanes.length) return;
@@ -230,7 +231,8 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
-    if (!isHeard) this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
+    if (!isHeard && !this.opening.sentence)
+      this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
   }
 
   // Charts are drawn again for new forwards, not for another place among them.
