@@ -29,6 +29,7 @@ STYLES = (
     "core/tokens.css",
     "views/race/layout.css",
     "panels/text/text.css",
+    "panels/lens/lens.css",
     "views/race/panels.css",
     "views/player/player.css",
     "panels/why/why.css",

@@ -5,6 +5,7 @@ import { targetOf } from "../../core/dom.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
+import { mountLens } from "./lens.js";
 import { mountPrompt } from "./prompt.js";
 import { share } from "./share.js";
 
@@ -18,6 +19,7 @@ export function mountPage() {
   mountApi();
   mountAsks();
   mountPins();
+  mountLens();
   mountKeys();
   Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });
 }
