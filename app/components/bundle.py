@@ -30,6 +30,7 @@ STYLES = (
     "core/help.css",
     "views/race/layout.css",
     "panels/text/text.css",
+    "panels/lens/lens.css",
     "views/race/panels.css",
     "views/player/player.css",
     "panels/why/why.css",

@@ -79,6 +79,14 @@ type TraceEvent = HeaderEvent | PrefillEvent | StepEvent | EndEvent;
 
 // --- what a lane holds -----------------------------------------------------------------------------------------------
 
+// Tokens from `first` on that one forward would have brought under another threshold.
+interface LensGroup {
+  first: number;
+  count: number;
+  isGuess: boolean;
+  isFirst: boolean;
+}
+
 type Lane = import("./core/trace.js").Lane;
 type Playhead = import("./core/playhead.js").Playhead;
 
@@ -274,6 +282,9 @@ interface View {
   goTo(lane: Lane, step: number): void;
   canAsk(kind: string): boolean;
   ask(kind: string, data: object): boolean;
+  lens: import("./panels/lens/lens.js").Lens;
+  paneOf(lane: Lane): import("./panels/text/panes.js").Pane;
+  schedule(): void;
 }
 
 // Where a card stands: an element, or a box on the page.

@@ -35,8 +35,23 @@ export function judgeAgain(lane, index, tau, ends) {
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
   if (step.stop === "eos" || step.stop === "limit" || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
-  const own = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, index);
-  return Math.max(acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1, step.lookedUp.length);
+  const would = maskDrafts(lane, step, tau, ends);
+  const allowed = maskDrafts(lane, step, step.settings.tau, ends);
+  const looked = step.lookedUp.length;
+  if (looked) return would <= allowed ? looked : Math.max(would, looked); // it was preferred to as many as were allowed
+  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // B auto drafts fewer whatever the threshold is
+}
+
+/**
+ * The drafts that masks propose under `tau`, behind AR's own token.
+ * @param {Lane} lane
+ * @param {Step} step
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
+function maskDrafts(lane, step, tau, ends) {
+  const own = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, step.index);
+  return acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1;
 }
 
 /**

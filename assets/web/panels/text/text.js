@@ -3,6 +3,7 @@
 
 import { shown } from "../../core/bytes.js";
 import { placeIn, put, targetOf } from "../../core/dom.js";
+import { beginsWithInk, countPlace } from "./counts.js";
 import { Groups } from "./groups.js";
 import { MoveMarks } from "./moves.js";
 
@@ -129,20 +130,12 @@ export class TokenView {
       this.tokens.push(child);
     }
     if (step.count > 1) {
+      const place = countPlace(this.lane.tokens, step.first, step.count);
       node.dataset.n = String(step.count);
-      this.count(step);
+      node.classList.toggle("rv-mid", beginsWithInk(this.lane.tokens[step.first]));
+      if (place >= 0) this.tokens[place].dataset.k = String(step.count);
     }
     return node;
-  }
-
-  /**
-   * How many tokens, written under the last of them that has ink.
-   * @param {Step} step
-   */
-  count(step) {
-    let place = step.first + step.count - 1;
-    while (place > step.first && !/\S$/.test(this.lane.tokens[place].text)) place -= 1;
-    if (/\S$/.test(this.lane.tokens[place].text)) this.tokens[place].dataset.k = String(step.count);
   }
 
   drawTail() {

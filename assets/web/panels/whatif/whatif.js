@@ -79,6 +79,7 @@ export class WhatIfPanel {
     this.slider.addEventListener("input", () => {
       this.tau = Number(this.slider.value);
       this.isOwn = true;
+      this.view.lens.set(this.tau); // the text above is seen through it, once the run is over
       this.later();
     });
     this.run = make("button", "rv-wi-run");
@@ -115,6 +116,7 @@ export class WhatIfPanel {
     this.body.hidden = Boolean(sentence);
     if (sentence) return;
     if (lane !== this.lane) this.take(lane);
+    if (this.view.lens.isOn) this.follow(this.view.lens.tau);
     const found = this.fold(lane);
     this.write(lane, found);
     const focus = this.view.focus;
@@ -134,6 +136,16 @@ export class WhatIfPanel {
     this.strip.clear();
     if (!this.isOwn) this.tau = telling(lane, endIds(this.view.run.lanes));
     this.slider.value = String(this.tau);
+  }
+
+  /**
+   * The threshold through which the text is seen, wherever it was set.
+   * @param {number} tau
+   */
+  follow(tau) {
+    this.isOwn = true;
+    this.tau = tau;
+    if (this.slider.value !== String(tau)) this.slider.value = String(tau);
   }
 
   /** @param {Lane} lane */

@@ -7,6 +7,7 @@ import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
 import { mountFold } from "./fold.js";
 import { mountHelp } from "./help.js";
+import { mountLens } from "./lens.js";
 import { mountPrompt } from "./prompt.js";
 import { share } from "./share.js";
 
@@ -22,6 +23,7 @@ export function mountPage() {
   mountFold();
   mountHelp();
   mountPins();
+  mountLens();
   mountKeys();
   Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });
 }

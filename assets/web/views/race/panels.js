@@ -95,7 +95,7 @@ export class Panels {
     const lanes = run.lanes.map(
       (lane) => `${view.shown(lane).steps.length}/${lane.steps.length}${lane.end ? "." : ""}`,
     );
-    const state = [run.id, ...lanes, selected ? `${selected.lane.name}:${selected.step}` : ""].join(" ");
+    const state = [run.id, ...lanes, selected ? `${selected.lane.name}:${selected.step}` : "", view.lens.tau].join(" ");
     if (state === this.drawn) return;
     this.drawn = state;
     current.panel ||= new current.Kind(current.element, view);

@@ -2,12 +2,15 @@
 
 import { put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
+import { endIds } from "../../panels/folds/why.js";
+import { Masks } from "../../panels/text/masks.js";
 
 export class Pointing {
   /** @param {RaceView} view */
   constructor(view) {
     this.view = view;
     this.isByKey = false;
+    this.masks = new Masks();
     /** @type {TokenView | undefined} */
     this.lit = undefined;
   }
@@ -22,7 +25,9 @@ export class Pointing {
     const { card, charts, now, voice } = this.view;
     const { lane } = text;
     this.isByKey = how === "keyboard";
-    card.token(lane, index, anchor);
+    const { left, right, top, bottom } = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
+    const lowest = this.masks.show(text, lane.tokens[index].step.index, endIds(now.lanes));
+    card.token(lane, index, { left, right, top, bottom: lowest ?? bottom });
     if (lane === mainLane(now)) charts.cursor(lane.tokens[index].step.index);
     if (this.isByKey) put(voice.element, card.element.innerText.replace(/\s+/g, " "));
   }
@@ -38,12 +43,14 @@ export class Pointing {
     view.highlight(index);
     if (lane.end && index < playhead.shown(lane)) view.reveal(view.chunks[index]);
     charts.cursor(index);
+    this.masks.show(view, index, endIds(this.view.now.lanes));
     card.step(lane, index, point);
     this.lit = view;
   }
 
   leave() {
     this.isByKey = false;
+    this.masks.hide();
     this.view.card.hide();
     this.view.charts.cursor(-1);
     this.lit?.highlight(-1);

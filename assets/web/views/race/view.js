@@ -12,6 +12,7 @@ import { Card } from "../../panels/text/card.js";
 import { Charts } from "../../panels/charts/charts.js";
 import { Figures, buildLegend, statusOf } from "../../panels/figures.js";
 import { Opening } from "./opening.js";
+import { Lens } from "../../panels/lens/lens.js";
 import { Panels } from "./panels.js";
 import { Pointing } from "./pointing.js";
 import { runOf } from "./run.js";
@@ -47,6 +48,7 @@ export class RaceView extends LineView {
     this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(find(root, ".rv-card"), root);
     this.asked = new Asked(find(root, ".rv-asked"));
+    this.lens = new Lens(find(root, ".rv-lens-bar"), asView(this));
     this.figures = new Figures(root);
     this.panes = find(root, ".rv-panes");
     this.status = find(root, ".rv-status");
@@ -92,6 +94,7 @@ export class RaceView extends LineView {
     this.run = null;
     this.selected = null;
     this.card.hide();
+    this.lens.clear();
     this.entries = [];
     this.player.show(null);
     this.panes.replaceChildren();
@@ -102,6 +105,7 @@ export class RaceView extends LineView {
   /** @param {RaceHead} head */
   start(head) {
     this.card.hide();
+    this.lens.clear();
     this.selected = null;
     this.run = runOf(head);
     this.playhead = new Playhead(this.run);
@@ -195,16 +199,12 @@ export class RaceView extends LineView {
     const run = this.now;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
     else if (target === "pace") run.pace = data.pace || 0;
-    else if (target === "verdict")
-      run.lanes
-        .filter((l) => l.name === data.lane)
-        .forEach((l) => {
-          l.verdict = data.right;
-        });
     else {
-      const lane = run.lanes.find((l) => l.name === target);
-      if (!lane) throw new Error(`No lane is called ${target}.`);
-      lane.push(data, text);
+      const isVerdict = target === "verdict";
+      const lane = run.lanes.find((l) => l.name === (isVerdict ? data.lane : target));
+      if (!lane && !isVerdict) throw new Error(`No lane is called ${target}.`);
+      if (isVerdict) Object.assign(lane || {}, { verdict: data.right });
+      else lane?.push(data, text);
     }
   }
 
@@ -223,6 +223,7 @@ export class RaceView extends LineView {
     const main = mainLane(run);
     root.dataset.at = String(this.at);
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
+    this.lens.draw();
     this.compare();
     this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
     this.player.draw();

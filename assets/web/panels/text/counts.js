@@ -1,0 +1,20 @@
+// Where the count of a group stands: under the last of its tokens that has ink. Pure.
+
+const INKED = /\S$/;
+
+/**
+ * The place of that token, -1 where none has ink.
+ * @param {Token[]} tokens
+ * @param {number} first
+ * @param {number} count
+ */
+export function countPlace(tokens, first, count) {
+  for (let place = first + count - 1; place >= first; place -= 1) if (INKED.test(tokens[place].text)) return place;
+  return -1;
+}
+
+/**
+ * Whether a group begins with a letter, which its gap must not cut.
+ * @param {Token} token
+ */
+export const beginsWithInk = (token) => /^\S/.test(token.text);
