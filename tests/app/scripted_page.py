@@ -59,6 +59,7 @@ class ScriptedBackend:
     def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
         self.text = text
         self.forward_seconds = forward_seconds
+        self.capacity = 100_000
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
 
@@ -194,12 +195,16 @@ def make_served(
 
 
 def make_handlers(
-    folder: Path, backend: ScriptedBackend, pace: int = 20, **caps: object
+    folder: Path,
+    backend: ScriptedBackend,
+    pace: int = 20,
+    path: str | None = "scripted",
+    **caps: object,
 ) -> Handlers:
     """Handlers over ``backend``, followed in slow motion ``pace``; close them with
-    ``handlers.engines.close()``."""
+    ``handlers.engines.close()``. path: of the checkpoint, none for one that can chat."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
-    entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+    entry = Entry("scripted", 8, path=path, licence="Apache-2.0")
     served = make_served(folder, entry, backend, settings, pace)
     return handlers_over(ReadyEngines(settings, served))
 
@@ -221,5 +226,6 @@ def controls(**changes: object) -> dict[str, object]:
         "temperature": 0,
         "seed": 0,
         "checkpoint": "scripted",
+        "history": "",
         **changes,
     }

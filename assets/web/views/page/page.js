@@ -3,6 +3,7 @@
 
 import { targetOf } from "../../core/dom.js";
 import { PINS, mountPins } from "../compare/pin.js";
+import { runFirst, turn } from "../conversation/view.js";
 import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
 import { mountPrompt } from "./prompt.js";
@@ -19,7 +20,7 @@ export function mountPage() {
   mountAsks();
   mountPins();
   mountKeys();
-  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });
+  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, turn, runFirst, prompt: mountPrompt() });
 }
 
 function mountKeys() {
