@@ -1,6 +1,7 @@
 // The rows of a conversation: question, answer, tokens per forward, and what can be done with each. Text only.
 
 import { counted, figure } from "../../core/words.js";
+import { shown } from "../../core/bytes.js";
 import { make } from "../../core/dom.js";
 import { answerOf } from "./tree.js";
 
@@ -50,8 +51,8 @@ function shower(turn, number, { isOwn, isBusy, isShown }, act) {
   made.title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown below" : "Show this turn below";
   const answer = turn.told ? answerOf(turn.told, isOwn) : "";
   made.append(
-    make("span", "ct-question", turn.prompt),
-    make("span", "ct-answer", answer.trim() || (turn.isOver ? "(nothing was written)" : "Writing…")),
+    make("span", "ct-question", shown(turn.prompt)),
+    make("span", "ct-answer", shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…")),
   );
   made.addEventListener("click", () => act.show(turn));
   return made;
