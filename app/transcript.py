@@ -17,6 +17,7 @@ from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.lab.tasks import Task
 from mars_runtime.trace import TraceWriter
+from mars_runtime.turns import ALONE, Context
 
 
 class Transcript:
@@ -73,11 +74,11 @@ def _slim(event: Event) -> Event:
 
 
 def writer_of(
-    served: Served, prompt: str, request: Request, task: Task | None, num_given: int = 0
+    served: Served, prompt: str, request: Request, task: Task | None, context: Context = ALONE
 ) -> TraceWriter:
     """What writes down the trace of a request, under its header.
 
-    task: what the prompt is, where that is known. num_given: tokens of the output in the prompt.
+    task: what the prompt is, where that is known. context: what stands before it, and after it.
     """
     header = make_header(
         served.checkpoint,
@@ -86,6 +87,7 @@ def writer_of(
         costs=served.engine.costs(),
         task=asdict(task) if task is not None else None,
         name=TITLES[request.settings.method],
-        num_given=num_given,
+        context=context,
+        room=served.engine.capacity,
     )
     return TraceWriter(header, served.checkpoint.tokenizer.token_bytes)

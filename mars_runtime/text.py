@@ -27,6 +27,7 @@ from mars_runtime.byte_level import (
     read_spec,
     spare_token,
 )
+from mars_runtime.turns import Turn
 
 if TYPE_CHECKING:
     import tokenizers
@@ -35,6 +36,8 @@ __all__ = ["MAX_PROMPT_CHARS", "Detokenizer", "TextError", "Tokenizer"]
 
 MAX_PROMPT_CHARS = 200_000
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
+Said = tuple[str, "str | Sequence[int]"]
+"""A turn of a chat: role, and its text or the ids that were written."""
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
@@ -144,16 +147,24 @@ class Tokenizer:
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._encoder.encode(whole, add_special_tokens=False).ids)
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """``encode_chat`` of one user turn. Raises TextError if empty, too long or unspeakable."""
+    def encode_prompt(self, text: str, history: Sequence[Turn] = ()) -> list[int]:
+        """``encode_chat`` of one user turn, after earlier ones. Raises TextError if it is empty,
+        too long or unspeakable."""
         if not text.strip():
             raise TextError("Type a prompt: it is empty.")
         if self._lost and not self.decode(self.encode(text)).strip():
             raise TextError("Type another prompt: the model has no tokens for these characters.")
-        return self.encode_chat([("user", text)])
+        return self.encode_chat([*_said(history), ("user", text)])
 
-    def encode_chat(self, turns: Sequence[tuple[str, str]]) -> list[int]:
+    def num_tokens(self, turn: Turn) -> int:
+        """How many ids an earlier turn adds to a prompt."""
+        return len(self.encode_chat(_said([turn]))) - len(self.encode_chat([]))
+
+    def encode_chat(self, turns: Sequence[Said]) -> list[int]:
         """ChatML ids of (role, content) turns, open for the assistant's answer.
+
+        Content that is ids already (what the model wrote) stays as it is, so that the ids begin
+        with those of the same conversation one turn earlier, and with the answer to them.
 
         The same ids as the usual ChatML template for text without control tokens: each turn is
         encoded in one piece (``user\\n`` and the text together). ``system`` comes first unless the
@@ -163,7 +174,8 @@ class Tokenizer:
         is_given = bool(turns) and turns[0][0] == "system"
         first = [("system", self.system)] if self.system and not is_given else []
         for role, content in [*first, *turns]:
-            ids += [self.im_start_id, *self.encode(f"{role}\n{content}"), self.im_end_id]
+            text, given = (content, ()) if isinstance(content, str) else ("", content)
+            ids += [self.im_start_id, *self.encode(f"{role}\n{text}"), *given, self.im_end_id]
             ids += self.encode("\n")
         return [*ids, self.im_start_id, *self.encode("assistant\n")]
 
@@ -197,6 +209,12 @@ class Tokenizer:
                 "This tokenizer changes the text it encodes: choose a byte-level BPE tokenizer "
                 "that gives every text back."
             )
+
+
+def _said(history: Iterable[Turn]) -> list[Said]:
+    return [
+        said for turn in history for said in (("user", turn.prompt), ("assistant", turn.tokens))
+    ]
 
 
 class Detokenizer:

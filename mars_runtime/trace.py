@@ -19,6 +19,7 @@ from typing import Any
 
 from mars_runtime.events import Event, Prefill, RowStep, Step
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.turns import Turn
 
 VERSION = 1
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -39,7 +40,8 @@ class Header:
     beforehand; slot_bytes: keys and values of one token in the cache, 0 if not told;
     forward_seconds: of the shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a
     token gives depends on nothing else in a forward, to the last bit. Where it does, lossless is AR
-    up to near ties.
+    up to near ties. history, num_left_out: as in ``Context``, which are in ``prompt_ids`` before
+    ``prompt``; room: tokens that a prompt and its answer may have together, 0 if not told.
     """
 
     checkpoint: str
@@ -58,6 +60,14 @@ class Header:
     slot_bytes: int = 0
     forward_seconds: float = 0.0
     is_bitwise: bool = False
+    history: tuple[Turn, ...] = ()
+    num_left_out: int = 0
+    room: int = 0
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """The tokens whose bytes come with the header: of earlier answers, and the given ones."""
+        return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -81,7 +91,7 @@ class Trace:
         kept = list(events)
         steps = [step for step in kept if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
-        return cls(header, kept, {token: token_bytes(token) for token in ids.union(header.given)})
+        return cls(header, kept, {token: token_bytes(token) for token in ids.union(header.told)})
 
     def lines(self) -> Iterator[str]:
         """The trace as JSON Lines, without line ends, header first."""
@@ -107,23 +117,24 @@ class TraceWriter:
     """Events of one trace to lines, in the order in which they happened.
 
     A row's settings are written with its first step and when they differ from its previous ones, a
-    token's bytes when the token is first mentioned (given ones in the header's line). ``line``
+    token's bytes when the token is first mentioned (``Header.told`` in the header's line). ``line``
     takes some 20 to 50 microseconds for a step, so that a page can follow a fast run.
     """
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         self._header = header
         self._token_bytes = token_bytes
-        self._seen = set(header.given)
+        self._seen = set(header.told)
         self._settings: dict[int, DecodeSettings] = {}
 
     def header_line(self) -> str:
         """The first line, however often it is asked for."""
         fields = {f.name: getattr(self._header, f.name) for f in dataclasses.fields(Header)}
         fields["settings"] = dataclasses.asdict(self._header.settings)
+        fields["history"] = [dataclasses.asdict(turn) for turn in self._header.history]
         line = {"type": "header", "version": VERSION, **fields}
-        given = self._spelled(self._header.given)
-        return _encode(line | ({"vocabulary": given} if given else {}))
+        told = self._spelled(self._header.told)
+        return _encode(line | ({"vocabulary": told} if told else {}))
 
     def line(self, event: Event) -> str:
         """The line of one event. Raises ValueError if a number in it is not finite."""

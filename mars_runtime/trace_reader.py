@@ -36,6 +36,7 @@ from mars_runtime.json_values import (
 )
 from mars_runtime.settings import DecodeSettings, SettingsError
 from mars_runtime.trace import VERSION, Header, Trace, TraceError, token_ids
+from mars_runtime.turns import Turn
 
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000
@@ -45,6 +46,7 @@ MAX_PROPOSALS = 64
 MAX_RUNNERS_UP = 64
 MAX_TOKEN_BYTES = 4096
 MAX_DIGITS = 8
+MAX_TURNS = 1000
 MAX_BYTES = 2**50
 _STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
 
@@ -101,7 +103,7 @@ class TraceReader:
                 raise ValueError(f"the first line of a trace is its header of version {VERSION}")
             self._learn(line)
             self._header = _header(line)
-            if not self._vocabulary.keys() >= set(self._header.given):
+            if not self._vocabulary.keys() >= set(self._header.told):
                 raise ValueError("it has a token that is not in the vocabulary")
             return
         if self._events and isinstance(self._events[-1], End):
@@ -190,7 +192,16 @@ def _header(line: Mapping[str, Any]) -> Header:
         slot_bytes=as_whole(line.get("slot_bytes", 0), MAX_BYTES),
         forward_seconds=as_seconds(line.get("forward_seconds", 0.0)),
         is_bitwise=as_truth(line.get("is_bitwise", False)),
+        history=tuple(map(_turn, as_items(line.get("history", []), MAX_TURNS))),
+        num_left_out=as_whole(line.get("num_left_out", 0)),
+        room=as_whole(line.get("room", 0)),
     )
+
+
+def _turn(value: Any) -> Turn:
+    line = as_mapping(value)
+    tokens = tuple(map(as_whole, as_items(line["tokens"], MAX_INT)))
+    return Turn(as_text(line["prompt"]), tokens)
 
 
 def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:

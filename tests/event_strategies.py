@@ -20,6 +20,7 @@ from mars_runtime.events import (
 )
 from mars_runtime.settings import GROUPS, METHODS, METRICS, DecodeSettings
 from mars_runtime.trace import Header
+from mars_runtime.turns import Turn
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 TOKENS = st.integers(0, 300)
@@ -58,6 +59,11 @@ _HEADERS = st.builds(
     slot_bytes=st.integers(0, 2**31),
     forward_seconds=st.floats(0, 10),
     is_bitwise=st.booleans(),
+    history=st.lists(
+        st.builds(Turn, st.text(max_size=8), st.lists(TOKENS, max_size=3).map(tuple)), max_size=2
+    ).map(tuple),
+    num_left_out=st.integers(0, 9),
+    room=st.integers(0, 9999),
 )
 HEADERS = _HEADERS.flatmap(
     lambda header: st.integers(0, len(header.prompt_ids)).map(

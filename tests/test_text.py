@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.byte_level import byte_characters, default_system, read_spec
 from mars_runtime.text import MAX_PROMPT_CHARS, Detokenizer, TextError, Tokenizer
+from mars_runtime.turns import Turn
 from tests.tiny_tokenizer import SPECIALS, write_tokenizer
 
 TEXTS = st.text(max_size=80)
@@ -242,6 +243,41 @@ def test_a_system_prompt_comes_first_unless_the_turns_bring_one(folder: Path) ->
     other = "<|im_start|>system\nBe brief.<|im_end|>\n"
     brief = tokenizer.encode_chat([("system", "Be brief."), *turns])
     assert brief == plain.encode(other + whole + OPEN).ids
+
+
+def test_answers_given_as_ids_stay_as_they_were_written(folder: Path) -> None:
+    """ "he" and "ll" and "o" are no tokens of this tokenizer's own choice for "hello"."""
+    tokenizer = Tokenizer.from_dir(folder, system="Be kind.")
+    written = tuple(token for part in ("h", "e", "l", "l", "o") for token in tokenizer.encode(part))
+    first = tokenizer.encode_prompt("A fox")
+    line, end = tokenizer.encode("\n"), tokenizer.im_end_id
+    expected = [
+        *first, *written, end, *line,
+        tokenizer.im_start_id, *tokenizer.encode("user\nWhy?"), end, *line,
+        tokenizer.im_start_id, *tokenizer.encode("assistant\n"),
+    ]  # fmt: skip
+    turn = Turn("A fox", written)
+    assert tokenizer.encode_prompt("Why?", [turn]) == expected
+    assert tokenizer.encode_prompt("A fox", ()) == first
+    assert tokenizer.num_tokens(turn) == len(expected) - len(tokenizer.encode_prompt("Why?"))
+
+
+@given(prompts=st.lists(TEXTS, max_size=3), answers=st.lists(TEXTS, min_size=4, max_size=4))
+def test_a_prompt_begins_with_the_turn_before_and_its_answer(
+    tokenizer: Tokenizer, prompts: list[str], answers: list[str]
+) -> None:
+    history: list[Turn] = []
+    for prompt, answer in zip(prompts, answers, strict=False):
+        before = tokenizer.encode_chat([*said(history), ("user", prompt)])
+        history.append(Turn(prompt, tuple(tokenizer.encode(answer))))
+        behind = tokenizer.encode_prompt("And?", history)
+        assert behind[: len(before) + len(history[-1].tokens)] == [*before, *history[-1].tokens]
+        assert behind.count(tokenizer.im_start_id) == 2 * len(history) + 2
+
+
+def said(history: list[Turn]) -> list[tuple[str, str | tuple[int, ...]]]:
+    pairs = [[("user", turn.prompt), ("assistant", turn.tokens)] for turn in history]
+    return [said for pair in pairs for said in pair]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\\n"])

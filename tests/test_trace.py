@@ -16,6 +16,7 @@ from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace, TraceError, TraceWriter
 from mars_runtime.trace_reader import MAX_LINE_CHARS, read_trace
+from mars_runtime.turns import Turn
 from tests import trace_folds
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 
@@ -68,7 +69,8 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    del lines[0]["rho"], lines[0]["num_given"], lines[0]["slot_bytes"]
+    for name in ("rho", "num_given", "slot_bytes", "history", "num_left_out", "room"):
+        del lines[0][name]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER
     assert trace.events[1].rows[0].block_size == 0
@@ -104,6 +106,40 @@ def test_checks_and_given_tokens_travel_with_their_bytes() -> None:
     assert "checks" not in lines[1]["rows"][0]
     assert lines[2]["rows"][0]["checks"] == [[6, 0.75], [11, 0.5]]
     assert lines[2]["vocabulary"].keys() == {"11"}
+
+
+def test_a_conversation_travels_with_the_bytes_of_its_answers() -> None:
+    header = replace(HEADER, history=(Turn("Why?", (8, 9)), Turn("So?", ())), num_left_out=3)
+    (line,) = Trace.of(header, [], token_bytes).lines()
+    told = json.loads(line)
+    assert told["history"] == [
+        {"prompt": "Why?", "tokens": [8, 9]},
+        {"prompt": "So?", "tokens": []},
+    ]
+    assert told["vocabulary"].keys() == {"8", "9"}
+    assert read_trace([line]).header == header
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        3,
+        {},
+        ["Why?"],
+        [{"prompt": "Why?"}],
+        [{"prompt": 3, "tokens": []}],
+        [{"prompt": "Why?", "tokens": [-1]}],
+        [{"prompt": "Why?", "tokens": [True]}],
+        [{"prompt": "Why?", "tokens": [999]}],
+        [{"prompt": "", "tokens": []}] * 1001,
+    ],
+)
+def test_a_damaged_conversation_is_refused(history: object) -> None:
+    """[999]: a token that is not spelled."""
+    lines = lines_of_a_run()
+    lines[0] = json.dumps({**json.loads(lines[0]), "history": history})
+    with pytest.raises(TraceError, match="Line 1"):
+        read_trace(lines)
 
 
 def test_a_header_without_given_tokens_says_nothing_of_bytes() -> None:

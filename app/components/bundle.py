@@ -16,6 +16,7 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets"
 WEB = ASSETS / "web"
 ENTRIES = (
     "views/race/view.js",
+    "views/conversation/view.js",
     "views/batch/view.js",
     "views/compare/view.js",
     "explain/explain.js",
@@ -38,6 +39,7 @@ STYLES = (
     "panels/statistics/statistics.css",
     "panels/against_ar/against_ar.css",
     "panels/cache/cache.css",
+    "views/conversation/conversation.css",
     "views/batch/batch.css",
     "export/menu.css",
     "views/compare/compare.css",

@@ -10,11 +10,12 @@ from typing import Any
 
 import gradio as gr
 
+from app.components.conversation_view import ConversationView
 from app.examples.book import set_for
 from app.layout.block_size import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of
 from app.live.handlers import LiveHandlers
-from app.live.tab import LiveTab, note_on
+from app.live.tab import LiveTab, holder, note_on
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
 
@@ -38,16 +39,16 @@ def wire_checkpoint(
     checkpoint = controls["checkpoint"]
     built = engines.default
     inputs = [checkpoint, controls["block_size"]]
-    outputs: list[Field | gr.Markdown | gr.Row] = [
-        tab.notice, controls["block_size"], controls["auto"], footer, tab.examples,
-        *tab.sets.values(),
+    outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
+        tab.notice, controls["block_size"], controls["auto"], footer,
+        tab.examples, tab.conversation, *tab.sets.values(),
     ]  # fmt: skip
 
     def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
         entry = engines.entry_or_default(name)
         rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
         for choice in handlers.choose(name):
-            yield [*_updates(choice, block_size), note_on(entry), *rows]
+            yield [*_updates(choice, block_size), note_on(entry), holder(entry), *rows]
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         linked, _ = live.linked(request.query_params)

@@ -39,9 +39,11 @@ def wire_stream(
     inputs: Mapping[str, Field],
     view: gr.components.Component,
     queue: Mapping[str, Any],
+    js: str | None = None,
 ) -> None:
     """A visitor's runs of one tab: checked and streamed into ``view``, ended by Stop or by a closed
-    tab. inputs: the controls by the names that the handlers know; queue: of ``run_queue``."""
+    tab. inputs: the controls by the names that the handlers know; queue: of ``run_queue``; js: what
+    the browser does to their values first."""
 
     def named(values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(inputs, values, strict=True))
@@ -62,6 +64,7 @@ def wire_stream(
         run,
         inputs=list(inputs.values()),
         outputs=[view],
+        js=js,
         validator=check,
         **queue,
         trigger_mode="multiple",

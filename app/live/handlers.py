@@ -14,7 +14,7 @@ from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feed, Feeds
 from app.live.links import read_link
 from app.live.order import read_from_view, read_live_order
-from app.live.run import LiveFeed, LiveRun, check_given
+from app.live.run import LiveFeed, LiveRun, check_order
 from app.serving.engines import Engines
 from app.serving.loads import UnavailableError
 from app.stream import SLOW_POLL_SECONDS, TabHandlers
@@ -64,9 +64,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
         """What is wrong with these controls, if anything."""
         try:
             order = self.read(values).order
-            served = self._engines.get(order.checkpoint, timeout=0.0) if order.given else None
+            has_tokens = order.given or any(order.histories.values())
+            served = self._engines.get(order.checkpoint, timeout=0.0) if has_tokens else None
             if served is not None:
-                check_given(served, order.given)
+                check_order(served, order)
         except RefusalError as refusal:
             return refusal
         except UnavailableError as error:

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.controls import RACE, Limits, RefusalError, read_live
+from app.controls import POSTED, RACE, Limits, RefusalError, read_live
+from app.live.conversation import Histories, read_history
 from app.methods import settings_for
 from mars_runtime.settings import DecodeSettings
 
-FROM_VIEW = ("prompt", "checkpoint", "given")
+HISTORY = "history"
+ORDERED = (*POSTED, HISTORY)
+"""What Run posts: the controls, and the conversation that the page keeps."""
+FROM_VIEW = ("prompt", "checkpoint", "given", HISTORY)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOrder:
     """A run as posted: what to decode, in which lanes, how. ``given``: the first tokens of the
-    output, which count among max_new_tokens; only what is left of those is generated."""
+    output, which count among max_new_tokens; only what is left of those is generated. histories:
+    the turns before this one, by lane."""
 
     prompt: str
     settings: DecodeSettings
@@ -28,6 +33,7 @@ class LiveOrder:
     pace: float
     checkpoint: str
     given: tuple[int, ...] = ()
+    histories: Histories = field(default_factory=dict)
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
@@ -43,8 +49,11 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     found = read_live(values, limits)
     settings = found["settings"]
     given = read_given(values.get("given"), settings)
+    histories = read_history(values.get(HISTORY), limits)
     return LiveOrder(
-        found["prompt"], settings, found["view"], found["pace"], found["checkpoint"], given
+        *(found["prompt"], settings, found["view"], found["pace"], found["checkpoint"]),
+        given=given,
+        histories=histories,
     )
 
 
@@ -63,7 +72,8 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
 
 
 def read_from_view(value: object) -> dict[str, Any]:
-    """What a view posted beside the controls: the prompt of the run on show, tokens to go on from.
+    """What a view posted beside the controls: the prompt of the run on show, the turns before it,
+    tokens to go on from.
 
     As raw as any control; it is JSON of the page's own script, or of anybody. Raises RefusalError.
     """

@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.controls import RefusalError, Steering
 from app.examples.book import ExampleBook
 from app.feed import Feed
+from app.live.conversation import check_history, fitting
 from app.live.order import LiveOrder
 from app.methods import TITLES, settings_for
 from app.serving.loads import Served
@@ -15,6 +16,7 @@ from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
 from mars_runtime.engine.request import Request
 from mars_runtime.lab.tasks import Task
+from mars_runtime.turns import Context
 
 
 class LiveFeed(Feed):
@@ -85,8 +87,9 @@ class LiveRun(TabRun):
 
     def _judge(self, served: Served) -> None:
         """Say whether each output is right, where that can be judged: where the model wrote all of
-        it, for judging Python runs it, and what a visitor gave it to go on from is theirs."""
-        if self.order.given:
+        it, for judging Python runs it, and what a visitor gave it to go on from is theirs, earlier
+        turns too."""
+        if self.order.given or any(self.order.histories.values()):
             return
         task = self._book.task(self.order.prompt)
         for lane in self.transcripts:
@@ -105,6 +108,13 @@ def check_given(served: Served, given: Sequence[int]) -> None:
         raise RefusalError("given", "A control token is no part of a text: choose another.")
 
 
+def check_order(served: Served, order: LiveOrder) -> None:
+    """Raises RefusalError for tokens in it that are no text of this checkpoint."""
+    check_given(served, order.given)
+    for turns in order.histories.values():
+        check_history(served, turns)
+
+
 def start_lanes(
     served: Served, order: LiveOrder, max_seconds: float, task: Task | None = None
 ) -> list[Transcript]:
@@ -112,15 +122,30 @@ def start_lanes(
 
     max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
     """
-    check_given(served, order.given)
-    prompt_ids = [*served.checkpoint.tokenizer.encode_prompt(order.prompt), *order.given]
+    check_order(served, order)
+    contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
+    encode = served.checkpoint.tokenizer.encode_prompt
     requests = {
-        name: Request(prompt_ids, settings, max_seconds, is_checked=True)
-        for name, settings in order.lanes.items()
+        lane: Request(
+            [*encode(order.prompt, contexts[lane].history), *order.given],
+            settings,
+            max_seconds,
+            is_checked=True,
+        )
+        for lane, settings in order.lanes.items()
     }
     writers = [
-        writer_of(served, order.prompt, request, task, len(order.given))
-        for request in requests.values()
+        writer_of(served, order.prompt, request, task, contexts[lane])
+        for lane, request in requests.items()
     ]
     runs = served.engine.race(list(requests.values()), pace=order.pace)
     return list(map(Transcript, requests, runs, writers))
+
+
+def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
+    """What stands before the prompt of a lane: of the turns that were posted those that leave room
+    for the answer."""
+    posted = order.histories.get(lane, ())
+    room = served.engine.capacity - order.settings.max_new_tokens
+    kept = fitting(served.checkpoint.tokenizer, order.prompt, posted, room) if posted else ()
+    return Context(kept, len(posted) - len(kept), len(order.given))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import gradio as gr
 
+from app.components.conversation_view import ConversationView
 from app.components.race_view import RaceView
 from app.controls import PACES, RACE, VIEWS
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
@@ -35,6 +36,8 @@ class LiveTab:
     presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
     prompt: gr.Textbox = field(init=False)
+    history: gr.Textbox = field(init=False)
+    conversation: ConversationView = field(init=False)
     race: RaceView = field(init=False)
     remark: gr.Markdown = field(init=False)
     nearest: gr.Button = field(init=False)
@@ -64,6 +67,9 @@ def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, engines.settings.max_new_tokens)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
+            tab.history = gr.Textbox(visible="hidden", elem_id="history")
+            opens_with = engines.entry_or_default(engines.default)
+            tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""
             tab.race = RaceView(
                 value, shell_address(), opens=True, missed=feeds.missed, elem_id="race"
@@ -171,6 +177,12 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
 def preset_classes(is_chosen: bool) -> list[str]:
     """How a preset's button looks (assets/app.css)."""
     return ["preset", "chosen"] if is_chosen else ["preset"]
+
+
+def holder(entry: Entry) -> str:
+    """The checkpoint that the page can have a conversation with, or nothing: those that know single
+    tasks hold none."""
+    return "" if set_for(entry) == TASKS else entry.name
 
 
 def note_on(entry: Entry) -> str:

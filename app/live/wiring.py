@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,12 @@ from app.controls import POSTED, STEERED
 from app.examples.book import ExampleBook
 from app.layout.wiring import AT_ONCE, in_words, session_of, tell_prompt, wire_stream
 from app.live.handlers import PRESETS, LiveHandlers, offer, preset_of
+from app.live.order import HISTORY, ORDERED
 from app.live.tab import LiveTab, preset_classes
 
-PRESS_RUN = "() => { document.getElementById('run').click() }"
+ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
+"""The turn that Run begins: the page's conversation goes with it."""
+RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
 def wire_live(
@@ -37,9 +41,9 @@ def _wire_run(
 ) -> None:
     """Run, the remark on its prompt, and Stop."""
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
-    inputs = {name: tab.controls[name] for name in POSTED}
+    inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: tab.history}
     stop = tab.buttons["stop"]
-    wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue)
+    wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue, js=ASK)
     gr.on(
         triggers,
         handlers.remark,
@@ -90,7 +94,7 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
             return book.prompt(family, number)
 
         chip.click(another, [seen], [tab.controls["prompt"]], **AT_ONCE).then(
-            None, js=PRESS_RUN, api_visibility="private"
+            None, js=RUN_EXAMPLE, api_visibility="private"
         )
 
 

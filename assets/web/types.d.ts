@@ -32,6 +32,9 @@ interface HeaderEvent {
   date: string;
   versions?: Record<string, string>;
   slot_bytes?: number;
+  history?: { prompt: string; tokens: number[] }[];
+  num_left_out?: number;
+  room?: number;
 }
 
 interface PrefillEvent {
@@ -637,6 +640,60 @@ interface Picture {
   play(): void;
   pause(): void;
   choose(query: number): void;
+}
+
+// --- the conversation ------------------------------------------------------------------------------------------------
+
+// Of an answer. ids, texts: by lane; perForward: of the main lane; used: tokens of prompt and answer; room: that they may
+// have; most: that an answer may take.
+interface Told {
+  checkpoint: string;
+  ids: Record<string, number[]>;
+  texts: Record<string, string>;
+  perForward: number;
+  differs: boolean;
+  used: number;
+  room: number;
+  most: number;
+}
+
+// parent: the turn before; next: the one behind it in the branch in force; value: by which a race view shows it, "" while
+// it runs and when it is let go.
+interface Turn {
+  parent: Turn | null;
+  next: Turn | null;
+  prompt: string;
+  run: string;
+  isOver: boolean;
+  value: string;
+  told: Told | null;
+}
+
+// before: the run on show when it was asked.
+interface Expected {
+  parent: Turn | null;
+  prompt: string;
+  before: string;
+}
+
+interface Going {
+  turn: Turn;
+  run: Run;
+}
+
+interface TurnState {
+  isShown: boolean;
+  isEdited: boolean;
+  isBusy: boolean;
+  isOwn: boolean;
+  besides: Turn[];
+}
+
+interface TurnActions {
+  show(turn: Turn): void;
+  edit(turn: Turn | null): void;
+  again(turn: Turn): void;
+  send(turn: Turn, prompt: string): void;
 }
 
 // --- Compare and the grid --------------------------------------------------------------------------------------------

@@ -29,8 +29,12 @@ READ_ALONE, READ_BESIDE = 512, 64
 
 @runtime_checkable
 class Backend(Protocol):
-    """A model that decodes. The engine's worker thread alone calls it, but for ``reserve`` and
-    ``check``."""
+    """A model that decodes. The engine's worker thread alone calls it, but for ``reserve``,
+    ``capacity`` and ``check``."""
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that a prompt and its answer may have together, once memory is reserved."""
 
     def reserve(self, num_rows: int) -> int:
         """Plan memory for runs that share forwards; returns how many fit. Called once, first."""
@@ -86,6 +90,11 @@ class CheckpointBackend:
         """As many rows as fit with room for a conversation each."""
         self._room = self._room_for(num_rows)
         return self._room.num_rows
+
+    @property
+    def capacity(self) -> int:
+        """As many as a row holds; a run of its own could hold more, and is not to hang on that."""
+        return self._room.capacity
 
     def _room_for(self, num_rows: int) -> Room:
         from mars_runtime.engine.memory import free_bytes, room_for
@@ -148,7 +157,7 @@ class CheckpointBackend:
             check_prompt(self._checkpoint.model, asked.prompt_ids, limit)
         except DecodeError as error:
             raise RequestError(str(error)) from None
-        room = self._room.capacity
+        room = self.capacity
         if length + limit > room:
             advice = f"ask for at most {room - length}" if length < room else "shorten the prompt"
             raise RequestError(

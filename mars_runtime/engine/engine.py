@@ -85,6 +85,11 @@ class Engine:
         """Whether requests are served: off once it is closed, or its worker has died or hangs."""
         return not self._is_closed
 
+    @property
+    def capacity(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return self._backend.capacity
+
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
         time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N

@@ -9,6 +9,7 @@ from mars_runtime.engine.backend import num_threads
 from mars_runtime.engine.request import Request
 from mars_runtime.machine import device_name, versions
 from mars_runtime.trace import Header
+from mars_runtime.turns import ALONE, Context
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
@@ -26,11 +27,13 @@ def make_header(
     costs: ForwardCosts | None = None,
     task: dict[str, Any] | None = None,
     name: str = "",
-    num_given: int = 0,
+    context: Context = ALONE,
+    room: int = 0,
 ) -> Header:
     """The header for the trace of ``request``, which asks ``prompt`` of ``checkpoint``, now.
 
-    costs: as the engine that serves it measured them. num_given: as in Header.
+    costs: as the engine that serves it measured them. context: what stands before the prompt, and
+    after it. room: the engine's.
     """
     from mars_runtime.engine.memory import slot_bytes
 
@@ -50,6 +53,9 @@ def make_header(
         rho=dict(costs.rho) if costs is not None else {},
         forward_seconds=costs.seconds if costs is not None else 0.0,
         is_bitwise=model.is_bitwise,
-        num_given=num_given,
+        num_given=context.num_given,
         slot_bytes=slot_bytes(model),
+        history=context.history,
+        num_left_out=context.num_left_out,
+        room=room,
     )

@@ -59,6 +59,7 @@ class ScriptedBackend:
     def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
         self.text = text
         self.forward_seconds = forward_seconds
+        self.capacity = 100_000
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
 
@@ -199,10 +200,13 @@ def make_served(
     return Served(entry, checkpoint, engine)  # type: ignore[arg-type]
 
 
-def make_handlers(folder: Path, backend: ScriptedBackend, **caps: object) -> Handlers:
-    """Handlers over ``backend``; close them with ``handlers.engines.close()``."""
+def make_handlers(
+    folder: Path, backend: ScriptedBackend, path: str | None = "scripted", **caps: object
+) -> Handlers:
+    """Handlers over ``backend``; close them with ``handlers.engines.close()``. path: of the
+    checkpoint, none for one that can chat."""
     settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
-    entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+    entry = Entry("scripted", 8, path=path, licence="Apache-2.0")
     served = make_served(folder, entry, backend, settings)
     return handlers_over(ReadyEngines(settings, served))
 
@@ -224,5 +228,6 @@ def controls(**changes: object) -> dict[str, object]:
         "temperature": 0,
         "seed": 0,
         "checkpoint": "scripted",
+        "history": "",
         **changes,
     }

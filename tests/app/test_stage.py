@@ -101,6 +101,18 @@ def test_the_prompt_of_a_link_is_not_taken_for_the_answer_beside_it(
     assert followed.inner_text(PROMPT) == "Say it."
 
 
+def test_a_model_of_single_tasks_holds_no_conversation(
+    visit: Visit, scripted_backend: ScriptedBackend
+) -> None:
+    page = visit()
+    run(page, "Say it.")
+    first = scripted_backend.prompts[-1]
+    assert page.input_value(BOX) == "Say it."
+    run(page)
+    assert scripted_backend.prompts[-1] == first
+    assert not page.locator("#conversation section").is_visible()
+
+
 def test_a_long_paste_is_kept_and_refused_in_a_sentence(visit: Visit) -> None:
     page = visit()
     page.fill(BOX, "")

@@ -10,9 +10,10 @@ from typing import Any
 
 from scripted_page import controls
 
-from app.controls import POSTED, STEERED
+from app.controls import STEERED
+from app.live.order import ORDERED
 
-RUN = (len(POSTED), 1)  # the event with so many inputs and outputs
+RUN = (len(ORDERED), 1)  # the event with so many inputs and outputs
 
 
 def post(address: str, path: str, body: bytes) -> tuple[int, str]:
@@ -64,7 +65,7 @@ class Visitor:
     def run(self, **changes: Any) -> tuple[int, str]:
         """Post a run with changes."""
         values = controls(**{"max_new_tokens": 16, **changes})
-        return self.join([values[name] for name in POSTED])
+        return self.join([values[name] for name in ORDERED])
 
 
 def assert_serves(visitor: Visitor) -> None:

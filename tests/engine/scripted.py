@@ -73,6 +73,7 @@ class Script:
     that took part in each forward, those of runs alone too. parts: how much of a prompt was read.
     """
 
+    capacity: int = FOREVER
     seconds: dict[int, float] = field(default_factory=dict)
     fails_at: dict[int, int] = field(default_factory=dict)
     error: BaseException | type[BaseException] = field(

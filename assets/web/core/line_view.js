@@ -44,7 +44,7 @@ export class LineView {
 
   recolour() {}
 
-  /** @param {string} prompt */
+  /** @param {string | null} prompt null where the box is for something else */
   want(prompt) {
     this.wanted = prompt;
     this.schedule();

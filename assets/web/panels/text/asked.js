@@ -3,6 +3,7 @@
 
 import { counted, short } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
+import { Context } from "./context.js";
 
 const FOREIGN = "Not the prompt in the box: press Run to decode that one.";
 
@@ -26,7 +27,8 @@ export class Asked {
     this.prompt.setAttribute("aria-label", "Prompt of this result");
     this.settings = make("p", "rv-once rv-num");
     this.foreign = make("p", "rv-foreign");
-    element.append(this.prompt, this.settings, this.foreign);
+    this.context = new Context();
+    element.append(this.context.element, this.prompt, this.settings, this.foreign);
     this.draw(null);
   }
 
@@ -51,7 +53,9 @@ export class Asked {
    * @param {string | null} wanted
    */
   drawRun(lanes, wanted) {
-    const header = lanes.map((lane) => lane.header).find(Boolean);
+    const read = lanes.find((lane) => lane.header);
+    const header = read?.header;
+    this.context.draw(read);
     this.draw(header ? header.prompt || "" : null, header && header.settings ? onceText(header.settings) : "", wanted);
   }
 }

@@ -3,6 +3,7 @@
 
 import { tabOf } from "../../core/dom.js";
 import { headerOf } from "../../core/folds.js";
+import { branch } from "../conversation/view.js";
 
 export const ANSWERED = ["run", "branch"];
 /** @type {(keyof Settings)[]} */
@@ -29,6 +30,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
       prompt: headerOf(from).prompt,
       checkpoint: headerOf(from).checkpoint,
       given: [...from.givenIds(), ...behind],
+      history: Object.fromEntries(run.lanes.map((each) => [each.name, each.header?.history || []])),
     }),
     settings: { ...(main.isMars ? main.settings : {}), ...settings },
     view: names.includes("mars") && names.includes("ar") ? "race" : names[0],
@@ -74,6 +76,7 @@ export function mountAsks() {
     const view = target instanceof Element && target.lineView;
     if (!view || !view.run) return;
     wanted = orderOf(detail, view.run);
+    branch(view.run);
     showLive(target);
     document.getElementById("ask")?.click();
   });

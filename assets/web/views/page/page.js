@@ -3,6 +3,7 @@
 
 import { targetOf } from "../../core/dom.js";
 import { PINS, mountPins } from "../compare/pin.js";
+import { runFirst, turn } from "../conversation/view.js";
 import { mountApi } from "./api.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
 import { mountFold } from "./fold.js";
@@ -25,7 +26,7 @@ export function mountPage() {
   mountPins();
   mountLens();
   mountKeys();
-  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, prompt: mountPrompt() });
+  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, turn, runFirst, prompt: mountPrompt() });
 }
 
 function mountKeys() {

@@ -1,6 +1,8 @@
 // Tells the views that show results what visitors do beside them: what stands in the prompt's box, so that they can say
 // when it is another prompt, and that something else was chosen, so that a refusal does not outlive what it was about.
 
+import { isGoingOn } from "../conversation/view.js";
+
 /** @type {Record<string, string>} */
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls beside the race view
@@ -13,7 +15,7 @@ export function mountPrompt() {
   /** @param {string} place */
   const tell = (place) => {
     const view = document.querySelector(VIEWS[place])?.lineView;
-    if (view) view.want(wanted[place]);
+    if (view) view.want(place === "live" && isGoingOn() ? null : wanted[place]);
     else setTimeout(() => tell(place), PAUSE);
   };
   /** @param {Event} given */

@@ -1,5 +1,7 @@
 // The link that brings back a prompt and its settings. Knows the names of controls, not what they mean.
 
+import { questionOnShow } from "../conversation/view.js";
+
 const MOST_CHARACTERS = 8000; // what servers on the way take for sure
 
 /**
@@ -10,6 +12,7 @@ const MOST_CHARACTERS = 8000; // what servers on the way take for sure
  */
 function linkFor(base, names, values) {
   const chosen = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  chosen.prompt ||= questionOnShow(); // in a conversation the box is empty
   if (chosen.auto) chosen.block_size = "auto";
   delete chosen.auto;
   return `${base || location.origin + location.pathname}?${new URLSearchParams(Object.entries(chosen).map(([name, value]) => [name, String(value)]))}`;

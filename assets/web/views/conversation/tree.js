@@ -1,0 +1,161 @@
+// The turns of a conversation as a tree: an edited question or another answer is a branch beside the first one, and what
+// came after either stays. Pure; knows no page.
+
+import { counted, whole } from "../../core/words.js";
+import { divergence, folds, headerOf, mainLane } from "../../core/folds.js";
+import { valueOf } from "../../core/wire.js";
+
+const MOST_TURNS = 100; // of a branch, as the server takes them
+const MOST_CHARACTERS = 150_000; // of them as JSON: a request is no larger than the server takes
+const MOST_KEPT = 60; // runs that can be shown again
+const QUESTION = 32; // tokens that a question may take, roughly
+
+export class Tree {
+  constructor() {
+    /** @type {Turn[]} */
+    this.turns = []; // as they were asked
+    /** @type {Turn | null} */
+    this.first = null; // of the branch in force
+  }
+
+  /**
+   * Another answer after `parent`, null for a first question; its branch is in force from now on.
+   * @param {Turn | null} parent
+   * @param {string} prompt
+   * @param {string} run
+   */
+  add(parent, prompt, run) {
+    /** @type {Turn} */
+    const turn = { parent, next: null, prompt, run, isOver: false, value: "", told: null };
+    this.turns.push(turn);
+    this.choose(turn);
+    for (const old of this.turns.filter((each) => each.value).slice(0, -MOST_KEPT)) old.value = "";
+    return turn;
+  }
+
+  /**
+   * A turn of which nothing came.
+   * @param {Turn} turn
+   */
+  remove(turn) {
+    this.turns = this.turns.filter((each) => each !== turn);
+    const other = this.besides(turn).at(-1) || null;
+    if (turn.parent) turn.parent.next = other;
+    else this.first = other;
+  }
+
+  /**
+   * The turns that answer at the same place, in the order in which they were asked.
+   * @param {Turn} turn
+   */
+  besides(turn) {
+    return this.turns.filter((each) => each.parent === turn.parent);
+  }
+
+  /**
+   * Puts the branch of a turn in force.
+   * @param {Turn} turn
+   */
+  choose(turn) {
+    if (turn.parent) {
+      turn.parent.next = turn;
+      this.choose(turn.parent);
+    } else this.first = turn;
+  }
+
+  // The branch in force, oldest turn first.
+  get path() {
+    const found = [];
+    for (let turn = this.first; turn; turn = turn.next) found.push(turn);
+    return found;
+  }
+
+  get last() {
+    return this.path.at(-1) || null;
+  }
+}
+
+/**
+ * A turn and those before it, oldest first.
+ * @param {Turn | null} turn
+ * @returns {Turn[]}
+ */
+export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
+
+/**
+ * What is told of a run of which something was read: for each lane the ids and the text of its answer, a given beginning included.
+ * @param {Run} run
+ * @returns {Told}
+ */
+export function toldOf(run) {
+  const lanes = run.lanes.filter((lane) => lane.header);
+  const main = mainLane({ lanes });
+  const header = headerOf(main);
+  /** @param {Lane} lane */
+  const written = (lane) => lane.tokens.filter((token) => !token.isEnd);
+  /** @param {Lane} lane */
+  const idsOf = (lane) => [...lane.givenIds(), ...written(lane).map((token) => token.id)];
+  /** @param {Lane} lane */
+  const textOf = (lane) =>
+    lane.given +
+    written(lane)
+      .map((token) => token.text + (token.rest || ""))
+      .join("");
+  return {
+    checkpoint: header.checkpoint,
+    ids: Object.fromEntries(lanes.map((lane) => [lane.name, idsOf(lane)])),
+    texts: Object.fromEntries(lanes.map((lane) => [lane.name, textOf(lane)])),
+    perForward: folds.perForward(main),
+    differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
+    used: Math.max(...lanes.map((lane) => headerOf(lane).prompt_ids.length + written(lane).length)),
+    room: header.room || 0,
+    most: header.settings.max_new_tokens + (header.num_given || 0),
+  };
+}
+
+/**
+ * The value by which a race view shows the run again.
+ * @param {Run} run
+ */
+export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
+
+/**
+ * The answer that the conversation goes on from.
+ * @param {Told} told
+ * @param {boolean} isOwn whether each lane goes on from its own; else both from AR's, where it ran
+ */
+export const answerOf = ({ texts }, isOwn) => (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars));
+
+/**
+ * What is posted of earlier turns: a list for both lanes, or one for each. Turns without an answer say nothing, and what
+ * is too much for a request is left out from the oldest on.
+ * @param {Turn[]} turns
+ * @param {boolean} isOwn
+ */
+export function historyOf(turns, isOwn) {
+  /** @param {string} lane */
+  const of = (lane) =>
+    turns.flatMap(({ prompt, told }) => {
+      const tokens = told && (told.ids[lane] || Object.values(told.ids)[0]);
+      return tokens?.length ? [{ prompt, tokens }] : [];
+    });
+  /** @param {{ prompt: string, tokens: number[] }[]} all */
+  const cut = (all) => {
+    let kept = all.slice(-MOST_TURNS);
+    while (JSON.stringify(kept).length > MOST_CHARACTERS / (isOwn ? 2 : 1)) kept = kept.slice(1);
+    return kept;
+  };
+  return isOwn ? { mars: cut(of("mars")), ar: cut(of("ar")) } : cut(of("ar"));
+}
+
+/**
+ * How much more the conversation holds, before the next question.
+ * @param {Told | null} told of its last turn
+ */
+export function roomText(told) {
+  if (!told?.room) return "";
+  const left = Math.max(0, told.room - told.used);
+  if (left >= told.most + QUESTION) return `Room for ${counted(left, "more token")} of ${whole(told.room)}.`;
+  const rest = left ? `${counted(left, "token")} of ${whole(told.room)} left` : `all ${whole(told.room)} tokens used`;
+  return `Nearly full: ${rest}, and an answer may take ${whole(told.most)}. The next question leaves out the oldest turns.`;
+}

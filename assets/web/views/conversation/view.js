@@ -1,0 +1,248 @@
+// The conversation on the page: what Run goes on from, the turns above the race view, the one that is shown there.
+// It lives in the page alone. Knows the page by its ids; whether a conversation fits is the server's affair.
+
+import { find, placeIn, put } from "../../core/dom.js";
+import { rowOf } from "./rows.js";
+import { Tree, historyOf, roomText, toldOf, upTo, valueOfRun } from "./tree.js";
+
+const RACE = "#race .mars-race";
+const BOX = "#prompt textarea";
+const FOLLOW_UP = "Ask a follow-up. Left empty, Run answers the question on show again.";
+const PAUSE = 100; // milliseconds until a view that is not mounted yet is looked for again
+
+/** @type {ConversationView | null} */
+let current = null;
+
+const race = () => document.querySelector(RACE)?.lineView;
+const box = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector(BOX));
+/** @param {string} id */
+const press = (id) => document.getElementById(id)?.click();
+
+/** @param {string} text */
+function type(text) {
+  const field = box();
+  if (!field) return;
+  field.value = text;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+export class ConversationView {
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.root = root;
+    this.holder = ""; // the checkpoint to speak with
+    this.tree = new Tree();
+    /** @type {{ parent: Turn | null, prompt?: string } | null} */
+    this.wanted = null; // what the next press of Run is for, where that is not what the box says
+    /** @type {Expected | null} */
+    this.expected = null; // the turn whose run is to begin
+    /** @type {Going | null} */
+    this.going = null;
+    /** @type {Turn | null} */
+    this.edited = null;
+    this.placeholder = "";
+    this.turns = find(root, ".ct-turns");
+    this.room = find(root, ".ct-room");
+    this.lanes = /** @type {HTMLSelectElement} */ (find(root, "select"));
+    this.lanes.addEventListener("change", () => this.draw());
+    find(root, ".ct-new").addEventListener("click", () => this.clear());
+    this.watch();
+  }
+
+  get isOwn() {
+    return this.lanes.value === "own";
+  }
+
+  // The turn whose run is on show.
+  get shown() {
+    return this.tree.turns.find((turn) => turn.run === race()?.run?.id) || null;
+  }
+
+  /** @param {string} holder */
+  hold(holder) {
+    this.holder = holder;
+    this.draw();
+  }
+
+  // The race view says by its attributes what it shows and how far that is.
+  watch() {
+    const root = document.querySelector(RACE);
+    if (!root?.lineView) return void setTimeout(() => this.watch(), PAUSE);
+    const attributeFilter = ["data-run", "data-state"];
+    return new MutationObserver(() => this.look()).observe(root, { attributes: true, attributeFilter });
+  }
+
+  look() {
+    const run = race()?.run || null;
+    if (this.expected && run?.lanes.length && !run.recorded && run.id !== this.expected.before)
+      this.begin(run, this.expected);
+    if (this.going && (this.going.run !== run || run.lanes.every((lane) => lane.end))) this.end(this.going);
+    this.draw();
+  }
+
+  /**
+   * @param {Run} run
+   * @param {Expected} expected
+   */
+  begin(run, { parent, prompt }) {
+    const before = this.going;
+    this.expected = null;
+    this.edited = null;
+    this.going = { turn: this.tree.add(parent, prompt, run.id), run };
+    if (before) this.end(before);
+    if (box()?.value === prompt) type("");
+  }
+
+  // What the run that goes on has written so far is what a question asked meanwhile goes on from, even if more follows.
+  tell() {
+    const { turn, run } = this.going || {};
+    if (turn && !turn.next && run?.lanes.some((lane) => lane.header)) turn.told = toldOf(run);
+  }
+
+  /** @param {Going} given */
+  end({ turn, run }) {
+    if (this.going?.turn === turn) this.going = null;
+    if (run.lanes.some((lane) => lane.header)) {
+      if (!turn.next) turn.told = toldOf(run);
+      turn.isOver = true;
+      turn.value = valueOfRun(run);
+      return;
+    }
+    this.tree.remove(turn);
+    if (!box()?.value) type(turn.prompt);
+  }
+
+  /**
+   * What Run posts: the turn that it begins, with the turns before it.
+   * @param {string[]} names
+   * @param {unknown[]} values
+   */
+  turn(names, values) {
+    const of = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+    const typed = String(of.prompt || "").trim() ? String(of.prompt) : "";
+    const again = typed ? null : this.shown;
+    const wanted = this.wanted || { parent: again ? again.parent : this.tree.last, prompt: again?.prompt };
+    this.wanted = null;
+    this.tell();
+    const isHeld = Boolean(this.holder) && of.checkpoint === this.holder;
+    const parent = isHeld && wanted.parent?.told?.checkpoint === of.checkpoint ? wanted.parent : null;
+    const prompt = wanted.prompt ?? typed;
+    this.expected = isHeld ? { parent, prompt, before: race()?.run?.id || "" } : null;
+    const history = JSON.stringify(historyOf(upTo(parent), this.isOwn));
+    return names.map((name) => ({ ...of, prompt, history })[name]);
+  }
+
+  /**
+   * A view runs once more what it shows, or goes on from a token of it: a branch, where that is a turn.
+   * @param {Run} run
+   */
+  branch(run) {
+    const turn = this.tree.turns.find((each) => each.run === run.id);
+    this.expected = turn ? { parent: turn.parent, prompt: turn.prompt, before: run.id } : null;
+  }
+
+  /**
+   * @param {Turn | null} parent
+   * @param {string} [prompt] where not the box has it
+   */
+  run(parent, prompt) {
+    this.wanted = { parent, prompt };
+    press("run");
+  }
+
+  /** @param {Turn} turn */
+  show(turn) {
+    this.tree.choose(turn);
+    this.edited = null;
+    if (turn.value && turn !== this.shown) race()?.read(turn.value);
+    this.draw();
+  }
+
+  /** @param {Turn | null} turn */
+  edit(turn) {
+    this.edited = turn;
+    this.draw();
+    this.turns.querySelector("textarea")?.focus();
+  }
+
+  clear() {
+    if (this.going) press("stop");
+    this.tree = new Tree();
+    this.going = null;
+    this.expected = null;
+    this.edited = null;
+    race()?.read("");
+    this.draw();
+    box()?.focus();
+  }
+
+  draw() {
+    const { path } = this.tree;
+    this.root.hidden = !this.holder || !path.length;
+    this.tellBox(!this.root.hidden);
+    if (this.root.hidden) return;
+    const { key } = /** @type {HTMLElement} */ (document.activeElement || this.root).dataset;
+    const { shown, isOwn, edited } = this;
+    const isBusy = Boolean(this.going);
+    const rows = path.map((turn, i) => {
+      const state = {
+        isShown: turn === shown,
+        isEdited: turn === edited,
+        isBusy,
+        isOwn,
+        besides: this.tree.besides(turn),
+      };
+      return rowOf(turn, i + 1, state, {
+        show: (wanted) => this.show(wanted),
+        edit: (wanted) => this.edit(wanted),
+        again: (wanted) => this.run(wanted.parent, wanted.prompt),
+        send: (wanted, prompt) => this.run(wanted.parent, prompt),
+      });
+    });
+    this.turns.replaceChildren(...rows);
+    put(this.room, roomText(path.at(-1)?.told || null));
+    this.room.dataset.full = String(this.room.textContent?.startsWith("Nearly"));
+    const keyed = /** @type {NodeListOf<HTMLElement>} */ (this.turns.querySelectorAll("[data-key]"));
+    if (key) [...keyed].find((each) => each.dataset.key === key)?.focus({ preventScroll: true });
+    const row = shown && rows[path.indexOf(shown)];
+    if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
+  }
+
+  /** @param {boolean} hasTurns */
+  tellBox(hasTurns) {
+    const field = box();
+    if (!field) return;
+    if (field.placeholder !== FOLLOW_UP) this.placeholder = field.placeholder;
+    field.placeholder = hasTurns ? FOLLOW_UP : this.placeholder;
+  }
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {{ value: string }} props
+ * @param {(name: string, changed: () => void) => void} watch
+ */
+export function mountConversationView(element, props, watch) {
+  const view = new ConversationView(find(element, ".mars-conversation"));
+  current = view;
+  watch("value", () => view.hold(props.value));
+  view.hold(props.value);
+}
+
+/**
+ * Called by Run: the values that it sends.
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+export const turn = (names, values) => (current ? current.turn(names, values) : values);
+
+// Runs the prompt in the box as the first question of a conversation.
+export const runFirst = () => (current ? current.run(null) : press("run"));
+
+/** @param {Run} run */
+export const branch = (run) => current?.branch(run);
+
+// Whether the box is for the next question, and no longer for the one on show.
+export const isGoingOn = () => Boolean(current && !current.root.hidden);
+
+export const questionOnShow = () => current?.shown?.prompt || "";

@@ -1,0 +1,278 @@
+"""A conversation as a visitor has it, on the real page over a scripted backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from browser import is_foreign, needs_browser, playwright
+from scripted_page import ScriptedBackend, make_handlers
+from test_conversation_runs import chat
+from test_page import set_knob
+
+from app.handlers import Handlers
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event
+from mars_runtime.settings import DecodeSettings
+
+pytestmark = needs_browser
+
+RACE, TURNS = "#race .mars-race", "#conversation .ct-turn"
+BOX = "#prompt textarea"
+ANSWER = "Yes: ${HOME}<b>bold</b>."
+ASKED = 'Say <img src="x" onerror="window.hacked = 1"> it.'
+
+
+class TwoAnswers(ScriptedBackend):
+    """MARS writes something else than AR where a test says so."""
+
+    of_mars = ""
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        if not self.of_mars or settings().method == "ar":
+            return super().decode(request, settings)
+        other = ScriptedBackend(self.of_mars, self.forward_seconds)
+        other.prompts = self.prompts
+        return other.decode(request, settings)
+
+
+@pytest.fixture(scope="module")
+def scripted_backend() -> TwoAnswers:
+    return TwoAnswers(ANSWER, 0.001)
+
+
+@pytest.fixture(scope="module")
+def served_handlers(
+    tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
+) -> Iterator[Handlers]:
+    """A page whose checkpoint holds conversations."""
+    folder = tmp_path_factory.mktemp("page")
+    made = make_handlers(folder, scripted_backend, 0, path=None, port=0)
+    yield made
+    made.engines.close()
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: playwright.Browser, address: str) -> Iterator[playwright.Page]:
+    """The page, at full speed; fails on script errors and strangers."""
+    troubles: list[str] = []
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+    made = context.new_page()
+    made.on("pageerror", lambda error: troubles.append(str(error)))
+    made.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
+    made.goto(f"{address}?max_new_tokens=32")
+    made.wait_for_selector(f"{RACE}[data-state=empty]")
+    made.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    set_knob(made, "pace", 0)
+    yield made
+    context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def page(open_page: playwright.Page, scripted_backend: TwoAnswers) -> playwright.Page:
+    """Without a conversation."""
+    scripted_backend.capacity, scripted_backend.of_mars = 100_000, ""
+    scripted_backend.prompts.clear()
+    if open_page.locator("#conversation .ct-new").is_visible():
+        open_page.click("#conversation .ct-new")
+    open_page.wait_for_selector(f"{RACE}[data-state=empty]")
+    return open_page
+
+
+def over(page: playwright.Page, begin: Callable[[], object]) -> None:
+    """Begin a run and wait until it is a turn that has ended."""
+    before = page.get_attribute(RACE, "data-run")
+    begin()
+    page.wait_for_selector(f"{RACE}[data-state=finished]:not([data-run='{before}'])")
+    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-figure:not(:empty)")
+
+
+def ask(page: playwright.Page, prompt: str) -> None:
+    page.fill(BOX, prompt)
+    over(page, lambda: page.click("#run"))
+
+
+def press(page: playwright.Page, what: str, number: int) -> None:
+    page.click(f"[data-key='{what} {number}']")
+
+
+def questions(page: playwright.Page) -> list[str]:
+    return page.locator(f"{TURNS} .ct-question").all_inner_texts()
+
+
+def shown(page: playwright.Page) -> str:
+    return page.inner_text(f"{RACE} .rv-prompt")
+
+
+def asked(backend: ScriptedBackend) -> tuple[int, ...]:
+    """The prompt of both lanes of the latest race."""
+    mars, ar = backend.prompts[-2:]
+    assert mars == ar
+    return mars
+
+
+def test_two_turns_and_back_to_the_first(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    assert not page.locator("#conversation section").is_visible()
+    ask(page, ASKED)
+    assert page.input_value(BOX) == ""
+    assert page.get_attribute(BOX, "placeholder").startswith("Ask a follow-up.")
+    assert asked(scripted_backend) == tuple(chat(ASKED))
+    ask(page, "And?")
+    assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?"))
+    assert questions(page) == [ASKED, "And?"]
+    assert page.locator(f"{TURNS} .ct-answer").all_inner_texts() == [ANSWER] * 2
+    assert page.evaluate("window.hacked") is None
+    assert "tokens per forward" in page.inner_text(f"{TURNS} >> nth=0")
+    assert page.inner_text(f"{RACE} .rv-context summary") == "Turn 2 of a conversation."
+    page.click(f"{RACE} .rv-context summary")
+    assert page.locator(f"{RACE} .rv-earlier li p").all_inner_texts() == [ASKED, ANSWER]
+    press(page, "show", 1)
+    page.wait_for_function(f"document.querySelector('{RACE} .rv-prompt').innerText.includes('img')")
+    assert shown(page) == ASKED
+    assert page.get_attribute(RACE, "data-state") == "finished"
+    assert page.get_attribute(f"{TURNS} >> nth=0", "aria-current") == "true"
+    assert not page.locator(f"{RACE} .rv-foreign").is_visible()
+    ask(page, "So?")  # a follow-up goes behind the last turn, whichever is on show
+    assert questions(page) == [ASKED, "And?", "So?"]
+    assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "So?"))
+
+
+def test_an_edited_question_is_a_branch_and_the_old_one_stays(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    for prompt in ("One?", "Two?", "Three?"):
+        ask(page, prompt)
+    press(page, "edit", 2)
+    box = page.locator("#conversation textarea")
+    assert box.input_value() == "Two?"
+    box.press("Escape")
+    assert questions(page) == ["One?", "Two?", "Three?"]
+    press(page, "edit", 2)
+    box.fill("Another?")
+    over(page, lambda: box.press("Control+Enter"))
+    assert questions(page) == ["One?", "Another?"]
+    assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Another?"))
+    assert "2 of 2" in page.inner_text(f"{TURNS} >> nth=1")
+    press(page, "‹", 2)
+    page.wait_for_selector(f"{TURNS} >> nth=2")
+    assert questions(page) == ["One?", "Two?", "Three?"]
+    assert shown(page) == "Two?"
+
+
+def test_answering_again_is_a_branch_with_the_settings_of_now(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    ask(page, "One?")
+    ask(page, "Two?")
+    set_knob(page, "tau", 0.5)
+    over(page, lambda: press(page, "again", 1))
+    assert asked(scripted_backend) == tuple(chat("One?"))
+    assert questions(page) == ["One?"]
+    assert "τ 0.5" in page.inner_text(f"{RACE} .rv-pane[data-lane=mars] .rv-head")
+    over(page, lambda: page.click("#run"))  # with nothing in the box: the question on show again
+    assert "3 of 3" in page.inner_text(f"{TURNS} >> nth=0")
+    press(page, "‹", 1)
+    press(page, "‹", 1)
+    page.wait_for_selector(f"{TURNS} >> nth=1")
+    assert questions(page) == ["One?", "Two?"]
+    set_knob(page, "tau", 0)
+
+
+def test_what_a_panel_asks_for_keeps_its_place_in_the_conversation(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    ask(page, "One?")
+    ask(page, "Two?")
+    branch = {"lane": {"name": "mars"}, "token": 5, "id": 78}
+    call = "([root, data]) => document.querySelector(root).lineView.ask('branch', data)"
+    over(page, lambda: page.evaluate(call, [RACE, branch]))
+    assert asked(scripted_backend) == (*chat("One?", ANSWER, "Two?"), *b"Yes: N")
+    assert questions(page) == ["One?", "Two?"]
+    assert page.inner_text(f"{TURNS} >> nth=1 >> .ct-answer").startswith("Yes: NYes:")
+    ask(page, "Three?")
+    given = "Yes: N" + ANSWER
+    assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Two?", given, "Three?"))
+
+
+def test_a_conversation_nearly_full_is_announced_and_then_says_what_it_left_out(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    """One? takes 23 ids and is answered by 24 tokens; One?, its answer and Two? take 72."""
+    scripted_backend.capacity = 72 + 32
+    ask(page, "One?")
+    room = "#conversation .ct-room"
+    assert page.inner_text(room).startswith("Nearly full: 57 tokens of 104 left")
+    ask(page, "Two?")
+    assert len(asked(scripted_backend)) == 72
+    ask(page, "Six?")
+    assert asked(scripted_backend) == tuple(chat("Two?", ANSWER, "Six?"))
+    told = "Turn 3 of a conversation. The oldest turn had no room and was left out."
+    assert page.inner_text(f"{RACE} .rv-context summary") == told
+    assert questions(page) == ["One?", "Two?", "Six?"]
+
+
+def test_both_lanes_share_ars_answers_or_keep_each_its_own(
+    page: playwright.Page, scripted_backend: TwoAnswers
+) -> None:
+    scripted_backend.of_mars = "No."
+    ask(page, "One?")
+    row = page.locator(TURNS)
+    assert row.locator(".ct-answer").inner_text() == ANSWER
+    assert "MARS wrote another answer" in row.inner_text()
+    ask(page, "Two?")
+    assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Two?"))
+    page.select_option("#conversation select", "own")
+    assert row.locator(".ct-answer").all_inner_texts() == ["No."] * 2
+    over(page, lambda: press(page, "again", 2))
+    own = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
+    assert set(scripted_backend.prompts[-2:]) == own
+    page.select_option("#conversation select", "ar")
+
+
+def test_an_example_begins_anew_and_new_conversation_empties_the_list(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    ask(page, "One?")
+    over(page, lambda: page.click(".chips:visible button >> nth=0"))
+    (question,) = questions(page)
+    assert asked(scripted_backend) == tuple(chat(question))
+    assert "2 of 2" in page.inner_text(TURNS)
+    page.click("#conversation .ct-new")
+    page.wait_for_selector(f"{RACE}[data-state=empty]")
+    assert not page.locator("#conversation section").is_visible()
+    assert page.evaluate("document.activeElement === document.querySelector('#prompt textarea')")
+    ask(page, "Two?")
+    assert asked(scripted_backend) == tuple(chat("Two?"))
+
+
+def test_a_stopped_answer_is_a_turn_and_goes_on(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    scripted_backend.forward_seconds = 0.2
+    page.fill(BOX, "One?")
+    page.click("#run")
+    page.wait_for_selector(f"{RACE}[data-state=running]")
+    assert page.is_disabled("[data-key='edit 1']")
+    page.click("#stop")
+    page.wait_for_selector(f"{RACE}[data-state=stopped]")
+    scripted_backend.forward_seconds = 0.001
+    page.wait_for_selector("[data-key='edit 1']:enabled")
+    written = page.inner_text(f"{TURNS} .ct-answer")
+    ask(page, "Two?")
+    assert ANSWER.startswith(written)
+    assert asked(scripted_backend) == tuple(chat("One?", written, "Two?"))
+
+
+def test_a_refused_question_stays_in_the_box(page: playwright.Page) -> None:
+    ask(page, "One?")
+    page.fill(BOX, "x" * 8001)
+    page.click("#run")
+    page.wait_for_selector("#prompt :text('Shorten the prompt')")
+    assert len(page.input_value(BOX)) == 8001
+    assert questions(page) == ["One?"]
+    ask(page, "Two?")
+    assert questions(page) == ["One?", "Two?"]

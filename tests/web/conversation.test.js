@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Lane } from "../../assets/web/core/trace.js";
+import { contextText } from "../../assets/web/panels/text/context.js";
+import { Tree, answerOf, historyOf, roomText, toldOf, upTo } from "../../assets/web/views/conversation/tree.js";
+import { END, PLAIN, arOf, laneOf } from "./runs.js";
+
+const told = (ar, mars = ar) => ({ ids: { mars, ar }, texts: { mars: String(mars), ar: String(ar) } });
+
+test("an edited question is a branch beside the first, and what followed either stays", () => {
+  const tree = new Tree();
+  const one = tree.add(null, "one", "a");
+  const two = tree.add(one, "two", "b");
+  const three = tree.add(two, "three", "c");
+  const other = tree.add(one, "other", "d");
+  assert.deepEqual(tree.path, [one, other]);
+  assert.deepEqual(tree.besides(two), [two, other]);
+  assert.deepEqual(upTo(three), [one, two, three]);
+  tree.choose(two);
+  assert.deepEqual(tree.path, [one, two, three]);
+  const root = tree.add(null, "again", "e");
+  assert.deepEqual(tree.path, [root]);
+  tree.choose(three);
+  assert.deepEqual(tree.path, [one, two, three]);
+  assert.equal(tree.last, three);
+});
+
+test("a turn of which nothing came gives way to the one beside it", () => {
+  const tree = new Tree();
+  const one = tree.add(null, "one", "a");
+  const two = tree.add(one, "two", "b");
+  tree.remove(tree.add(one, "other", "c"));
+  assert.deepEqual(tree.path, [one, two]);
+  tree.remove(two);
+  tree.remove(one);
+  assert.deepEqual([tree.path, tree.last], [[], null]);
+});
+
+test("only the latest sixty runs are kept to be shown again", () => {
+  const tree = new Tree();
+  for (let i = 0; i < 62; i += 1) tree.add(null, "x", String(i)).value = "lines";
+  assert.equal(tree.turns.filter((turn) => turn.value).length, 61);
+  assert.equal(tree.turns[0].value, "");
+});
+
+test("what is posted: AR's answers for both lanes, or each its own; none where nothing was written", () => {
+  const turns = [
+    { prompt: "p", told: told([1, 2], [3]) },
+    { prompt: "q", told: told([]) },
+    { prompt: "r", told: null },
+    { prompt: "s", told: { ids: { mars: [4] } } },
+  ];
+  const s = { prompt: "s", tokens: [4] };
+  assert.deepEqual(historyOf(turns, false), [{ prompt: "p", tokens: [1, 2] }, s]);
+  assert.deepEqual(historyOf(turns, true), {
+    mars: [{ prompt: "p", tokens: [3] }, s],
+    ar: [{ prompt: "p", tokens: [1, 2] }, s],
+  });
+  assert.equal(answerOf(turns[0].told, false), "1,2");
+  assert.equal(answerOf(turns[0].told, true), "3");
+});
+
+test("no more is posted than the server takes: the oldest turns stay away", () => {
+  const short = Array.from({ length: 120 }, (_, i) => ({ prompt: `p${i}`, told: told([1]) }));
+  assert.deepEqual([historyOf(short, false).length, historyOf(short, false)[0].prompt], [100, "p20"]);
+  const long = ["a", "b", "c"].map((letter) => ({ prompt: letter.repeat(70_000), told: told([1]) }));
+  assert.deepEqual(historyOf(long, false).map(({ prompt }) => prompt[0]), ["b", "c"]); // prettier-ignore
+  assert.deepEqual(historyOf(long, true).ar.map(({ prompt }) => prompt[0]), ["c"]); // prettier-ignore
+});
+
+test("what is told of a run: ids without the one that ends it, texts, the room they take", () => {
+  const header = { room: 90, checkpoint: "m", num_given: 1 };
+  const mars = laneOf(PLAIN, { header });
+  const found = toldOf({ lanes: [mars, arOf([1, 2, 3, 9, END], { header })] });
+  assert.deepEqual(found.ids, { mars: [26, 1, 2, 3, 5, 6, 7], ar: [26, 1, 2, 3, 9] });
+  assert.deepEqual(found.texts, { mars: "zabcefg", ar: "zabci" });
+  assert.deepEqual([found.used, found.room, found.most, found.differs], [3 + 6, 90, 65, true]);
+  assert.equal(found.perForward, 7 / 4);
+  const unread = new Lane({ lane: "ar", title: "AR" });
+  assert.deepEqual(Object.keys(toldOf({ lanes: [mars, unread] }).ids), ["mars"]);
+});
+
+test("a conversation that is nearly full says so before anything is left out", () => {
+  const of = (used) => roomText({ used, room: 2000, most: 100 });
+  assert.equal(of(1868), "Room for 132 more tokens of 2,000.");
+  const nearly = "and an answer may take 100. The next question leaves out the oldest turns.";
+  assert.equal(of(1869), `Nearly full: 131 tokens of 2,000 left, ${nearly}`);
+  assert.equal(of(2001), `Nearly full: all 2,000 tokens used, ${nearly}`);
+  assert.deepEqual([roomText(null), roomText({ used: 5, room: 0, most: 3 })], ["", ""]);
+});
+
+test("a result says which turn it is and what had no room", () => {
+  const history = [{}, {}];
+  assert.equal(contextText({ history: [] }), "");
+  assert.equal(contextText({}), "");
+  assert.equal(contextText({ history }), "Turn 3 of a conversation.");
+  const one = "Turn 4 of a conversation. The oldest turn had no room and was left out.";
+  assert.equal(contextText({ history, num_left_out: 1 }), one);
+  const two = "Turn 5 of a conversation. The oldest 2 turns had no room and were left out.";
+  assert.equal(contextText({ history, num_left_out: 2 }), two);
+});
