@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mars_runtime.lab.profiling import turns
-from mars_runtime.lab.profiling.turns import Turn, table_of
+from mars_runtime.lab.profiling.turns import TimedTurn, table_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
 
@@ -24,8 +24,8 @@ def run(*given: str) -> int:
 
 
 def test_a_line_of_the_table_is_a_turn_of_all_conversations() -> None:
-    first, second = Turn(40, 0, 0.4, 0.4, True), Turn(140, 96, 0.1, 0.5, True)
-    other = Turn(160, 128, 0.2, 0.5, False)
+    first, second = TimedTurn(40, 0, 0.4, 0.4, True), TimedTurn(140, 96, 0.1, 0.5, True)
+    other = TimedTurn(160, 128, 0.2, 0.5, False)
     table = table_of("x", [[first, second], [first, other]])
     assert table.lines == (
         ("1", "40", "40", "400.0", "400.0", "1.00", "2 of 2"),

@@ -35,7 +35,7 @@ MORE = "Say more about that."
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TimedTurn:
     """A prompt of ``num_tokens``, of which ``num_reused`` were kept; seconds to the first token
     with that and without. is_equal: whether both answers are the same, token for token."""
 
@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def converse(
     engine: Engine, tokenizer: Tokenizer, question: str, num_turns: int, settings: DecodeSettings
-) -> list[Turn]:
+) -> list[TimedTurn]:
     """The turns of one conversation. Raises PromptError when one fails."""
     from mars_runtime.engine import Request
     from mars_runtime.folds import accepted_tokens
@@ -111,7 +111,7 @@ def _asked(tokenizer: Tokenizer, question: str) -> list[int]:
     return ids[last - 1 - ids[:last][::-1].index(tokenizer.im_start_id) :]
 
 
-def _turn(warm: Run, cold: Run) -> Turn:
+def _turn(warm: Run, cold: Run) -> TimedTurn:
     from mars_runtime.events import Prefill
     from mars_runtime.folds import accepted_tokens, ttft
 
@@ -121,10 +121,10 @@ def _turn(warm: Run, cold: Run) -> Turn:
     if not isinstance(first, Prefill) or ours is None or theirs is None:
         raise PromptError("A turn could not be decoded: ask for fewer turns or shorter answers.")
     is_equal = accepted_tokens(rest) == accepted_tokens(others)
-    return Turn(first.num_tokens + 1, first.num_reused, ours, theirs, is_equal)
+    return TimedTurn(first.num_tokens + 1, first.num_reused, ours, theirs, is_equal)
 
 
-def table_of(name: str, conversations: Sequence[Sequence[Turn]]) -> Table:
+def table_of(name: str, conversations: Sequence[Sequence[TimedTurn]]) -> Table:
     """A line a turn, over all conversations."""
     from mars_runtime.lab.evaluation.tables import Table
 
