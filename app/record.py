@@ -39,6 +39,7 @@ def record(folder: Path, only: str | None) -> None:
     Raises CheckpointError.
     """
     from app.replay.record import Recorder, write
+    from mars_runtime.engine.backend import CheckpointBackend
     from mars_runtime.engine.engine import Engine
     from mars_runtime.lab.benchmark.busy import Others, Quiet
     from mars_runtime.machine import num_cores
@@ -50,7 +51,8 @@ def record(folder: Path, only: str | None) -> None:
         @cache
         def recorder_of(name: str) -> Recorder:
             checkpoint = load_checkpoint(name)
-            engine = engines.enter_context(Engine(checkpoint))
+            # Rounds repeat a prompt: each reads it as the first did.
+            engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
             engine.costs()  # two that warm up together would measure each other
             return Recorder(checkpoint, engine)
 

@@ -41,6 +41,7 @@ interface PrefillEvent {
   type: "prefill";
   seconds: number;
   cache_bytes?: number;
+  num_reused?: number; // prompt tokens that earlier runs had left and that were not computed again
 }
 
 // A token, how sure the model was of it, and [token, probability] of the next ones.

@@ -28,7 +28,7 @@ export const forward = (start, slots, count, stop, more = {}) => ({
   ...more,
 });
 
-export function linesOf(rows, { settings = {}, seconds = 0.1, end = "eos", header = {} } = {}) {
+export function linesOf(rows, { settings = {}, seconds = 0.1, end = "eos", header = {}, prefill = {} } = {}) {
   const events = [
     {
       type: "header",
@@ -37,7 +37,7 @@ export function linesOf(rows, { settings = {}, seconds = 0.1, end = "eos", heade
       prompt_ids: [24, 25, 26],
       ...header,
     },
-    { type: "prefill", seconds: 0.5 },
+    { type: "prefill", seconds: 0.5, ...prefill },
     ...rows.map((row) => ({ type: "step", seconds, rows: [row] })),
     ...(end ? [{ type: "end", reason: end, message: "" }] : []),
   ];

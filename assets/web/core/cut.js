@@ -16,10 +16,10 @@ export function cutOf(lane, num) {
   const moves = lane.moves
     .filter((move) => move.step < num)
     .map((move) => (move.until < num ? move : { ...move, until: num - 1, settings: last.settings }));
-  const { name, title, header, given, vocabulary, lines, prefill } = lane;
+  const { name, title, header, given, vocabulary, lines, prefill, reused } = lane;
   const settings = last ? last.settings : header && header.settings;
   const state = { settings, seconds: last ? last.clock : 0, tail: tailOf(lane, tokens), end: null, verdict: null };
-  return { name, title, header, given, vocabulary, lines, prefill, steps, tokens, moves, shortened, ...state };
+  return { name, title, header, given, vocabulary, lines, prefill, reused, steps, tokens, moves, shortened, ...state };
 }
 
 /**

@@ -46,6 +46,7 @@ export class Lane {
     /** @type {number | null} */
     this.prefill = null;
     this.cacheBytes = 0; // reserved for keys and values, 0 if not told
+    this.reused = 0; // prompt tokens whose keys and values were there before
     this.seconds = 0;
     /** @type {End | null} */
     this.end = null;
@@ -102,6 +103,7 @@ export class Lane {
   readPrefill(event) {
     this.prefill = (this.prefill || 0) + event.seconds;
     this.cacheBytes += event.cache_bytes || 0;
+    this.reused += event.num_reused || 0;
   }
 
   /** @param {StepEvent} event */

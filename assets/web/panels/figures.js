@@ -81,11 +81,7 @@ export class Figures {
       milliseconds(folds.secondsPerForward(main)),
       beside ? `${beside.title} ${milliseconds(folds.secondsPerForward(beside))} ms` : "",
     );
-    const first = `${milliseconds(folds.toFirst(main))} ms`;
-    put(
-      this.small.first,
-      !forwards ? "–" : beside ? `${first} · ${beside.title} ${milliseconds(folds.toFirst(beside))} ms` : first,
-    );
+    put(this.small.first, forwards ? firstText(main, beside) : "–");
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
   }
@@ -122,6 +118,18 @@ const ENDS = {
   cancelled: "was stopped",
   error: "failed",
 };
+
+/**
+ * How soon the first token came, and how much of the prompt did not have to be computed for it.
+ * @param {Lane} main
+ * @param {Lane | undefined} beside
+ */
+export function firstText(main, beside) {
+  const said = [`${milliseconds(folds.toFirst(main))} ms`];
+  if (beside) said.push(`${beside.title} ${milliseconds(folds.toFirst(beside))} ms`);
+  if (main.reused) said.push(`${counted(main.reused, "prompt token")} reused`);
+  return said.join(" · ");
+}
 
 /**
  * [state, sentence] of the whole run; states are what data-state of the root says.

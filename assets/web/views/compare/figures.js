@@ -60,6 +60,10 @@ export function best(values, better) {
 /** @param {Lane[]} lanes */
 export const isOneMachine = (lanes) => new Set(lanes.map((lane) => headerOf(lane).hardware || "")).size === 1;
 
+// Whether all computed their prompts as far: how soon the first token comes depends on it.
+/** @param {Lane[]} lanes */
+export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).size === 1;
+
 /**
  * What a reader has to know before comparing, each one sentence.
  * @param {Lane[]} lanes
@@ -83,6 +87,10 @@ export function remarks(lanes) {
   if (differ((lane) => headerOf(lane).prompt))
     said.push(
       "Different prompts: the texts answer different questions, and the number of tokens per forward depends on the text.",
+    );
+  if (!isReadAlike(lanes))
+    said.push(
+      `Earlier runs left a part of the prompt ready (tokens: ${each((lane) => lane.reused)}): times to the first token are not comparable.`,
     );
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
   if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);

@@ -1,7 +1,8 @@
 // The table of figures of the runs that are compared, and the sentences that belong to it. Text only.
 
 import { make } from "../../core/dom.js";
-import { FACTS, FIGURES, LETTERS, best, isOneMachine, remarks } from "./figures.js";
+import { FACTS, FIGURES, LETTERS, best, isOneMachine, isReadAlike, remarks } from "./figures.js";
+import { folds } from "../../core/folds.js";
 
 /**
  * @param {HTMLElement} element
@@ -51,7 +52,8 @@ function figureRows(lanes) {
   const isFair = isOneMachine(lanes);
   return FIGURES.map(({ name, unit, of, show, better, isTimed }) => {
     const values = lanes.map(of);
-    const top = isTimed && !isFair ? [] : best(values, better);
+    const isAlike = of !== folds.toFirst || isReadAlike(lanes);
+    const top = (isTimed && !isFair) || !isAlike ? [] : best(values, better);
     return row(
       unit ? `${name}, ${unit}` : name,
       values.map((value, i) => {
