@@ -5,7 +5,7 @@ import { short } from "../../core/words.js";
 import { cellName } from "./words.js";
 
 export const HEIGHT = 340;
-const MARGIN = { left: 46, right: 18, top: 16, bottom: 42 };
+const MARGIN = { left: 46, right: 18, top: 28, bottom: 42 };
 const LETTER = 6.4; // pixels of a letter of a label, near enough to keep labels apart
 const LINE = 15;
 
@@ -83,7 +83,7 @@ export function pointOf({ name, row }) {
 }
 
 /**
- * The names of the points on the frontier, those that have room: to the right, or to the left where the chart ends.
+ * The names of the points on the frontier, those that have room: above to the right, or to the left where the chart ends.
  * @param {GridPoint[]} points
  * @param {GridScale} scale
  */
@@ -92,12 +92,12 @@ export function labelsOf(points, { width, x, y }) {
   const taken = [];
   return [...points].reverse().flatMap((point) => {
     const text = cellName(point.cell).replace(", ", " · ");
-    const [at, long] = [x(point.x), LETTER * text.length];
-    const isLeft = at + 12 + long > width;
-    const box = { left: isLeft ? at - 12 - long : at + 12, right: isLeft ? at - 12 : at + 12 + long, at: y(point.y) };
-    const isFree = taken.every((each) => Math.abs(each.at - box.at) > LINE || each.left > box.right || each.right < box.left); // prettier-ignore
-    if (!isFree) return [];
+    const long = LETTER * text.length;
+    const left = Math.min(x(point.x) + 4, width - long);
+    const box = { left, right: left + long, at: y(point.y) - 11 };
+    if (taken.some((each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left))
+      return [];
     taken.push(box);
-    return [words(text, "gv-label", { x: isLeft ? box.right : box.left, y: box.at + 4, "text-anchor": isLeft ? "end" : "start" })]; // prettier-ignore
+    return [words(text, "gv-label", { x: box.left, y: box.at })];
   });
 }

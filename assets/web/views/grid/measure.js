@@ -50,7 +50,7 @@ export class Legend {
     const keys = make("span", "gv-keys");
     keys.append(...this.keys);
     this.words = make("span");
-    const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark][0]} ${MARK_WORDS[mark]}`));
+    const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark]} ${MARK_WORDS[mark]}`));
     element.replaceChildren(keys, this.words, ...marks);
   }
 

@@ -6,7 +6,7 @@ import { folds } from "../../core/folds.js";
 import { agreement, isDone, parting } from "./folds.js";
 
 /** @type {Record<string, string>} */
-export const MARKS = { all: "★ fastest", row: "▲" };
+export const MARKS = { all: "★", row: "▲" };
 /** @type {Record<string, string>} */
 export const MARK_WORDS = { all: "fastest of all", row: "fastest of its row" };
 
