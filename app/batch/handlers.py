@@ -8,6 +8,7 @@ from typing import Any
 from app.batch.order import MAX_TOKENS, prompts_as_text, read_batch_order
 from app.batch.run import BatchRun, new_feed
 from app.examples.book import ExampleBook
+from app.examples.openings import BATCH
 from app.examples.pages import ExamplePages
 from app.feed import Feed, Feeds
 from app.serving.engines import Engines
@@ -22,7 +23,7 @@ class BatchHandlers(TabHandlers[BatchRun]):
     def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
         super().__init__(engines, feeds)
         self._book = book
-        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, prompts_as_text)
+        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
     @property
     def max_tokens(self) -> int:

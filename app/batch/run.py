@@ -114,8 +114,9 @@ class BatchRun(TabRun):
     def _finished_sentence(self) -> str:
         if len(self.transcripts) < 2:
             return "Finished."
-        rates = [(totals(side.events).tokens_per_second, side) for side in self.transcripts]
-        (fast, faster), (slow, slower) = sorted(rates, key=lambda pair: pair[0], reverse=True)
-        ratio = fast / slow if slow else 0.0
-        first, second = self._title(faster), self._title(slower)
-        return f"Finished: {first} wrote {ratio:.2f} times as fast as {second}."
+        found = [(totals(side.events), self._title(side)) for side in self.transcripts]
+        found.sort(key=lambda pair: pair[0].tokens_per_second, reverse=True)
+        (fast, first), (slow, second) = found
+        ratio = fast.tokens_per_second / slow.tokens_per_second if slow.tokens_per_second else 0.0
+        counted = f"in {fast.num_forwards} forward passes instead of {slow.num_forwards}"
+        return f"Finished: {first} wrote {ratio:.2f} times as fast as {second}, {counted}."

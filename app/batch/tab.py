@@ -17,7 +17,7 @@ from app.layout.block_size import block_size_slider, block_size_update
 from app.layout.wiring import AT_ONCE, Field, in_words, run_queue, wire_stream
 from app.serving.engines import Engines
 
-NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 64, 8, 16  # what the tab opens with
+TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.7, 64, 8, 16  # what the tab opens with
 
 
 def batch_tab(
@@ -70,7 +70,7 @@ def _what(
 
 
 def _knobs(controls: dict[str, Field], engines: Engines, max_tokens: int) -> None:
-    _slider(controls, "tau", 0, 1, 0.95, 0.01, "τ threshold")
+    _slider(controls, "tau", 0, 1, TAU, 0.01, "τ threshold")
     depth = engines.entry(engines.default).block_size
     controls["block_size"] = block_size_slider(depth, "batch-block_size")
     _slider(

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.controls import RefusalError
 from app.examples.book import ExampleBook
+from app.examples.openings import GRID
 from app.examples.pages import ExamplePages
 from app.feed import Feed, Feeds
 from app.grid.order import BLOCK_SIZES, MAX_TOKENS, read_grid_order
@@ -21,7 +22,7 @@ class GridHandlers(TabHandlers[GridRun]):
     def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
         super().__init__(engines, feeds)
         self._book = book
-        self.examples = ExamplePages(engines, book, 1, "".join)
+        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
     @property
     def max_tokens(self) -> int:

@@ -72,8 +72,31 @@ def wait_forwards(page: playwright.Page, count: int) -> None:
     )
 
 
+def beside(page: playwright.Page, method: str) -> None:
+    page.click("#batch-second input")
+    page.click(f"[role=option]:text-is('{method}')")
+
+
+def test_the_tab_opens_on_mars_against_ar(visit) -> None:
+    page = visit()
+    page.click("#batch-run")
+    wait_phase(page, "finished")
+    titles = page.locator("#batch .bv-head h3").all_inner_texts()
+    assert titles == ["MARS, cursor cache", "plain AR"]
+    forwards = [
+        page.locator(f".bv-side[data-side={side}] .bv-cell:not([data-wait])").count()
+        for side in ("a", "b")
+    ]
+    assert forwards[0] < forwards[1]
+    tpf = page.locator("#batch .rv-figure[data-key=tpf]")
+    assert float(tpf.locator(".rv-value").inner_text()) > 1
+    assert tpf.locator(".rv-sub").inner_text() == "plain AR: 1.00"
+    assert " times as fast as " in page.inner_text("#batch .bv-status")
+
+
 def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
     page = visit()
+    beside(page, "MARS, block cache")
     page.click("#batch-run")
     wait_phase(page, "finished")
     cursor, block = ".bv-side[data-side=a]", ".bv-side[data-side=b]"
@@ -129,6 +152,7 @@ def test_the_keyboard_runs_reads_lanes_and_stops(visit, backend) -> None:
 
 def test_pointing_says_why_a_row_idled(visit) -> None:
     page = visit()
+    beside(page, "MARS, block cache")
     page.click("#batch-run")
     wait_phase(page, "finished")
     page.locator(".bv-side[data-side=b] .bv-cell[data-wait=block]").first.hover()

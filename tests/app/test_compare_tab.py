@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 from browser import is_foreign, needs_browser, playwright
+from scripted_page import TEXT, ScriptedBackend
 
 from app.serving.settings import AppSettings
 from mars_runtime import folds
@@ -52,6 +53,12 @@ def visit(browser: playwright.Browser, address: str) -> Iterator[Visit]:
 def open_tab(page: playwright.Page, num_pins: int) -> None:
     page.get_by_role("tab", name="Compare").click()
     page.wait_for_selector(f'#compare .mars-compare[data-pins="{num_pins}"]')
+
+
+def unfold(page: playwright.Page) -> None:
+    """Open the row of the runs that wrote the same text."""
+    page.click("#compare .cv-foldbutton")
+    page.wait_for_selector(f"#compare .cv-fold {ROW.split()[1]}")
 
 
 def bring(page: playwright.Page, *files: tuple[str, bytes | str]) -> str:
@@ -102,6 +109,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     page.wait_for_selector("#race .rv-pin:text('Pinned')")
     page.click("#race .rv-pane[data-lane=ar] .rv-pin")
     open_tab(page, 2)
+    unfold(page)
     mars = page.locator(ROW).nth(1)
     assert mars.locator(".cv-name").input_value().endswith("Say <i>it</i>.")
     page.wait_for_selector(f"{ROW}:nth-child(2) .cv-facts:text('scripted')")
@@ -116,6 +124,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
     page.reload()
     page.wait_for_selector("#race .mars-race[data-state=empty]")
     open_tab(page, 2)
+    unfold(page)
     assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
     assert mars.locator(".cv-note").input_value() == "Line one\nand two"
     assert mars.locator(".cv-rating input:checked").get_attribute("value") == "4"
@@ -162,6 +171,7 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
         trace_file("far.jsonl", replace(MARS, seed=3), hardware="<img src=x>", date="2026-11-21"),
     )
     assert said == "3 runs were imported."
+    unfold(page)
     page.wait_for_selector(f"{ROW}:first-child .cv-facts:text('imported')")
     boxes = page.locator(f"{ROW} .cv-tick input")
     boxes.nth(1).focus()
@@ -211,6 +221,80 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
     assert page.eval_on_selector_all("#opened .rv-t", shown) == folds.text(traces[1])
     page.locator(ROW).nth(2).get_by_role("button", name="Close").click()
     page.wait_for_selector("#opened .mars-race", state="hidden")
+
+
+def test_runs_of_the_same_text_are_one_row_that_opens(visit: Visit) -> None:
+    page = visit()
+    open_tab(page, 0)
+    plain = replace(MARS, settings=DecodeSettings(method="ar"))
+    bring(
+        page,
+        trace_file("other.jsonl", replace(MARS, change=(60, " deep"))),
+        trace_file("ar.jsonl", plain),
+        trace_file("mars.jsonl", MARS),
+    )
+    assert page.locator("#compare .cv-list > li").count() == 2
+    assert page.locator(f"{ROW}:visible").count() == 1
+    fold = page.locator("#compare .cv-fold")
+    assert fold.locator(".cv-foldbutton").inner_text() == "2 runs wrote the same text"
+    settings = fold.locator(".cv-foldruns li").all_inner_texts()
+    assert settings[0].startswith("Run 3MARS · τ 0.95 · B 8 · ")
+    assert settings[1] == "Run 2plain AR · one per forward · 1.00 TPF"
+    tick_all = fold.locator(".cv-foldhead input")
+    tick_all.check()
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=1")
+    columns = page.locator("#compare .cv-table th[scope=col] .cv-run").all_inner_texts()
+    assert columns == ["Run 3", "Run 2"]
+    fold.locator(".cv-foldbutton").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator(f"{ROW}:visible")).to_have_count(3)
+    fold.locator(".cv-row .cv-tick input").first.uncheck()
+    assert tick_all.evaluate("node => [node.checked, node.indeterminate]") == [False, True]
+    assert page.locator("#compare .cv-comparison").is_hidden()
+    fold.get_by_role("button", name="Delete").first.click()
+    page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
+    assert fold.count() == 0
+
+
+def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
+    visit: Visit, scripted_backend: ScriptedBackend
+) -> None:
+    scripted_backend.forward_seconds = 0.001
+    page = visit()
+    page.fill("#prompt textarea", "Say it.")
+    page.evaluate(FULL_SPEED)
+    page.click("#run")
+    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    pane, worn = "#race .rv-pane[data-lane=mars]", {}
+    colour = "node => node.dataset.colour"
+    line = "document.querySelector('#race [data-chart=time] .rv-plot').data[0].line.color"
+    worn["Run 1"] = page.eval_on_selector(pane, colour), page.evaluate(line)
+    page.click(f"{pane} .rv-pin")
+    page.wait_for_selector(f"{pane} .rv-pin:text('Pinned')")
+    before = page.get_attribute("#race .mars-race", "data-run")
+    page.evaluate("""() => document.querySelector("#race .mars-race").lineView.ask(
+      "branch", { lane: { name: "mars" }, token: 8, id: 66 })""")
+    page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
+    worn["Run 2"] = page.eval_on_selector(pane, colour), page.evaluate(line)
+    page.click(f"{pane} .rv-pin")
+    open_tab(page, 2)
+    names = page.locator("#compare .cv-name").evaluate_all("nodes => nodes.map((n) => n.value)")
+    assert names[0] == f"Branch of Run 1 at token 9: “B” instead of “{TEXT[8]}”"
+    assert worn["Run 1"][0] != worn["Run 2"][0]
+    for again in (False, True):
+        if again:
+            page.reload()
+            open_tab(page, 2)
+        for row in page.locator(ROW).all():
+            label = row.locator(".cv-run").inner_text()
+            assert row.get_attribute("data-colour") == worn[label][0]
+        for box in page.locator(f"{ROW} .cv-tick input").all():
+            box.check()
+        page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
+        drawn = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.color)"
+        assert page.evaluate(drawn) == [worn["Run 2"][1], worn["Run 1"][1]]
+        dashes = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.dash)"
+        assert page.evaluate(dashes) == ["solid", "dash"]  # never by colour alone
 
 
 def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:

@@ -256,8 +256,8 @@ def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None
 def test_what_the_tab_opens_with_can_run() -> None:
     usual = controls(taus=list(USUAL_TAUS), block_sizes=list(USUAL_BLOCK_SIZES), max_new_tokens=96)
     order = read_grid_order(usual, Limits(8000, 512, 8))
-    assert order.num_cells == 18
-    assert len(list(order.cells())) == 19
+    assert order.num_cells == 15
+    assert len(list(order.cells())) == 16
 
 
 def test_examples_turn_and_depth_limits_b(page) -> None:

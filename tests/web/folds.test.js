@@ -122,7 +122,7 @@ test("a value has its fifth of the range, what is not known has none", () => {
   assert.deepEqual([levelOf(NaN, [1, 3]), levelOf(1, [1, 1])], [0, 1]);
   assert.deepEqual(rangeOf("tpf", [1.2, NaN]), [1, 1.5]);
   assert.deepEqual(rangeOf("tpf", [1.2, 4]), [1, 4]);
-  assert.deepEqual(rangeOf("agreement", [0.5]), [0, 1]);
+  assert.deepEqual([rangeOf("agreement", [0.5]), rangeOf("agreement", [1, NaN])], [[0.5, 1], [0.8, 1]]); // prettier-ignore
   assert.deepEqual(rangeOf("speed", [0.5, 0.8, NaN]), [0.5, 1]);
   assert.deepEqual(rangeOf("speed", []), [1, 1]);
 });

@@ -110,14 +110,17 @@ export class LineView {
 
   // Colours change with the theme, and as runs are pinned.
   watchTheme() {
-    runColours.listeners.add(() => {
-      this.recolour();
-      this.schedule();
-    });
-    const observer = new MutationObserver(() => {
-      if (this.root.isConnected) this.recolour();
-      else observer.disconnect();
-    });
+    const observer = new MutationObserver(() => changed());
+    const changed = () => {
+      if (this.root.isConnected) {
+        this.recolour();
+        this.schedule();
+        return;
+      }
+      observer.disconnect();
+      runColours.listeners.delete(changed);
+    };
+    runColours.listeners.add(changed);
     for (const node of [document.body, document.documentElement]) {
       observer.observe(node, { attributes: true, attributeFilter: ["class"] });
     }

@@ -207,6 +207,8 @@ def test_the_tray_keeps_what_it_is_told_and_takes_a_run_once(page: playwright.Pa
         "rating": 2,
         "verdict": True,
         "isImported": False,
+        "number": 1,
+        "colour": 1,
     }
     assert made["isNew"] == [True, False]
     assert (made["empty"], made["num"]) == (0, 1)

@@ -81,11 +81,12 @@ export class CompareView {
   arrange() {
     const before = this.folds;
     this.folds = new Map();
-    const nodes = [...groupsOf(tray().pins)].map(([key, pins]) => {
-      const rows = pins.map((pin) => this.rowOf(pin).element);
-      if (pins.length < 2) return rows[0];
+    const pins = tray().pins.filter((pin) => this.rows.has(pin)); // one that is being kept has no row yet
+    const nodes = [...groupsOf(pins)].map(([key, group]) => {
+      const rows = group.map((pin) => this.rowOf(pin).element);
+      if (group.length < 2) return rows[0];
       const fold = before.get(key) || new Fold((pin, isOn) => this.tick(pin, isOn));
-      fold.show(pins, rows);
+      fold.show(group, rows);
       this.folds.set(key, fold);
       return fold.element;
     });

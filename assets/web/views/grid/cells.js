@@ -97,9 +97,10 @@ export class Cells {
     };
     node.append(
       numberOf("tpf", parts.tpf, make("small", "", "TPF")),
-      numberOf("agreement", parts.agreement, make("small", "", "% as AR")),
+      numberOf("agreement", parts.agreement, make("small", "", "% agree")),
       numberOf("speed", parts.ratio, parts.speed),
-      line(parts.differs, parts.verdict, parts.mark),
+      parts.differs,
+      side(parts.verdict, parts.mark),
     );
     this.parts.set(cell, parts);
     return node;
@@ -229,8 +230,8 @@ function numberOf(measure, ...parts) {
 }
 
 /** @param {Node[]} parts */
-function line(...parts) {
-  const foot = make("span", "gv-foot");
-  foot.append(...parts);
-  return foot;
+function side(...parts) {
+  const node = make("span", "gv-side");
+  node.append(...parts);
+  return node;
 }

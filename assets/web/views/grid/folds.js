@@ -61,14 +61,14 @@ function speed(lane, ar) {
 export const MEASURES = { tpf: folds.perForward, agreement, speed };
 
 /**
- * The values between which the ramp runs: from AR's tokens per forward, over all of agreement, over the speeds there are.
+ * The values between which the ramp runs: up from AR's tokens per forward, down from full agreement, over the speeds there are.
  * @param {Measure} measure
  * @param {number[]} values
  * @returns {[low: number, high: number]}
  */
 export function rangeOf(measure, values) {
   const known = values.filter(Number.isFinite);
-  if (measure === "agreement") return [0, 1];
+  if (measure === "agreement") return [Math.min(0.8, ...known), 1];
   if (measure === "tpf") return [1, Math.max(1.5, ...known)];
   return known.length ? [Math.min(1, ...known), Math.max(1, ...known)] : [1, 1];
 }

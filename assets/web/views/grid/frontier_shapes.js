@@ -4,9 +4,8 @@ import { shape } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { cellName } from "./words.js";
 
-export const HEIGHT = 300;
-const MARGIN = { left: 46, right: 18, top: 16, bottom: 42 };
-const SHARES = [0, 0.25, 0.5, 0.75, 1];
+export const HEIGHT = 340;
+const MARGIN = { left: 46, right: 18, top: 28, bottom: 42 };
 const LETTER = 6.4; // pixels of a letter of a label, near enough to keep labels apart
 const LINE = 15;
 
@@ -18,7 +17,7 @@ const OUTLINES = {
 };
 
 /**
- * Tokens per forward from AR's one to what the fastest cell takes; agreement from nothing to all.
+ * Tokens per forward from AR's one to what the boldest cell takes; agreement from the quarter below the least up to all.
  * @param {GridPoint[]} points
  * @param {number} width
  */
@@ -26,14 +25,17 @@ export function scaleOf(points, width) {
   const most = Math.max(1.5, ...points.map(({ x }) => x));
   const step = most > 6 ? 2 : most > 3 ? 1 : most > 2 ? 0.5 : 0.25;
   const end = Math.ceil(most / step + 0.2) * step;
+  const low = Math.min(0.75, ...points.map(({ y }) => Math.floor(y * 4) / 4));
+  const share = low < 0.5 ? 0.25 : low < 0.75 ? 0.1 : 0.05;
   const [across, down] = [width - MARGIN.left - MARGIN.right, HEIGHT - MARGIN.top - MARGIN.bottom];
   return {
     width,
-    ticks: Array.from({ length: Math.round((end - 1) / step) + 1 }, (_, i) => 1 + i * step).filter((at) => at <= end),
+    ticks: Array.from({ length: Math.round((end - 1) / step) + 1 }, (_, i) => 1 + i * step),
+    shares: Array.from({ length: Math.round((1 - low) / share) + 1 }, (_, i) => low + i * share),
     /** @param {number} value */
     x: (value) => MARGIN.left + (across * (value - 0.9)) / (end - 0.9),
     /** @param {number} value */
-    y: (value) => MARGIN.top + down * (1 - value),
+    y: (value) => MARGIN.top + (down * (1 - value)) / (1 - low),
   };
 }
 
@@ -52,18 +54,18 @@ function words(text, className, place) {
  * @param {GridScale} scale
  * @returns {SVGElement[]}
  */
-export function axisShapes({ width, ticks, x, y }) {
+export function axisShapes({ width, ticks, shares, x, y }) {
   const [left, right, bottom] = [MARGIN.left, width - MARGIN.right, HEIGHT - MARGIN.bottom];
   return [
-    ...SHARES.map((share) => shape("path", "gv-gridline", { d: `M${left} ${y(share)}H${right}` })),
-    ...SHARES.map((share) =>
-      words(`${100 * share}`, "gv-tick", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }),
+    ...shares.map((share) => shape("path", "gv-gridline", { d: `M${left} ${y(share)}H${right}` })),
+    ...shares.map((share) =>
+      words(short(100 * share, 0), "gv-tick", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }),
     ),
     ...ticks.map((at) => words(short(at), "gv-tick", { x: x(at), y: bottom + 16, "text-anchor": "middle" })),
     words("tokens per forward", "gv-axis", { x: (left + right) / 2, y: HEIGHT - 6, "text-anchor": "middle" }),
     words("agreement with AR, %", "gv-axis", {
       "text-anchor": "middle",
-      transform: `translate(11 ${y(0.5)}) rotate(-90)`,
+      transform: `translate(11 ${(y(1) + bottom) / 2}) rotate(-90)`,
     }),
   ];
 }
@@ -81,7 +83,7 @@ export function pointOf({ name, row }) {
 }
 
 /**
- * The names of the points on the frontier, those that have room: to the right, or to the left where the chart ends.
+ * The names of the points on the frontier, those that have room: above to the right, or to the left where the chart ends.
  * @param {GridPoint[]} points
  * @param {GridScale} scale
  */
@@ -90,12 +92,12 @@ export function labelsOf(points, { width, x, y }) {
   const taken = [];
   return [...points].reverse().flatMap((point) => {
     const text = cellName(point.cell).replace(", ", " · ");
-    const [at, long] = [x(point.x), LETTER * text.length];
-    const isLeft = at + 12 + long > width;
-    const box = { left: isLeft ? at - 12 - long : at + 12, right: isLeft ? at - 12 : at + 12 + long, at: y(point.y) };
-    const isFree = taken.every((each) => Math.abs(each.at - box.at) > LINE || each.left > box.right || each.right < box.left); // prettier-ignore
-    if (!isFree) return [];
+    const long = LETTER * text.length;
+    const left = Math.min(x(point.x) + 4, width - long);
+    const box = { left, right: left + long, at: y(point.y) - 11 };
+    if (taken.some((each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left))
+      return [];
     taken.push(box);
-    return [words(text, "gv-label", { x: isLeft ? box.right : box.left, y: box.at + 4, "text-anchor": isLeft ? "end" : "start" })]; // prettier-ignore
+    return [words(text, "gv-label", { x: box.left, y: box.at })];
   });
 }

@@ -3,7 +3,7 @@
 import { make, put } from "../../core/dom.js";
 import { figure } from "../../core/words.js";
 import { NUM_LEVELS } from "./folds.js";
-import { MARKS, percent } from "./words.js";
+import { MARKS, MARK_WORDS, percent } from "./words.js";
 
 /** @type {[measure: Measure, title: string][]} */
 const TITLES = [
@@ -50,7 +50,8 @@ export class Legend {
     const keys = make("span", "gv-keys");
     keys.append(...this.keys);
     this.words = make("span");
-    element.replaceChildren(keys, this.words, ...Object.values(MARKS).map((mark) => make("span", "", mark)));
+    const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark]} ${MARK_WORDS[mark]}`));
+    element.replaceChildren(keys, this.words, ...marks);
   }
 
   /**

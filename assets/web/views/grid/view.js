@@ -65,7 +65,7 @@ export class GridView extends LineView {
     this.legend = new Legend(part("gv-legend"));
     buildChooser(part("gv-measures"), (measure) => this.colourBy(measure));
     new ResizeObserver(() => this.schedule()).observe(part("gv-frontier"));
-    runColours.listeners.add(() => this.schedule());
+    this.watchTheme();
     this.clear();
   }
 

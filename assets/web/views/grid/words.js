@@ -6,7 +6,9 @@ import { folds } from "../../core/folds.js";
 import { agreement, isDone, parting } from "./folds.js";
 
 /** @type {Record<string, string>} */
-export const MARKS = { all: "★ fastest", row: "▲ fastest of its row" };
+export const MARKS = { all: "★", row: "▲" };
+/** @type {Record<string, string>} */
+export const MARK_WORDS = { all: "fastest of all", row: "fastest of its row" };
 
 /** @param {GridRow} given */
 export const rowName = ({ tau, lossless }) => (lossless ? "lossless" : `τ ${short(tau)}`);
@@ -44,7 +46,7 @@ export function textsOf({ lane, row }, ar) {
   return {
     ...shared,
     agreement: percent(agreement(lane, ar.lane)),
-    ratio: speedupText(speedup) + (speedup.kind === "slower" ? " slower" : ""),
+    ratio: speedupText(speedup),
     speedup: speedup.kind,
     range: speedupRemark(speedup),
     differs: place >= 0 ? `differs from token ${whole(place + 1)}` : isSame ? "same text" : "",
@@ -56,7 +58,7 @@ export function textsOf({ lane, row }, ar) {
  * A cell as it is read aloud.
  * @param {Cell} cell
  * @param {Cell} ar
- * @param {string | undefined} mark
+ * @param {string} mark
  * @param {boolean} isOpened
  */
 export function cellLabel(cell, ar, mark, isOpened) {
@@ -71,7 +73,7 @@ export function cellLabel(cell, ar, mark, isOpened) {
     texts.ratio && `speedup over plain AR ${texts.ratio}`,
     texts.differs,
     lane.verdict === null ? "" : lane.verdict ? "right" : "wrong",
-    mark ? MARKS[mark].slice(2) : "",
+    MARK_WORDS[mark],
     isOpened ? "shown below" : "",
   ];
   return parts.filter(Boolean).join(", ");
