@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The words on its button, its prompts, and whether they are more than a small model can do."""
+    """The words on its button, its prompts, whether they are more than a small model can do, and
+    what to try with them."""
 
     label: str
     prompts: tuple[str, ...]
     is_too_hard: bool = False
+    remark: str = ""
 
 
 LIBRARY = (
