@@ -1,4 +1,4 @@
-"""The recorded runs and measured figures that come with a page: one script element of data.
+"""The recorded runs that come with a page: one script element of data.
 
 Its scripts read them by name (``assets/web/explain/recordings.js``), so pictures and the tour need
 no server. Knows no gradio, and not what the runs show.
@@ -10,17 +10,14 @@ from collections.abc import Sequence
 
 from app.components import files
 from app.components.bundle import ASSETS
-from app.components.explain_facts import ROWS, facts
 
 NAMES = ("python", "lossless", "tau-moved", "tale", "block-cache")
 """What "How it works" and the tour show."""
 
 
 def element(names: Sequence[str] = NAMES) -> str:
-    """``<script type="application/json">`` with ``runs``: name -> value of the race view, and
-    ``facts``: name -> figure in words."""
+    """``<script type="application/json">`` with ``runs``: name -> value of the race view."""
     folder = ASSETS / "recordings"
     values = {name: (folder / f"{name}.txt").read_text("utf-8") for name in names}
-    known = {name: text for name, text in facts().items() if name != ROWS}
-    text = files.script_data({"runs": values, "facts": known})
+    text = files.script_data({"runs": values})
     return f'<script type="application/json" id="mars-recorded">{text}</script>'

@@ -40,6 +40,11 @@ def is_too_hard(family: str) -> bool:
     return family in REQUESTS and REQUESTS[family].is_too_hard
 
 
+def remark_on(family: str) -> str:
+    """What to try with the family's examples, if anything."""
+    return REQUESTS[family].remark if family in REQUESTS else ""
+
+
 class ExampleBook:
     """Examples family by family, a new one for each click; safe to share between visitors."""
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The words on its button, its prompts, and whether they are more than a small model can do."""
+    """The words on its button, its prompts, whether they are more than a small model can do, and
+    what to try with them."""
 
     label: str
     prompts: tuple[str, ...]
     is_too_hard: bool = False
+    remark: str = ""
 
 
 LIBRARY = (
@@ -33,8 +35,8 @@ SWIFTS = (
     "wall in minutes."
 )
 BOOK = (
-    'title "Dune", author "Frank Herbert", year 1965, pages 612, language English, genres science '
-    "fiction and adventure"
+    'title "Dune", author "Frank Herbert", year 1965, pages 612, language English, publisher '
+    '"Chilton Books", price 12.50, genres science fiction and adventure'
 )
 MAIL = (
     "Hi Tom, can't make it to the meeting tomorrow because I'm sick. Can we do it next week? "
@@ -86,6 +88,11 @@ REQUESTS: dict[str, Family] = {
             "Write a short tale about a fox who learns to paint.",
             "Tell me a short story about a lighthouse keeper who is afraid of the dark.",
         ),
+    ),
+    "bold": Family(
+        "Too bold",
+        ("Write a JSON list of three fruits, each with name, colour and price.",),
+        remark="Then run it without Lossless at τ 0.5: see what becomes of the text.",
     ),
     "translate": Family(
         "Translate",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.controls import RefusalError, read_steering
-from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
+from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.feed import Feed, Feeds
 from app.live.links import read_link
 from app.live.order import read_from_view, read_live_order
@@ -109,7 +109,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
         task, own = self._book.task(prompt), set_for(entry)
         if own == TASKS:
             return "" if task and task.family in self._book.families[own] else NOTE_UNKNOWN
-        return NOTE_TOO_HARD if task and is_too_hard(task.family) else ""
+        if task is None:
+            return ""
+        return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
 
     def nearest(self, prompt: object, checkpoint: object) -> str:
         """For a checkpoint that knows only its tasks, the one that is most like what was typed;

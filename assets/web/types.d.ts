@@ -596,10 +596,7 @@ interface Beat {
   until?: number | "refusal" | "end";
   why?: boolean;
   tau?: number;
-  commit?: number;
   mismatch?: number;
-  play?: boolean;
-  query?: number;
 }
 
 interface SceneSpec {
@@ -609,9 +606,6 @@ interface SceneSpec {
   isAlone?: boolean;
   beats?: Beat[];
   picture?: string;
-  fact?: string;
-  line?: string;
-  of?: string;
   lines?: string[];
 }
 
@@ -632,15 +626,9 @@ interface Stop {
 
 // What a beat of the tour does with a picture of How it works.
 interface Picture {
-  timer?: number | null;
-  last: number;
   setTau(tau: number): void;
   seek(moment: number): void;
-  fullCommit(): number;
   tellingMismatch(): number;
-  play(): void;
-  pause(): void;
-  choose(query: number): void;
 }
 
 // --- the conversation ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
-from app.examples.book import TASKS
+from app.examples.book import TASKS, remark_on
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
 from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
@@ -295,6 +295,8 @@ def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
     for name, family in REQUESTS.items():
         shown = [handlers.book.prompt(name, number) for number in range(2 * len(family.prompts))]
         assert shown == 2 * list(family.prompts)
+    assert "without Lossless at τ 0.5" in remark_on("bold")
+    assert remark_on("explain") == remark_on("symbolic") == ""
 
 
 def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:

@@ -209,6 +209,7 @@ def test_slow_motion_opens_at_real_time_and_names_its_factor(visit, handlers) ->
     choices = page.locator("#pace label").all_inner_texts()
     assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
     assert page.locator("#pace input:checked").get_attribute("value") == "0"
+    set_knob(page, "tau", 1)
     start(page)
     wait_state(page, "running")
     page.click("#pace label:has-text('Very slow')")

@@ -1,4 +1,4 @@
-// The recorded runs and measured figures that came with the page (app/components/recorded.py): read when asked for.
+// The recorded runs that came with the page (app/components/recorded.py): read when asked for.
 
 import { readValue } from "../core/wire.js";
 
@@ -7,15 +7,9 @@ let came = null;
 
 function shipped() {
   const element = document.getElementById("mars-recorded");
-  came ||= element ? JSON.parse(element.textContent) : { runs: {}, facts: {} };
+  came ||= element ? JSON.parse(element.textContent) : { runs: {} };
   return came;
 }
-
-/**
- * A measured figure in words, by its name in app/components/explain_facts.py.
- * @param {string} name
- */
-export const fact = (name) => shipped().facts[name] || "–";
 
 /**
  * { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.

@@ -201,11 +201,6 @@ export class SlotPlayer {
     );
   }
 
-  // The first forward that the block cache spends on a full block alone.
-  fullCommit() {
-    return lastOf(this.runs).forwards.find((f) => f.isCommit && f.index)?.index ?? 0;
-  }
-
   toMismatch() {
     this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
   }

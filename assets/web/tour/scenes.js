@@ -6,7 +6,7 @@ import { laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
 import { folds } from "../core/folds.js";
 import { Lane } from "../core/trace.js";
 import { PICTURES } from "../explain/explain.js";
-import { fact, recording } from "../explain/recordings.js";
+import { recording } from "../explain/recordings.js";
 import { RaceScene } from "./race_scene.js";
 
 class FigureScene {
@@ -16,7 +16,7 @@ class FigureScene {
    */
   constructor(element, spec) {
     this.beats = [{}];
-    const [value, ...lines] = spec.fact ? measured(spec) : ofRecording(spec.recording || "");
+    const [value, ...lines] = ofRecording(spec.recording || "");
     element.append(make("p", "pr-figure", value), ...lines.map((line) => make("p", "pr-figureline", line)));
   }
 
@@ -41,15 +41,6 @@ function ofRecording(name) {
   ];
 }
 
-/** @param {SceneSpec} spec */
-function measured(spec) {
-  return [
-    `${fact(spec.fact || "")}×`,
-    `and ${fact(spec.line || "")}× on natural text, which it cannot foresee`,
-    `${fact(`${spec.of}-command`)}, on ${fact(`${spec.of}-where`)}`,
-  ];
-}
-
 class PictureScene {
   /** @type {Beat[]} */
   beats;
@@ -68,30 +59,16 @@ class PictureScene {
     if (!this.picture) this.beats = [{}];
   }
 
-  /**
-   * isPlayed: whether things may move by themselves.
-   * @param {number} index
-   * @param {boolean} isPlayed
-   */
-  beat(index, isPlayed) {
+  /** @param {number} index */
+  beat(index) {
     const { picture } = this;
     if (!picture) return;
-    const { tau, commit, mismatch, play, query } = this.beats[index];
+    const { tau, mismatch } = this.beats[index];
     if (tau !== undefined) picture.setTau(tau);
-    if (commit !== undefined) picture.seek(2 * picture.fullCommit() + 1 + commit);
     if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
-    if (play && isPlayed) picture.play();
-    else if (play) picture.seek(picture.last);
-    if (query !== undefined) picture.choose(query);
   }
 
-  get isPlaying() {
-    return Boolean(this.picture && this.picture.timer);
-  }
-
-  leave() {
-    if (this.isPlaying) this.picture?.pause();
-  }
+  leave() {}
 }
 
 class WordsScene {

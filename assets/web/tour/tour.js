@@ -1,4 +1,4 @@
-// The tour: what each stop says and shows. Its figures are not written here: they come from recordings and results.
+// The tour: what each stop says and shows. Its figures are not written here: they come from recordings.
 // A race's beats: play until a number of forwards of the first lane, a refusal (race_scene.js) or the end; `why` shows
 // the proposals of that forward.
 // A picture's beats are what its scene understands (scenes.js).
@@ -7,7 +7,7 @@
 export const TOUR = [
   {
     headline: "Several tokens from one forward pass",
-    says: "MARS and plain AR: one question, one machine, each forward timed alone. A shaded run of text came from one forward.",
+    says: "A token is a word or a piece of one; a forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS, the same model, writes each shaded group in one.",
     scene: { kind: "race", recording: "python", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
   },
   {
@@ -17,7 +17,7 @@ export const TOUR = [
   },
   {
     headline: "It stops where it is not sure",
-    says: "Every proposal carries a confidence. They are taken from left to right until the first one below τ.",
+    says: "The model proposes several tokens in each pass, with a confidence each. They are taken from left to right until the first one below the threshold τ.",
     scene: {
       kind: "race",
       recording: "tau-moved",
@@ -31,11 +31,6 @@ export const TOUR = [
     scene: { kind: "picture", picture: "tau", beats: [{ tau: 0.95 }, { tau: 0.8 }, { tau: 0.5 }, { tau: 1 }] },
   },
   {
-    headline: "It turns while text is written",
-    says: "Here τ goes from 0.95 to 0.5 and back: the next forward obeys. Whether the answer is still right is what a low τ risks.",
-    scene: { kind: "race", recording: "tau-moved", isAlone: true, beats: [{ until: "end" }] },
-  },
-  {
     headline: "Lossless: AR's text, token for token",
     says: "Only what AR confirms is written. Same text on both sides, fewer forwards on the left.",
     scene: { kind: "race", recording: "lossless", isLive: true, beats: [{ until: 4 }, { until: "end" }] },
@@ -46,24 +41,9 @@ export const TOUR = [
     scene: { kind: "picture", picture: "lossless", beats: [{ mismatch: 0 }, { mismatch: 1 }] },
   },
   {
-    headline: "Lossless, over many prompts",
-    says: "Median over held-out prompts of the task families: tokens per second over plain AR, with the same output.",
-    scene: { kind: "figure", fact: "lossless-speed", line: "lossless-natural", of: "benchmark" },
-  },
-  {
     headline: "Not every text gets faster",
     says: "Free prose is hard to foresee, for a small model most of all: one token per forward, and masks that cost time.",
     scene: { kind: "race", recording: "tale", beats: [{ until: 18 }, { until: "end" }] },
-  },
-  {
-    headline: "A cursor instead of a block cache",
-    says: "No copy, no waiting at block borders, no forward spent only on the cache.",
-    scene: { kind: "picture", picture: "caches", beats: [{ commit: 0 }, { commit: 1 }, { play: true }] },
-  },
-  {
-    headline: "How it was trained",
-    says: "The same text twice: in clear, and masked. A mask sees what stands before its block, and the masks of its block.",
-    scene: { kind: "picture", picture: "mask", beats: [{ query: 13 }, { query: 17 }, { query: 7 }] },
   },
   {
     headline: "Your turn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +10,6 @@ from explain_page import document
 
 from app.replay.recordings import FOLDER, read_value
 from mars_runtime import folds
-from mars_runtime.events import Step
 
 DIALOG = "dialog.mars-present"
 OVER = f"{DIALOG}[data-over=true]"
@@ -85,10 +83,33 @@ def test_the_space_bar_drives_the_tour_to_its_end_offline(tour: Open) -> None:
         page.keyboard.press(" ")
     assert places == sorted(set(places))
     assert [stop for stop, beat in places if beat == 0] == list(range(len(set(headlines))))
+    assert len(set(headlines)) <= 8
     page.keyboard.press(" ")
     assert place(page) == places[-1]
     page.keyboard.press("ArrowLeft")
     assert place(page) == places[-2]
+
+
+def test_the_first_stop_says_what_a_token_and_a_forward_pass_are(tour: Open) -> None:
+    said = tour().inner_text(".pr-says")
+    assert "A token is a word or a piece of one" in said
+    assert "a forward pass is one evaluation of the whole model" in said
+
+
+def test_each_example_shows_what_its_words_say() -> None:
+    """More than one token from a forward; the same text losslessly; hardly any on the tale."""
+
+    def forwards_and_tokens(name: str) -> tuple[int, int]:
+        events = read_value((FOLDER / f"{name}.txt").read_text("utf-8"))["mars"].events
+        return folds.num_forwards(events), folds.num_tokens(events)
+
+    forwards, tokens = forwards_and_tokens("python")
+    assert forwards < tokens / 2
+    assert recorded_text("lossless", "mars") == recorded_text("lossless", "ar")
+    forwards, tokens = forwards_and_tokens("lossless")
+    assert forwards < tokens / 2
+    forwards, tokens = forwards_and_tokens("tale")
+    assert forwards > tokens * 0.9
 
 
 def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
@@ -99,34 +120,6 @@ def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
         page.keyboard.press("PageDown")
     shown = page.inner_text(".pr-figure")
     assert float(shown.rstrip("×")) == pytest.approx(speeds[0] / speeds[1], rel=0.01)
-
-
-def test_the_stop_about_caches_shows_what_it_says(tour: Open) -> None:
-    """No forward spent only on the cache: there the block cache falls behind, and computes more."""
-    page = tour()
-    while "instead of a block cache" not in page.inner_text("#pr-headline"):
-        page.keyboard.press("PageDown")
-    number = r"(\d+) tokens? out · (\d+) slots? computed"
-    traces = read_value((FOLDER / "block-cache.txt").read_text("utf-8"))
-    commits = [
-        index
-        for index, event in enumerate(e for e in traces["block"].events if isinstance(e, Step))
-        if event.is_commit and index
-    ]
-    assert "only commits the 16 tokens of the full block" in page.inner_text(".pr-picture .ex-said")
-    while True:
-        counts = page.locator(".pr-picture .ex-count").all_inner_texts()
-        (cursor, fed), (block, refed) = (
-            map(int, re.search(number, text).groups()) for text in counts
-        )
-        assert cursor >= block
-        assert fed < refed
-        if place(page)[1] == 1:
-            assert f"forward {commits[0] + 1} of" in counts[1]
-            assert cursor > block
-        if "done" in counts[1]:
-            break
-        page.keyboard.press(" ")
 
 
 def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:
