@@ -86,6 +86,7 @@ export class Charts {
     this.run = run;
     this.zoom = null;
     this.selected = null;
+    this.legend.draw(run ? run.lanes : []);
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const [key, title, isOfOne] of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
