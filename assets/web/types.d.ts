@@ -83,6 +83,12 @@ type TraceEvent = HeaderEvent | PrefillEvent | StepEvent | EndEvent;
 
 // --- what a lane holds -----------------------------------------------------------------------------------------------
 
+// Seconds of decoding, from where to where.
+interface Span {
+  from: number;
+  to: number;
+}
+
 // Tokens from `first` on that one forward would have brought under another threshold.
 interface LensGroup {
   first: number;
@@ -303,6 +309,7 @@ interface TextReport {
 }
 
 interface ChartReport {
+  zoom(): void;
   step(lane: Lane, index: number, anchor: Anchor): void;
   leave(): void;
   choose(lane: Lane, step: number): void;
@@ -467,10 +474,10 @@ interface PlaceEntry {
 
 interface ChartEntry {
   node: PlotNode;
-  cursor: HTMLElement;
-  later: HTMLElement;
+  caption: HTMLElement;
+  overlay: import("./panels/charts/overlay.js").Overlay;
   isPlotted: boolean;
-  zoomed: Set<string>;
+  isTall: boolean; // zoomed by the reader in height
   config?: Json;
 }
 

@@ -170,12 +170,30 @@ def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, backend
     page.mouse.move(area["x"] + area["width"] * 0.6, middle, steps=5)
     page.mouse.up()
     plot = "document.querySelector('#race [data-chart=forwards] .rv-plot.js-plotly-plot')"
-    page.wait_for_function(f"{plot}.layout.xaxis.range[0] > 1")
+    page.wait_for_function(f"{plot}.layout.xaxis.range[0] > 0")
     zoomed = page.evaluate(f"{plot}.dataset.marked = 'yes', {plot}.layout.xaxis.range")
     backend.forward_seconds = 0.002
     wait_state(page, "finished")
     shown = page.evaluate(f"[{plot}.dataset.marked, {plot}.layout.xaxis.range]")
     assert shown == ["yes", zoomed]
+
+
+def test_the_threshold_steers_a_run_and_is_a_lens_once_it_is_over(visit, backend) -> None:
+    page = visit()
+    start(page)
+    lens = page.locator("#race .rv-lens-bar")
+    set_knob(page, "tau", 0.5)
+    page.wait_for_function(HEAD_SAYS_HALF)
+    assert lens.is_hidden()
+    page.click("#stop")
+    wait_state(page, "stopped")
+    set_knob(page, "tau", 0.7)
+    lens.wait_for()
+    assert lens.inner_text().startswith("Seen with τ\u00a0=\u00a00.7.")
+    assert page.locator("#race .rv-lens").count() == 1
+    start(page)
+    assert lens.is_hidden()
+    assert page.locator("#race .rv-lens").count() == 0
 
 
 def test_stop_ends_the_workers_run_and_keeps_the_figures(visit, handlers, backend) -> None:

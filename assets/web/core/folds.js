@@ -36,6 +36,37 @@ export function divergence(a, b, from) {
 }
 
 /**
+ * Where the other lane stood when the faster one had ended, by their own clocks; null where none was ahead.
+ * @param {Lane[]} lanes
+ */
+export function photoFinish(lanes) {
+  if (lanes.length !== 2) return null;
+  const done = lanes.filter((lane) => lane.end && ["eos", "limit"].includes(lane.end.reason));
+  const first = done.sort((a, b) => a.seconds - b.seconds)[0];
+  const other = lanes.find((lane) => lane !== first);
+  if (!first || !other || other.seconds <= first.seconds) return null;
+  const steps = numUntil(other, first.seconds);
+  const last = other.steps[steps - 1];
+  return { time: first.seconds, first, other, tokens: last ? last.first + last.count : 0 };
+}
+
+/**
+ * How many steps of a lane have a clock of at most `time`; clocks never fall.
+ * @param {Lane} lane
+ * @param {number} time
+ */
+export function numUntil(lane, time) {
+  let [low, high] = [0, lane.steps.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const { clock } = lane.steps[middle];
+    if (clock <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
  * How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
  * it; isSame: whether both ended alike.
  * @param {Lane[]} lanes

@@ -2,7 +2,7 @@
 // clock is not later. Knows lanes and time; no DOM and no clock of its own.
 
 import { lastOf } from "./lists.js";
-import { mainLane } from "./folds.js";
+import { mainLane, numUntil } from "./folds.js";
 
 export class Playhead {
   /** @param {{ lanes: Lane[] }} run */
@@ -63,20 +63,4 @@ export class Playhead {
     const now = main.steps[this.shown(main) - 1]?.clock ?? 0;
     this.time = main.steps.findLast((step) => step.clock < now)?.clock ?? 0;
   }
-}
-
-/**
- * How many steps of a lane have a clock of at most `time`; clocks never fall.
- * @param {Lane} lane
- * @param {number} time
- */
-function numUntil(lane, time) {
-  let [low, high] = [0, lane.steps.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const { clock } = lane.steps[middle];
-    if (clock <= time) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

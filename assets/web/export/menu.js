@@ -6,6 +6,8 @@ import { loadPlotly } from "../core/plotly.js";
 import { coloursOf } from "../core/colours.js";
 import { compared, mainLane } from "../core/folds.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "../panels/charts/chart_specs.js";
+import { latencyFigure } from "../panels/charts/latency_spec.js";
+import { timeSpan } from "../panels/charts/span.js";
 import { canSaveReplay, replayHtml } from "./replay.js";
 import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
@@ -135,10 +137,12 @@ export const chartsOffer = (lane, lanes, root) => ({
       make: async () => {
         const plotly = await plotlyOf(root);
         const c = coloursOf(root);
+        const span = timeSpan(lanes, false);
         const figures = [
-          { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, false) },
-          { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, false) },
-          { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c) },
+          { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, false) },
+          { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span) },
+          { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span) },
+          { title: "Time of each forward", spec: latencyFigure(lanes, c, span) },
         ];
         return {
           name: fileName(lane, "charts.png"),

@@ -67,4 +67,4 @@ class ByHand:
 
 
 def wait_for_charts(page: playwright.Page) -> None:
-    page.wait_for_function("document.querySelectorAll('.rv-plot.js-plotly-plot').length === 3")
+    page.wait_for_function("document.querySelectorAll('.rv-plot.js-plotly-plot').length === 4")

@@ -237,11 +237,14 @@ def test_a_bar_of_a_chart_chooses_its_forward_and_heads_stay_on_one_line(show: S
     bars.scroll_into_view_if_needed()
     axis = "document.querySelector('[data-chart=forwards] .rv-plot')._fullLayout.xaxis"
     page.wait_for_function(f"{axis}._length < 480")
-    x = page.evaluate(f"{axis}._offset + {axis}.l2p(5)")
+    fifth = f"{VIEW}.run.lanes[0].steps[4]"
+    x = page.evaluate(f"{axis}._offset + {axis}.l2p({fifth}.clock - {fifth}.seconds / 2)")
     box = bars.bounding_box()
     page.mouse.click(box["x"] + x, box["y"] + box["height"] / 2)
     assert page.evaluate(f"{VIEW}.selected.step") == 4
     assert page.locator(f"{MARS} .rv-chosen").count() == 1
+    assert page.locator(f"{ROOT} .rv-cursor-chosen:visible").count() == 4
+    assert page.locator(f"{ROOT} .pl-chosen").is_visible()
     page.keyboard.press("Escape")
     assert page.evaluate(f"{VIEW}.selected") is None
 

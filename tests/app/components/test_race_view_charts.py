@@ -27,7 +27,8 @@ def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> N
     assert page.evaluate("Plotly.version") == "4.1.1"
     play(page, "prose")
     page.wait_for_function(
-        "document.querySelector('[data-chart=forwards] .rv-plot').layout.xaxis.range[1] > 60"
+        "(() => { const { playhead, charts } = document.querySelector('#race .mars-race').lineView;"
+        "return charts.nodes.forwards.node.layout.xaxis.range[1] === playhead.length })()"
     )
     assert page.evaluate(
         "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
@@ -35,7 +36,7 @@ def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> N
     bars = page.locator("[data-chart=forwards] .rv-plot")
     bars.scroll_into_view_if_needed()
     box = bars.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
     assert page.locator(f"{MARS} .rv-c.rv-on").count() == 1
     assert "forward" in page.inner_text(f"{ROOT} .rv-card")
     page.focus(f"{MARS} .rv-text")
@@ -60,15 +61,36 @@ def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> 
     page.mouse.up()
     zoomed = page.evaluate(f"{time_axis}.range")
     assert zoomed[0] > 0
+    ranges = "[...document.querySelectorAll('.rv-plot')].map((n) => n._fullLayout.xaxis.range)"
+    assert page.evaluate(ranges) == [zoomed] * 4
+    assert page.locator(f"{ROOT} .pl-zoom").is_visible()
+    times = """() => {
+      const { run, entries } = document.querySelector("#race .mars-race").lineView;
+      return run.lanes[0].steps.map(({ clock, seconds }, i) => [
+        clock - seconds, clock, entries[0].view.chunks[i].classList.contains("rv-out")]);
+    }"""
+    for begin, end, is_out in page.evaluate(times):
+        assert is_out == (end <= zoomed[0] or begin >= zoomed[1])
     run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     page.wait_for_function(
         "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
     )
-    assert page.evaluate(f"{time_axis}.range") == zoomed
+    assert page.evaluate(ranges) == [zoomed] * 4
+    assert page.locator(f"{MARS} .rv-out").count() > 30
+    page.locator("[data-chart=latency] .rv-plot").hover(position={"x": 100, "y": 60})
+    page.mouse.dblclick(*centre(page, "[data-chart=latency] .rv-plot"))
+    page.wait_for_function(f"{time_axis}.range[0] === 0")
+    assert page.locator(f"{ROOT} .rv-out").count() == 0
+    assert page.locator(f"{ROOT} .pl-zoom").is_hidden()
     light = page.evaluate(f"{time_axis}.color")
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{time_axis}.color !== '{light}'")
+
+
+def centre(page: playwright.Page, selector: str) -> tuple[float, float]:
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 @needs_browser

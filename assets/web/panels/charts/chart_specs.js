@@ -1,12 +1,12 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
+import { photoFinish } from "../../core/folds.js";
 import { lastOf } from "../../core/lists.js";
 import { runColours } from "../../core/run_colours.js";
 import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
 import { Boxes, Level, shapeOf } from "./shapes.js";
-
-export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
+import { TICKS, WINDOW, beginOf, nines, stepsIn } from "./span.js";
 
 /**
  * @param {Colours} c
@@ -39,7 +39,7 @@ export const axis = (c, title, more) => ({
  * @returns {Json}
  */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 52, r: 38, t: 8, b: 40 },
+  margin: { l: 56, r: 62, t: 8, b: 40 }, // of all alike, so that one second is as wide in each
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
@@ -55,50 +55,44 @@ export const layout = (c, xaxis, yaxis, more) => ({
 });
 
 /**
- * @param {Lane} lane
- * @param {boolean} isLive
+ * A line through the whole height at a moment.
+ * @param {number} time
+ * @param {string} color
  */
-const inWindow = (lane, isLive) => Math.max(0, isLive ? lane.steps.length - WINDOW : 0);
-
-/**
- * The forwards that an axis spans, at least 24 so that a run's first bars are bars and not walls.
- * @param {Lane} lane
- * @param {number} from
- */
-function forwardsRange(lane, from) {
-  return [from + 0.4, Math.max(lane.steps.length, from + 24) + 0.6];
-}
+const momentLine = (time, color) => ({
+  type: "line",
+  xref: "x",
+  yref: "paper",
+  x0: time,
+  x1: time,
+  y0: 0,
+  y1: 1,
+  line: { color, width: 1, dash: "dot" },
+});
 
 /**
  * Vertical lines where τ, B or the mode moved, with what moved written at the top.
  * @param {Lane} lane
  * @param {Colours} c
- * @param {number} from
+ * @param {Span} span
  * @param {boolean} isNamed
  */
-function moveMarks(lane, c, from, isNamed) {
-  const moves = lane.moves.filter((move) => move.step >= from);
+function moveMarks(lane, c, span, isNamed) {
+  /** @param {Move} move */
+  const at = (move) => beginOf(lane.steps[move.step]);
+  const moves = lane.moves.filter((move) => at(move) >= span.from);
   /** @type {Json[]} */
-  const shapes = moves.map((move) => ({
-    type: "line",
-    xref: "x",
-    yref: "paper",
-    x0: move.step + 0.5,
-    x1: move.step + 0.5,
-    y0: 0,
-    y1: 1,
-    line: { color: c.warm, width: 1, dash: "dot" },
-  }));
+  const shapes = moves.map((move) => momentLine(at(move), c.warm));
   // A name needs room before the next one; of a dense row the last is named.
-  const room = (lane.steps.length - from) * 0.1;
+  const room = (span.to - span.from) * 0.1;
   /**
    * @param {Move} move
    * @param {number} i
    */
-  const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || moves[i + 1].step - move.step > room);
+  const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
   /** @type {Json[]} */
   const annotations = moves.filter(hasRoom).map((move) => ({
-    x: move.step + 0.5,
+    x: at(move),
     y: 1,
     xref: "x",
     yref: "paper",
@@ -112,32 +106,48 @@ function moveMarks(lane, c, from, isNamed) {
   return { shapes, annotations };
 }
 
-const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
+export const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
+
+/**
+ * Where the faster lane ended, with the other's place at that moment.
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ * @returns {{ shapes: Json[], annotations: Json[] }}
+ */
+export function finishMarks(lanes, c) {
+  const finish = photoFinish(lanes);
+  if (!finish) return { shapes: [], annotations: [] };
+  const { time, first, other, tokens } = finish;
+  const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
+  const label = endLabel(`${winner} ended, ${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
+  const placed = { xanchor: "right", xshift: -4, yref: "paper" }; // at the foot, where no curve is at the end
+  return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
+}
 
 /**
  * @param {Lane} lane
  * @param {Colours} c
+ * @param {Span} span
  * @param {boolean} isLive
  */
-export function forwardsFigure(lane, c, isLive) {
-  const from = inWindow(lane, isLive);
+export function forwardsFigure(lane, c, span, isLive) {
   const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1]));
   const caps = new Boxes(c.mars);
-  const steps = lane.steps.slice(from);
-  const tallest = steps.reduce((most, step) => Math.max(most, step.count), 4);
-  const half = steps.length > WINDOW ? 0.5 : 0.42; // of many no gap could be seen
+  const steps = stepsIn(lane, span);
+  const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
+  const free = steps.length > WINDOW ? 0 : 0.08; // of many no gap could be seen
   for (const step of steps) {
-    bars[Math.min(step.count, 5) - 1].add(step, half, 0, step.count);
-    if (step.count > 1) caps.add(step, half, step.count - tallest / 90, step.count);
+    bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
+    if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
   }
   const y = axis(c, "tokens accepted", {
     range: [0, tallest + 0.6],
     tickmode: "linear",
     tick0: 0,
-    dtick: tallest > 8 ? 4 : 2,
+    dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
-  const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
-  const marks = moveMarks(lane, c, from, true);
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const marks = moveMarks(lane, c, span, true);
   marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
@@ -145,10 +155,9 @@ export function forwardsFigure(lane, c, isLive) {
 /**
  * @param {Lane} lane
  * @param {Colours} c
- * @param {boolean} isLive
+ * @param {Span} span
  */
-export function confidenceFigure(lane, c, isLive) {
-  const from = inWindow(lane, isLive);
+export function confidenceFigure(lane, c, span) {
   const accepted = new Boxes(c.mars);
   const refused = new Boxes(c.warm);
   const threshold = new Level();
@@ -157,20 +166,22 @@ export function confidenceFigure(lane, c, isLive) {
    * @param {Step} step
    * @param {number} value
    */
-  const dash = (boxes, step, value) => boxes.add(step, 0.4, value - 0.008, value + 0.008);
-  for (const step of lane.steps.slice(from)) {
+  const dash = (boxes, step, value) => boxes.add(step, 0.1, nines(value) - 0.035, nines(value) + 0.035);
+  for (const step of stepsIn(lane, span)) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) dash(refused, step, next[1]);
-    if (step.settings && step.settings.method !== "ar") threshold.hold(step.index, step.settings.tau);
+    if (step.settings && step.settings.method !== "ar") threshold.hold(step, nines(step.settings.tau));
   }
   const metric = (lane.settings && lane.settings.metric) || "probability";
-  const y = axis(c, metric, { range: [-0.03, 1.06], tickmode: "linear", tick0: 0, dtick: 0.5 });
-  const x = axis(c, "forward", { range: forwardsRange(lane, from), showgrid: false });
-  const marks = moveMarks(lane, c, from, false);
-  if (threshold.now !== null) {
+  const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
+  const y = axis(c, metric, { range: [-0.12, 4.15], ...ticks });
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const marks = moveMarks(lane, c, span, false);
+  const tau = lane.settings?.tau;
+  if (threshold.now !== null && tau !== undefined) {
     marks.annotations.push({
-      ...endLabel(`τ ${short(threshold.now)}`, 1, threshold.now, c.warm),
+      ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm),
       xref: "paper",
       xshift: 3,
     });
@@ -190,7 +201,7 @@ export function confidenceFigure(lane, c, isLive) {
  * @param {string} color
  * @param {string} [yanchor]
  */
-const endLabel = (text, x, y, color, yanchor = "middle") => ({
+export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   x,
   y,
   xref: "x",
@@ -207,13 +218,13 @@ const endLabel = (text, x, y, color, yanchor = "middle") => ({
  * Tokens against each lane's own measured clock, which starts when the prompt has been read.
  * @param {Lane[]} lanes
  * @param {Colours} c
+ * @param {Span} span
  */
-export function timeFigure(lanes, c) {
-  let [longest, most] = [0.01, 10];
+export function timeFigure(lanes, c, span) {
+  let most = 10;
   const data = lanes.map((lane) => {
     const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
     const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
-    longest = Math.max(longest, kept.length ? lastOf(kept).clock : 0);
     most = Math.max(most, lane.tokens.length);
     const isTwin = lanes.indexOf(lane) > 0 && lanes[0].isMars === lane.isMars;
     return {
@@ -221,20 +232,25 @@ export function timeFigure(lanes, c) {
       mode: "lines",
       x: [0, ...kept.map((s) => s.clock)],
       y: [0, ...kept.map((s) => s.first + s.count)],
-      line: { shape: "hv", width: 2, color: c.runs[runColours.placeOf(lane)], dash: isTwin ? "dot" : "solid" },
-      hovertemplate: `${lineName(lane, lanes)}: %{y} tokens after %{x:.3f} s<extra></extra>`,
+      line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
+      hoverinfo: "skip", // the card of the forward tells it
     };
   });
   const annotations = data.map(({ x: xs, y: ys, line }, i) =>
     endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isMars ? "bottom" : "top"),
   );
-  const x = axis(c, "seconds of decoding", { range: [0, longest * 1.02], showgrid: false });
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  return {
-    data,
-    layout: layout(c, x, y, { annotations, shapes: [], margin: { l: 52, r: isRace(lanes) ? 62 : 100, t: 8, b: 40 } }),
-  };
+  const finish = finishMarks(lanes, c);
+  const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
+  return { data, layout: layout(c, x, y, more) };
 }
+
+/**
+ * @param {Lane} lane
+ * @param {Colours} c
+ */
+export const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
 
 /** @param {Lane[]} lanes */
 const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !== lanes[0].isMars);
@@ -246,5 +262,5 @@ const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !
  */
 function lineName(lane, lanes) {
   if (isRace(lanes)) return lane.isMars ? "MARS" : "plain AR";
-  return lane.title.slice(0, 16).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
+  return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 }

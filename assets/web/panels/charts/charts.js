@@ -1,19 +1,25 @@
-// Plotly on three nodes that live as long as the component: one newPlot each, then react on the same node.
-// Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text.
+// Plotly on nodes that live as long as the component: one newPlot each, then react on the same node.
+// Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text. All share one
+// time axis: what is zoomed, pointed at or chosen in one is so in all.
 
 import { coloursOf } from "../../core/colours.js";
-import { find, make } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 import { confidenceFigure, forwardsFigure, timeFigure } from "./chart_specs.js";
+import { latencyFigure } from "./latency_spec.js";
+import { ChartLegend } from "./legend.js";
+import { Overlay } from "./overlay.js";
 import { loadPlotly } from "../../core/plotly.js";
+import { listen } from "./pointer.js";
+import { beginOf, timeSpan } from "./span.js";
 
+/** @type {[key: string, title: string, isOfOne: boolean][]} */
 const CHARTS = [
-  ["forwards", "Tokens accepted by each forward"],
-  ["time", "Tokens against measured time, from the prompt read"],
-  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused"],
+  ["forwards", "Tokens accepted by each forward", true],
+  ["time", "Tokens against measured time, from the prompt read", false],
+  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused", true],
+  ["latency", "Time of each forward", false],
 ];
-/** @type {Record<string, string>} */
-const TWINS = { forwards: "confidence", confidence: "forwards" }; // one forward axis, drawn twice
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
@@ -29,6 +35,8 @@ export class Charts {
   timer;
   /** @type {Playhead} */
   playhead;
+  /** @type {Span | null} */
+  zoom;
 
   /**
    * @param {HTMLElement} root
@@ -38,20 +46,22 @@ export class Charts {
     this.root = root;
     this.report = report;
     this.element = find(root, ".rv-charts");
+    this.legend = new ChartLegend();
+    this.element.append(this.legend.element);
     this.nodes = {};
     this.dirty = new Set();
     this.pause = PAUSE;
-    for (const [key, title] of CHARTS) {
+    this.zoom = null; // of the time axis
+    /** @type {Focus | null} */
+    this.selected = null;
+    for (const [key] of CHARTS) {
       const figureNode = make("figure");
       figureNode.dataset.chart = key;
       const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
-      const [cursor, later] = [make("div", "rv-cursor"), make("div", "rv-later")];
-      cursor.hidden = true;
-      later.hidden = true;
-      node.append(later, cursor); // inside the plot: its own offsets place them, so that moving them asks for no layout
-      figureNode.append(make("figcaption", "", title), node);
+      const caption = make("figcaption");
+      figureNode.append(caption, node);
       this.element.append(figureNode);
-      this.nodes[key] = { node, cursor, later, isPlotted: false, zoomed: new Set() };
+      this.nodes[key] = { node, caption, overlay: new Overlay(node), isPlotted: false, isTall: false };
     }
     loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
     new ResizeObserver(() => this.resized()).observe(this.element);
@@ -74,7 +84,14 @@ export class Charts {
   /** @param {Run | null} run */
   show(run) {
     this.run = run;
-    for (const entry of Object.values(this.nodes)) entry.zoomed.clear();
+    this.zoom = null;
+    this.selected = null;
+    this.legend.draw(run ? run.lanes : []);
+    for (const entry of Object.values(this.nodes)) entry.isTall = false;
+    for (const [key, title, isOfOne] of CHARTS) {
+      const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
+      put(this.nodes[key].caption, lane ? `${lane.title}: ${title[0].toLowerCase()}${title.slice(1)}` : title);
+    }
     this.refresh();
   }
 
@@ -107,33 +124,36 @@ export class Charts {
     }, this.pause);
   }
 
-  // The lane that the charts of one lane draw; asked for while there is a run.
-  main() {
-    return mainLane(this.run || { lanes: [] });
+  /**
+   * @param {string} key
+   * @returns {Figure}
+   */
+  spec(key) {
+    const { lanes } = /** @type {Run} */ (this.run);
+    const isLive = lanes.some((lane) => !lane.end);
+    const span = timeSpan(lanes, isLive);
+    const c = coloursOf(this.root);
+    if (key === "time") return timeFigure(lanes, c, span);
+    if (key === "latency") return latencyFigure(lanes, c, span);
+    const main = mainLane({ lanes });
+    return key === "forwards" ? forwardsFigure(main, c, span, isLive) : confidenceFigure(main, c, span);
   }
 
   /** @param {string} key */
   draw(key) {
     const { run, plotly } = this;
-    if (!run || !plotly) return;
-    const main = mainLane(run);
-    if (!run.lanes.some((lane) => lane.steps.length)) return;
-    const isLive = run.lanes.some((lane) => !lane.end);
-    const c = coloursOf(this.root);
-    const spec =
-      key === "time"
-        ? timeFigure(run.lanes, c)
-        : key === "forwards"
-          ? forwardsFigure(main, c, isLive)
-          : confidenceFigure(main, c, isLive);
+    if (!run || !plotly || !run.lanes.some((lane) => lane.steps.length)) return;
+    this.legend.draw(run.lanes);
+    const spec = this.spec(key);
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
     spec.layout.height = entry.node.clientHeight;
+    if (this.zoom) spec.layout.xaxis.range = [this.zoom.from, this.zoom.to];
     if (entry.isPlotted) {
-      for (const name of entry.zoomed) spec.layout[name].range = [...entry.node._fullLayout[name].range];
+      if (entry.isTall) spec.layout.yaxis.range = [...entry.node._fullLayout.yaxis.range];
       plotly.react(entry.node, spec.data, spec.layout, this.config(key));
     } else this.plot(key, entry, spec);
-    this.drawLater(key);
+    this.drawOver(entry);
   }
 
   /**
@@ -145,11 +165,11 @@ export class Charts {
     entry.isPlotted = true;
     this.plotly?.newPlot(entry.node, spec.data, spec.layout, this.config(key));
     entry.node.on("plotly_relayout", (event) => {
-      this.zoomed(key, event);
-      this.drawLater(key);
+      this.zoomed(entry, event);
+      this.drawOver(entry);
     });
-    entry.node.on("plotly_doubleclick", () => this.unzoom(key));
-    if (key !== "time") this.listen(entry.node);
+    entry.node.on("plotly_doubleclick", () => this.unzoom());
+    listen(key, entry.node, () => this.run, this.report);
   }
 
   /**
@@ -158,31 +178,26 @@ export class Charts {
    */
   place(playhead) {
     this.playhead = playhead;
-    for (const [key] of CHARTS) this.drawLater(key);
+    for (const entry of Object.values(this.nodes)) this.drawOver(entry);
   }
 
-  /** @param {string} key */
-  drawLater(key) {
-    const { node, later } = this.nodes[key];
-    const full = node._fullLayout;
-    const { playhead } = this;
-    if (!playhead || playhead.isFollowing || !full || !full.xaxis) {
-      later.hidden = true;
-      return;
-    }
-    const { xaxis, yaxis } = full;
-    const x = xaxis.l2p(key === "time" ? playhead.now : playhead.shown(this.main()) + 0.5);
-    const left = Math.max(0, Math.min(xaxis._length, x));
-    later.style.transform = `translate(${xaxis._offset + left}px, ${yaxis._offset}px)`;
-    later.style.width = `${xaxis._length - left}px`;
-    later.style.height = `${yaxis._length}px`;
-    later.hidden = false;
+  /** @param {Focus | null} selected */
+  select(selected) {
+    this.selected = selected;
+    for (const entry of Object.values(this.nodes)) this.drawOver(entry);
+  }
+
+  /** @param {ChartEntry} entry */
+  drawOver({ overlay }) {
+    const { playhead, selected } = this;
+    overlay.veil(playhead && !playhead.isFollowing ? playhead.now : null);
+    overlay.place(overlay.chosen, selected && spanOf(selected.lane, selected.step));
   }
 
   /** @param {string} key */
   config(key) {
     const entry = this.nodes[key];
-    const showAll = { name: "all", title: "Show all", icon: this.plotly?.Icons.home, click: () => this.unzoom(key) };
+    const showAll = { name: "all", title: "Show all", icon: this.plotly?.Icons.home, click: () => this.unzoom() };
     entry.config ||= {
       displaylogo: false,
       responsive: false,
@@ -194,89 +209,42 @@ export class Charts {
 
   /**
    * Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
-   * @param {string} key
+   * @param {ChartEntry} entry
    * @param {Json} event
    */
-  zoomed(key, event) {
-    const entry = this.nodes[key];
-    for (const name of ["xaxis", "yaxis"]) {
-      if (Object.keys(event).some((changed) => changed.startsWith(`${name}.range`))) entry.zoomed.add(name);
-    }
-    const twin = this.nodes[TWINS[key]];
-    if (!entry.zoomed.has("xaxis") || !twin || !twin.isPlotted) return;
-    const { range } = entry.node._fullLayout.xaxis;
-    if (twin.node._fullLayout.xaxis.range.every((value, i) => value === range[i])) return;
-    this.plotly?.relayout(twin.node, { "xaxis.range": [...range] });
+  zoomed(entry, event) {
+    /** @param {string} name */
+    const hasMoved = (name) => Object.keys(event).some((changed) => changed.startsWith(`${name}.range`));
+    if (hasMoved("yaxis")) entry.isTall = true;
+    if (!hasMoved("xaxis")) return;
+    const [from, to] = entry.node._fullLayout.xaxis.range;
+    if (this.zoom && this.zoom.from === from && this.zoom.to === to) return;
+    this.zoom = { from, to };
+    for (const { node, isPlotted } of Object.values(this.nodes))
+      if (isPlotted && node !== entry.node) this.plotly?.relayout(node, { "xaxis.range": [from, to] });
+    this.report.zoom();
   }
 
-  /** @param {string} key */
-  unzoom(key) {
-    for (const name of [key, TWINS[key]]) if (name) this.nodes[name].zoomed.clear();
+  unzoom() {
+    this.zoom = null;
+    for (const entry of Object.values(this.nodes)) entry.isTall = false;
+    this.report.zoom();
     this.refresh();
   }
 
   /**
-   * The forward under the pointer: its whole column answers, however low its bar is; -1 beside them.
-   * @param {PlotNode} node
-   * @param {MouseEvent} event
+   * The time of the forward that is pointed at, in every chart; null for none.
+   * @param {Focus | null} pointed
    */
-  under(node, event) {
-    const { xaxis, yaxis } = node._fullLayout;
-    const box = node.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
-    const index = Math.round(xaxis.p2l(x)) - 1;
-    const isInside =
-      x >= 0 && x <= xaxis._length && y >= 0 && y <= yaxis._length && index >= 0 && index < this.main().steps.length;
-    const top = box.top + yaxis._offset;
-    return {
-      index: isInside ? index : -1,
-      anchor: { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length },
-    };
-  }
-
-  /** @param {PlotNode} node */
-  listen(node) {
-    node.addEventListener("pointermove", (event) => {
-      const { index, anchor } = this.under(node, event);
-      if (index < 0 || event.buttons) return this.report.leave();
-      return this.report.step(this.main(), index, anchor);
-    });
-    node.addEventListener("pointerleave", () => this.report.leave());
-    // Plotly covers the page while a button is down: a press that ends where it began is a click.
-    node.addEventListener(
-      "pointerdown",
-      (press) => {
-        const { index } = this.under(node, press);
-        if (index < 0 || press.button !== 0) return;
-        window.addEventListener(
-          "pointerup",
-          (event) => {
-            const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
-            if (isStill) this.report.choose(this.main(), index);
-          },
-          { once: true },
-        );
-      },
-      true,
-    );
-  }
-
-  /**
-   * A thin line at a forward in both stacked charts; a plain element, so that pointing redraws nothing.
-   * @param {number} step
-   */
-  cursor(step) {
-    for (const key of ["forwards", "confidence"]) {
-      const { node, cursor } = this.nodes[key];
-      const full = node._fullLayout;
-      cursor.hidden = true;
-      if (step < 0 || !full || !full.xaxis || !full.yaxis) continue;
-      const x = full.xaxis.l2p(step + 1);
-      if (x < 0 || x > full.xaxis._length) continue;
-      cursor.style.left = `${full.xaxis._offset + x}px`;
-      cursor.style.top = `${full.yaxis._offset}px`;
-      cursor.style.height = `${full.yaxis._length}px`;
-      cursor.hidden = false;
-    }
+  cursor(pointed) {
+    const span = pointed && spanOf(pointed.lane, pointed.step);
+    for (const { overlay } of Object.values(this.nodes)) overlay.place(overlay.cursor, span);
   }
 }
+
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @returns {Span}
+ */
+const spanOf = (lane, index) => ({ from: beginOf(lane.steps[index]), to: lane.steps[index].clock });

@@ -1,5 +1,7 @@
 // Pure: what charts draw in data coordinates, as shapes of plotly.
 
+import { beginOf } from "./span.js";
+
 /**
  * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
  * calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
@@ -11,7 +13,7 @@
 export const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
-// Rectangles of one colour.
+// Rectangles of one colour, as wide as their forwards took.
 export class Boxes {
   /** @type {string[]} */
   path;
@@ -23,14 +25,16 @@ export class Boxes {
   }
 
   /**
+   * share: of its time that a box leaves free at either side.
    * @param {Step} step
-   * @param {number} half
+   * @param {number} share
    * @param {number} low
    * @param {number} high
    */
-  add(step, half, low, high) {
-    const x = step.index + 1;
-    this.path.push(`M${x - half},${round(low)}H${x + half}V${round(high)}H${x - half}Z`);
+  add(step, share, low, high) {
+    const room = step.seconds * share;
+    const [left, right] = [round(beginOf(step) + room), round(step.clock - room)];
+    this.path.push(`M${left},${round(low)}H${right}V${round(high)}H${left}Z`);
   }
 
   get shapes() {
@@ -39,7 +43,8 @@ export class Boxes {
 }
 
 /** @param {number} value */
-const round = (value) => Math.round(value * 1000) / 1000;
+const round = (value) => Math.round(value * 1e5) / 1e5;
+
 // A level that holds from forward to forward, with a gap where it jumps.
 export class Level {
   /** @type {number | null} */
@@ -51,12 +56,12 @@ export class Level {
   }
 
   /**
-   * @param {number} index
+   * @param {Step} step
    * @param {number} level
    */
-  hold(index, level) {
-    if (level !== this.now) this.path += `M${index + 0.5},${round(level)}`;
-    this.path += `H${index + 1.5}`;
+  hold(step, level) {
+    if (level !== this.now) this.path += `M${round(beginOf(step))},${round(level)}`;
+    this.path += `H${round(step.clock)}`;
     this.now = level;
   }
 }

@@ -6,6 +6,7 @@ import { placeIn, put, targetOf } from "../../core/dom.js";
 import { beginsWithInk, countPlace } from "./counts.js";
 import { Groups } from "./groups.js";
 import { MoveMarks } from "./moves.js";
+import { TextRange } from "./range.js";
 
 const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
@@ -49,6 +50,7 @@ export class TokenView {
     this.tokens = [];
     this.at = -1;
     this.marks = new MoveMarks(lane);
+    this.range = new TextRange(this);
     this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
     this.isStuck = isFollowing;
     this.tail = span("rv-tail");

@@ -69,7 +69,10 @@ export class Player {
     this.live = make("button", "pl-live", "Back to live");
     this.live.type = "button";
     this.live.addEventListener("click", () => this.seek(Infinity));
-    element.replaceChildren(controls, this.scrubber, this.position, this.live, this.makeSpeeds());
+    this.marks = make("div", "pl-marks");
+    const track = make("div", "pl-track");
+    track.append(this.marks, this.scrubber);
+    element.replaceChildren(controls, track, this.position, this.live, this.makeSpeeds());
     this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.stillness.addEventListener("change", () => this.draw());
   }
@@ -116,6 +119,23 @@ export class Player {
       return { button, speed };
     });
     return group;
+  }
+
+  /**
+   * A span of time on the scrubber: what is zoomed or chosen in the charts, where the faster lane ended.
+   * @param {string} kind
+   * @param {Span | null | undefined} span
+   */
+  mark(kind, span) {
+    const { length } = this.playhead;
+    const mark = /** @type {HTMLElement} */ (this.marks.querySelector(`.pl-${kind}`) || make("i", `pl-${kind}`));
+    mark.hidden = !span || !length;
+    if (span && length) {
+      const [from, to] = [span.from, span.to].map((time) => Math.max(0, Math.min(1, time / length)));
+      mark.style.left = `${100 * from}%`;
+      mark.style.width = `${100 * (to - from)}%`;
+    }
+    if (!mark.parentNode) this.marks.append(mark);
   }
 
   /** @param {Playhead | null} playhead */

@@ -6,6 +6,7 @@ import { LineView, mountView } from "../../core/line_view.js";
 import { compared, divergence, mainLane } from "../../core/folds.js";
 import { pinButton } from "../compare/pin.js";
 import { runMenu } from "../../export/menu.js";
+import { TimeAxis } from "./time_axis.js";
 import { Player } from "../player/player.js";
 import { Asked } from "../../panels/text/asked.js";
 import { Card } from "../../panels/text/card.js";
@@ -56,9 +57,11 @@ export class RaceView extends LineView {
     this.charts = new Charts(root, {
       step: (lane, index, anchor) => this.pointing.step(lane, index, anchor),
       leave: () => this.pointing.leave(),
-      choose: (lane, index) => this.clicked(lane, index),
+      choose: (lane, index) => this.pointing.choose(lane, index),
+      zoom: () => this.axis.zoomed(),
     });
     this.pointing = new Pointing(this);
+    this.axis = new TimeAxis(this);
     this.voice = new Voice(find(root, ".rv-live"));
     buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
@@ -226,7 +229,7 @@ export class RaceView extends LineView {
     this.lens.draw();
     this.compare();
     this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
-    this.player.draw();
+    this.axis.draw();
     this.refreshCharts();
     this.panels.draw();
     this.entries.forEach((pane) => pane.view.follow());
@@ -255,16 +258,6 @@ export class RaceView extends LineView {
       run.differs,
     );
     for (const pane of this.entries) pane.compared(found);
-  }
-
-  /**
-   * A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
-   * @param {Lane} lane
-   * @param {number} index
-   */
-  clicked(lane, index) {
-    this.paneOf(lane).view.element.focus({ preventScroll: true });
-    this.choose(lane, index);
   }
 
   // The reader went to another place: what was chosen or pointed at elsewhere is let go.

@@ -1,0 +1,148 @@
+"""Groups of tokens as a visitor sees them: set apart, counted beside the text, plain to copy."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+import race_scenes
+from browser import needs_browser, playwright
+from panel_browser import VIEW, put, recording, stream
+from pixels import Picture
+from race_browser import MARS, ROOT, shown_text
+from test_colours import contrast
+
+pytestmark = needs_browser
+TEXT = f"{MARS} .rv-text"
+SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
+  const {{ backgroundImage, color }} = getComputedStyle(
+    document.querySelector(`{ROOT} .rv-legend .rv-n${{n}}`));
+  return [backgroundImage.split("linear-gradient").at(-1), color];
+}})"""
+PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
+  .map((node) => [node.offsetLeft, node.offsetTop])"""
+FIRST = """nodes => nodes.map((node) => { const { left, top, bottom } = node.getClientRects()[0];
+  const box = node.closest(".rv-text").getBoundingClientRect();
+  return { name: node.className, width: node.getClientRects()[0].width,
+    mid: node.classList.contains("rv-mid"),
+    left: left - box.left, top: top - box.top, bottom: bottom - box.top }; })"""
+
+
+def colour(css: str) -> str:
+    """#rrggbb of the first rgb(...) in it."""
+    found = re.search(r"rgb\((\d+), (\d+), (\d+)\)", css)
+    assert found, css
+    return "#" + "".join(f"{int(part):02x}" for part in found.groups())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_steps_of_the_ramp_stand_apart_as_they_are_computed(
+    still: playwright.Page, theme: str
+) -> None:
+    still.evaluate(
+        "dark => document.documentElement.classList.toggle('dark', dark)", theme == "dark"
+    )
+    fills, inks = zip(*((colour(a), colour(b)) for a, b in still.evaluate(SWATCHES)), strict=True)
+    cards = [
+        colour(still.locator(selector).first.evaluate("n => getComputedStyle(n).backgroundColor"))
+        for selector in (f"{ROOT} .rv-pane", f"{ROOT} .rv-card")
+    ]
+    still.evaluate("document.documentElement.classList.remove('dark')")
+    for card in cards:
+        assert all(contrast(card, fill) >= 1.5 for fill in fills)
+    assert all(contrast(one, other) >= 1.5 for one, other in pairwise(fills))
+    assert all(contrast(ink, fill) >= 4.5 for ink, fill in zip(inks, fills, strict=True))
+
+
+def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page) -> None:
+    put(still, recording("bold").value)
+    picture = Picture(still, still.locator(TEXT))
+    card = picture.at(3, 3)
+    groups = still.eval_on_selector_all(f"{TEXT} .rv-c", FIRST)
+    apart = 0
+    for before, group in pairwise(groups):
+        is_alike = before["name"].split()[1] == group["name"].split()[1] != "rv-n1"
+        if not is_alike or before["top"] != group["top"] or group["bottom"] > 250:
+            continue
+        if group["width"] < 20:  # the space at the end of a line
+            continue
+        y = group["top"] + 2  # above the letters
+        assert picture.at(group["left"] + (0.5 if group["mid"] else 2), y) == card
+        assert picture.at(group["left"] - 2, y) == picture.at(group["left"] + 7, y) != card
+        apart += 1
+    assert apart >= 3
+
+
+def test_counts_of_eleven_pixels_stand_on_empty_card(still: playwright.Page) -> None:
+    put(still, recording("python").value)
+    text = still.locator(TEXT)
+    size = "n => getComputedStyle(n, '::after').fontSize"
+    assert text.locator("[data-k]").first.evaluate(size) == "11px"
+    still.mouse.move(0, 0)
+    counted = Picture(still, text)
+    style = still.add_style_tag(content=".rv-t::after { color: transparent !important; }")
+    without = Picture(still, text)
+    style.evaluate("n => n.remove()")
+    card = without.at(3, 3)
+    ink = counted.changed(without)
+    assert len(ink) > 100
+    around = {place + dx + dy for place in ink for dx in (-1, 0, 1) for dy in (-counted.width, 0)}
+    assert {without.colours[place] for place in around} == {card}
+
+
+def test_the_text_is_copied_without_its_counts(still: playwright.Page) -> None:
+    put(still, recording("python").value)
+    assert still.locator(f"{TEXT} [data-k]").count() > 5
+    copied = still.evaluate(
+        f"""() => {{
+          const selection = getSelection();
+          selection.selectAllChildren(document.querySelector('{TEXT}'));
+          const text = selection.toString();
+          selection.removeAllRanges();
+          return text;
+        }}"""
+    )
+    assert copied.strip() == shown_text(still, MARS).strip()
+
+
+def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
+    seen: list[list[int]] = []
+    for _ in stream(still, race_scenes.PROSE):
+        now = still.evaluate(PLACES)[:40]
+        assert now[: len(seen)] == seen
+        seen = now
+    assert len(seen) == 40
+
+
+def test_a_token_under_the_pointer_shows_what_each_mask_had_proposed(
+    still: playwright.Page,
+) -> None:
+    put(still, recording("bold").value)
+    still.evaluate(f"{VIEW}.player.seek(Infinity)")
+    rows = still.evaluate(
+        f"""() => {{ const lane = {VIEW}.run.lanes[0];
+          const step = lane.steps.find((s) => s.index > 0 && s.stop === 'threshold');
+          return {{ at: step.first, count: step.count, rest: step.proposals.slice(step.count)
+            .map(([id], i) => [lane.tokenName(id).replace(/^␣(?=.)/, ''),
+              lane.tokens[step.first + step.count + i]?.id === id]) }}; }}"""
+    )
+    tokens = still.locator(f"{TEXT} .rv-t")
+    before = still.evaluate(PLACES)
+    tokens.nth(rows["at"]).hover()
+    ghosts = still.locator(f"{TEXT} .rv-mask")
+    assert ghosts.all_inner_texts() == [name for name, _ in rows["rest"]]
+    same = [node == "same" for node in ghosts.evaluate_all("l => l.map((n) => n.dataset.verdict)")]
+    assert same[0] == rows["rest"][0][1]
+    assert still.evaluate(PLACES) == before
+    place = tokens.nth(rows["at"] + rows["count"]).bounding_box()
+    ghost = ghosts.first.bounding_box()
+    assert abs(ghost["x"] - place["x"]) < 2
+    assert ghost["y"] >= place["y"] + place["height"] - 2
+    card = still.locator(f"{ROOT} .rv-card").bounding_box()
+    assert card["y"] >= ghost["y"] + ghost["height"] - 2
+    still.focus(TEXT)
+    still.keyboard.press("Home")
+    assert still.locator(f"{MARS} .rv-c.rv-on").count() == 1
+    still.keyboard.press("Escape")
+    assert ghosts.count() == 0
