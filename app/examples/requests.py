@@ -73,7 +73,7 @@ REQUESTS: dict[str, Family] = {
     ),
     "sum": Family(
         "Sum",
-        ("What is the area of a rectangle that is 6 cm long and 4 cm wide? Show your work.",),
+        ("What is 25 plus 17? Explain it step by step.",),
     ),
     "list": Family(
         "List",

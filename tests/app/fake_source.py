@@ -71,7 +71,6 @@ def make_handlers(
         entry.name: make_served(folder / entry.name, entry, backends[entry.name], settings)
         for entry in (FETCHED, tiny)
     }
-    served["chat"] = replace(served["chat"], pace=0)
     handlers = handlers_over(FetchingEngines(settings, source, served))
     handlers.engines.open()
     return handlers, backends
