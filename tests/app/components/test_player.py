@@ -57,7 +57,7 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     assert page.locator(f"{MARS} .rv-ghost").count() == 1
     figures = page.inner_text(".rv-figure[data-key=perForward]")
     assert f"{folds.tpf(cut):.2f}" in figures
-    assert page.locator(".rv-later:visible").count() == 3
+    assert page.locator(".rv-later:visible").count() == 4
     time = clocks("mars")[1]
     assert position.inner_text() == f"forward 2 of {NUM} · {time:.3f} s"
     assert (

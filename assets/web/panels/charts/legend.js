@@ -14,7 +14,7 @@ export class ChartLegend {
     lanes.forEach((lane, i) => {
       if (!this.element.children[i]) {
         const item = make("span", "rv-run");
-        item.append(make("i"), make("b"), make("span"));
+        item.append(make("i"), make("b", "rv-run-name"), make("span"));
         this.element.append(item);
       }
       const item = /** @type {HTMLElement} */ (this.element.children[i]);
