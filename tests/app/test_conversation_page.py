@@ -262,7 +262,7 @@ def test_an_example_begins_anew_and_new_conversation_empties_the_list(
 def test_a_stopped_answer_is_a_turn_and_goes_on(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    scripted_backend.forward_seconds = 0.2
+    scripted_backend.forward_seconds = 0.6  # a busy machine is slow to press Stop
     page.fill(BOX, "One?")
     page.click("#run")
     page.wait_for_selector(f"{RACE}[data-state=running]")

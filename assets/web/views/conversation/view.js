@@ -163,6 +163,7 @@ export class ConversationView {
   /** @param {Turn | null} turn */
   edit(turn) {
     this.edited = turn;
+    this.turns.replaceChildren(); // what was typed elsewhere is no draft of this
     this.draw();
     this.turns.querySelector("textarea")?.focus();
   }
@@ -201,7 +202,10 @@ export class ConversationView {
         send: (wanted, prompt) => this.run(wanted.parent, prompt),
       });
     });
+    const draft = this.turns.querySelector("textarea")?.value;
     this.turns.replaceChildren(...rows);
+    const editor = this.turns.querySelector("textarea");
+    if (editor && draft !== undefined) editor.value = draft;
     put(this.room, roomText(path.at(-1)?.told || null));
     this.room.dataset.full = String(this.room.textContent?.startsWith("Nearly"));
     const keyed = /** @type {NodeListOf<HTMLElement>} */ (this.turns.querySelectorAll("[data-key]"));
