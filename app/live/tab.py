@@ -36,7 +36,6 @@ class LiveTab:
     presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
     prompt: gr.Textbox = field(init=False)
-    history: gr.Textbox = field(init=False)
     conversation: ConversationView = field(init=False)
     race: RaceView = field(init=False)
     remark: gr.Markdown = field(init=False)
@@ -67,7 +66,6 @@ def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, engines.settings.max_new_tokens)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
-            tab.history = gr.Textbox(visible="hidden", elem_id="history")
             opens_with = engines.entry_or_default(engines.default)
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""

@@ -39,9 +39,10 @@ def wire_live(
 def _wire_run(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]
 ) -> None:
-    """Run, the remark on its prompt, and Stop."""
+    """Run, the remark on its prompt, and Stop. Builds what the conversation travels in, hidden."""
+    history = gr.Textbox(visible="hidden", elem_id="history")
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
-    inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: tab.history}
+    inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
     stop = tab.buttons["stop"]
     wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue, js=ASK)
     gr.on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from urllib.parse import quote_plus
 
 import pytest
 from browser import is_foreign, needs_browser, playwright
@@ -20,6 +21,13 @@ pytestmark = needs_browser
 RACE, TURNS = "#race .mars-race", "#conversation .ct-turn"
 BOX = "#prompt textarea"
 ANSWER = "Yes: ${HOME}<b>bold</b>."
+LINK = """async () => {
+  let link = "";
+  const writeText = async (text) => { link = text; };
+  Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
+  await window.mars.share("", ["prompt"], [""]);
+  return link;
+}"""
 ASKED = 'Say <img src="x" onerror="window.hacked = 1"> it.'
 
 
@@ -136,6 +144,7 @@ def test_two_turns_and_back_to_the_first(
     assert page.get_attribute(RACE, "data-state") == "finished"
     assert page.get_attribute(f"{TURNS} >> nth=0", "aria-current") == "true"
     assert not page.locator(f"{RACE} .rv-foreign").is_visible()
+    assert page.evaluate(LINK).endswith("?prompt=" + quote_plus(ASKED, safe="*"))
     ask(page, "So?")  # a follow-up goes behind the last turn, whichever is on show
     assert questions(page) == [ASKED, "And?", "So?"]
     assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "So?"))
@@ -170,6 +179,7 @@ def test_answering_again_is_a_branch_with_the_settings_of_now(
     ask(page, "Two?")
     set_knob(page, "tau", 0.5)
     over(page, lambda: press(page, "again", 1))
+    assert page.evaluate("document.activeElement.dataset.key") == "again 1"
     assert asked(scripted_backend) == tuple(chat("One?"))
     assert questions(page) == ["One?"]
     assert "τ 0.5" in page.inner_text(f"{RACE} .rv-pane[data-lane=mars] .rv-head")
@@ -252,7 +262,7 @@ def test_an_example_begins_anew_and_new_conversation_empties_the_list(
 def test_a_stopped_answer_is_a_turn_and_goes_on(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    scripted_backend.forward_seconds = 0.2
+    scripted_backend.forward_seconds = 0.6  # a busy machine is slow to press Stop
     page.fill(BOX, "One?")
     page.click("#run")
     page.wait_for_selector(f"{RACE}[data-state=running]")
@@ -276,3 +286,17 @@ def test_a_refused_question_stays_in_the_box(page: playwright.Page) -> None:
     assert questions(page) == ["One?"]
     ask(page, "Two?")
     assert questions(page) == ["One?", "Two?"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page, theme: str) -> None:
+    axe = pytest.importorskip("test_axe")
+    page.evaluate("theme => document.body.classList.toggle('dark', theme === 'dark')", theme)
+    ask(page, "One?")
+    over(page, lambda: press(page, "again", 1))
+    press(page, "edit", 1)
+    found = axe.violations(page, "a question edited", within="#stage")
+    page.locator("#conversation textarea").press("Escape")
+    found += axe.violations(page, "two branches", within="#stage")
+    page.evaluate("document.body.classList.remove('dark')")
+    assert not found, "\n".join(found)

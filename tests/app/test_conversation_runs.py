@@ -14,8 +14,12 @@ from test_given import MASK, SIZE, Vocabulary, foreseen
 from test_handlers import lane_trace, last, lines_of
 
 from app.controls import Limits, RefusalError
+from app.examples.book import TASKS
 from app.handlers import Handlers
+from app.handlers import make_handlers as handlers_over
 from app.live.conversation import MAX_TURNS, fitting, read_history
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.lab import tasks
 from mars_runtime.trace import Trace
@@ -173,7 +177,8 @@ def test_an_answer_in_a_conversation_is_never_judged(
 
 
 def answer_of(trace: Trace) -> list[int]:
-    return [token for token in folds.accepted_tokens(trace.events) if token != END]
+    steps = folds.row_steps(trace.events)
+    return [token for step, _ in steps for token in folds.visible_tokens(step)]
 
 
 def assert_ten_turns_equal_ar(handlers: Handlers, checkpoint: str, prompts: list[str]) -> None:
@@ -211,3 +216,14 @@ def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
     handlers = make_handlers(tmp_path, ModelBackend(model, Vocabulary(), 4000), path=None)  # type: ignore[arg-type]
     assert_ten_turns_equal_ar(handlers, "scripted", [f"Question {n}?" for n in range(10)])
     handlers.engines.close()
+
+
+def test_ten_turns_of_a_bundled_checkpoint_equal_ar() -> None:
+    """Handed out tasks of several kinds, so that it has something to say to each."""
+    engines = Engines(AppSettings(checkpoint="mars-tiny", port=0))
+    handlers = handlers_over(engines)
+    families = list(handlers.book.families[TASKS])
+    prompts = [handlers.book.prompt(families[n % len(families)], n) for n in range(10)]
+    assert engines.get("mars-tiny", timeout=240.0) is not None
+    assert_ten_turns_equal_ar(handlers, "mars-tiny", [prompt[:160] for prompt in prompts])
+    engines.close()

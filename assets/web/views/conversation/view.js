@@ -40,6 +40,8 @@ export class ConversationView {
     this.going = null;
     /** @type {Turn | null} */
     this.edited = null;
+    /** @type {string | undefined} */
+    this.key = undefined; // what in the rows has the keyboard
     this.placeholder = "";
     this.turns = find(root, ".ct-turns");
     this.room = find(root, ".ct-room");
@@ -161,6 +163,7 @@ export class ConversationView {
   /** @param {Turn | null} turn */
   edit(turn) {
     this.edited = turn;
+    this.turns.replaceChildren(); // what was typed elsewhere is no draft of this
     this.draw();
     this.turns.querySelector("textarea")?.focus();
   }
@@ -181,7 +184,7 @@ export class ConversationView {
     this.root.hidden = !this.holder || !path.length;
     this.tellBox(!this.root.hidden);
     if (this.root.hidden) return;
-    const { key } = /** @type {HTMLElement} */ (document.activeElement || this.root).dataset;
+    this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
     const rows = path.map((turn, i) => {
@@ -199,13 +202,23 @@ export class ConversationView {
         send: (wanted, prompt) => this.run(wanted.parent, prompt),
       });
     });
+    const draft = this.turns.querySelector("textarea")?.value;
     this.turns.replaceChildren(...rows);
+    const editor = this.turns.querySelector("textarea");
+    if (editor && draft !== undefined) editor.value = draft;
     put(this.room, roomText(path.at(-1)?.told || null));
     this.room.dataset.full = String(this.room.textContent?.startsWith("Nearly"));
     const keyed = /** @type {NodeListOf<HTMLElement>} */ (this.turns.querySelectorAll("[data-key]"));
-    if (key) [...keyed].find((each) => each.dataset.key === key)?.focus({ preventScroll: true });
+    [...keyed].find((each) => each.dataset.key === this.key)?.focus({ preventScroll: true });
     const row = shown && rows[path.indexOf(shown)];
     if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
+  }
+
+  // The keyboard stays where it was: rows are made anew, and their buttons rest while a run goes on.
+  rememberKey() {
+    const active = /** @type {HTMLElement} */ (document.activeElement);
+    if (this.turns.contains(active)) this.key = active.dataset.key;
+    else if (active !== document.body) this.key = undefined;
   }
 
   /** @param {boolean} hasTurns */
