@@ -262,7 +262,6 @@ def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
     scripted_backend.forward_seconds = 0.001
     page = visit()
     page.fill("#prompt textarea", "Say it.")
-    page.evaluate(FULL_SPEED)
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
     pane, worn = "#race .rv-pane[data-lane=mars]", {}
