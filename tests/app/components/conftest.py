@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from browser import chromium, is_foreign, playwright
 from panel_browser import still_page
-from race_browser import ROOT, Show, play
+from race_browser import ROOT, Show, is_spoiled, play
 from race_page import page as make_page
 from race_scenes import SCENES
 
@@ -53,32 +53,58 @@ def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
     assert troubles == []
 
 
+@pytest.fixture(scope="module")
+def opened(browser: playwright.BrowserContext) -> Iterator[dict[str, playwright.Page]]:
+    """The pages of a module by their theme: opening one costs more than most tests."""
+    pages: dict[str, playwright.Page] = {}
+    yield pages
+    for page in pages.values():
+        page.close()
+
+
 @pytest.fixture
-def show(browser: playwright.BrowserContext, address: str) -> Iterator[Show]:
-    """Open the page and play a scene; fails on script errors, dialogs and foreign addresses."""
+def show(
+    browser: playwright.BrowserContext, address: str, opened: dict[str, playwright.Page]
+) -> Iterator[Show]:
+    """Play a scene, in a page that played others before unless a test spoiled it; fails on script
+    errors, dialogs and foreign addresses."""
     troubles: list[str] = []
-    opened = []
+    heard = {
+        "pageerror": lambda error: troubles.append(str(error)),
+        "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
+        "request": lambda r: is_foreign(r.url, address) and troubles.append(r.url),
+    }
+    used: list[playwright.Page] = []
 
     def open_scene(
         scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
     ) -> playwright.Page:
-        page = browser.new_page()
+        page = opened.pop(theme, None) or browser.new_page()
+        used.append(page)
         page.set_viewport_size({"width": width, "height": 1000})
-        opened.append(page)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda r: _note_stranger(troubles, r.url, address))
-        page.goto(f"{address}?__theme={theme}")
-        page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
+        for event, hear in heard.items():
+            page.on(event, hear)
+        if page.url == "about:blank":
+            page.goto(f"{address}?__theme={theme}")
+            page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
         play(page, scene, state)
         return page
 
     yield open_scene
-    for page in opened:
-        page.close()
+    for page in used:
+        for event, hear in heard.items():
+            page.remove_listener(event, hear)
+        keep(page, opened)
     assert troubles == []
 
 
-def _note_stranger(troubles: list[str], url: str, address: str) -> None:
-    if is_foreign(url, address):
-        troubles.append(url)
+def keep(page: playwright.Page, opened: dict[str, playwright.Page]) -> None:
+    """For the next test, as a new visitor meets it; closed where one is kept or it was spoiled."""
+    theme = "dark" if "__theme=dark" in page.url else "light"
+    if theme in opened or is_spoiled(page):
+        page.close()
+        return
+    page.evaluate("localStorage.clear(); sessionStorage.clear(); document.activeElement.blur()")
+    page.emulate_media(reduced_motion="null")
+    page.mouse.move(0, 0)
+    opened[theme] = page

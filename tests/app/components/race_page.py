@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import count, zip_longest
 from typing import Any
 
 import gradio as gr
@@ -20,10 +20,13 @@ from app.components.race_view import RaceView
 Scene = Callable[[], Iterator[str]]
 
 
+_numbers = count()
+
+
 def head(run: str, lanes: Mapping[str, str], **more: Any) -> dict[str, Any]:
-    """The first line of a value."""
+    """The first line of a value; as on the page, no two runs have the same name."""
     titles = [{"lane": name, "title": title} for name, title in lanes.items()]
-    return {"run": run, "lanes": titles, **more}
+    return {"run": f"{run}-{next(_numbers)}", "lanes": titles, **more}
 
 
 def interleaved(lanes: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
