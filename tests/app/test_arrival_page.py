@@ -78,7 +78,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
     assert not page.locator(TASK_CHIP).is_visible()
     assert page.input_value("#prompt textarea") == "Half a thou"
     page.wait_for_selector("#footer:has-text('chat:')")
-    page.wait_for_selector("#time:has-text('Real time')")
+    assert page.is_checked("#pace input[value='0']")
     page.wait_for_function("!document.querySelector('#arrival').innerText.trim()")
     page.click("#run")
     page.wait_for_selector(".rv-pane[data-lane=mars] .rv-text:has-text('I chat')")
@@ -89,6 +89,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
 def test_no_model_is_taken_from_who_runs_it(visit, source: FakeSource) -> None:
     page = visit()
     page.fill("#prompt textarea", "Count.")
+    page.click("#pace label:has-text('Very slow')")
     page.click("#run")
     page.wait_for_selector(f"{RACE}[data-state=slow]")
     source.go.set()
