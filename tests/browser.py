@@ -39,6 +39,39 @@ def chromium() -> Iterator[playwright.Browser]:
         launched.close()
 
 
+class Contexts:
+    """Contexts of visitors, one after another: what the server sent stays fetched, and compiled,
+    which is most of what opening a page costs; what a visitor stored there does not stay.
+
+    Nobody in them wants motion, so that no page plays beside a test that is not about that.
+    """
+
+    def __init__(self, browser: playwright.Browser) -> None:
+        self._browser = browser
+        self._free: list[playwright.BrowserContext] = []
+
+    def take(self) -> playwright.BrowserContext:
+        """A context without pages, as of a new visitor."""
+        if self._free:
+            return self._free.pop()
+        made = self._browser.new_context(reduced_motion="reduce")
+        made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        return made
+
+    def give_back(self, context: playwright.BrowserContext) -> None:
+        """Close its pages and forget what they stored."""
+        origins = {"/".join(page.url.split("/")[:3]) for page in context.pages}
+        for page in context.pages:
+            page.close()
+        blank = context.new_page()
+        session = context.new_cdp_session(blank)
+        for origin in origins:
+            which = {"origin": origin, "storageTypes": "all"}
+            session.send("Storage.clearDataForOrigin", which)
+        blank.close()
+        self._free.append(context)
+
+
 def is_foreign(url: str, address: str) -> bool:
     """Whether a page at ``address`` asked somebody else."""
     return not url.startswith((address.rstrip("/"), "data:", "blob:"))

@@ -67,6 +67,7 @@ PROGRAMS = [
     *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "logits")),
     ["-m", "app.site"],
     ["-m", "app.record"],
+    ["-m", "app.examples.measure"],
     ["app.py"],
     ["tests/soak.py"],
 ]

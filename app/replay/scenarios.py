@@ -66,11 +66,19 @@ def caches(settings: DecodeSettings) -> tuple[ScenarioLane, ...]:
 
 AS_THE_PAGE_OPENS = DEFAULTS
 LOSSLESS = replace(DEFAULTS, max_new_tokens=160)
-BOLD = DecodeSettings(tau=0.4, block_size=8, max_new_tokens=160)
+BOLD = DecodeSettings(tau=0.5, block_size=8, max_new_tokens=160)
 USUAL = DecodeSettings(tau=0.95, block_size=8)
 EXACT = DecodeSettings(tau=0.0, block_size=8, lossless=True)
 
 SCENARIOS = (
+    Scenario(
+        "summary",
+        "A summary",
+        "It quotes the text that it sums up, and a quotation can be foreseen once it has begun.",
+        "summarise",
+        0,
+        race(AS_THE_PAGE_OPENS),
+    ),
     Scenario(
         "sky",
         "Why is the sky blue?",
@@ -78,21 +86,13 @@ SCENARIOS = (
         "writes the same text.",
         "explain",
         0,
-        race(AS_THE_PAGE_OPENS),
+        race(LOSSLESS),
     ),
     Scenario(
         "bank-account",
         "A Python class",
         "Code is easy to foresee: see how much comes from single forwards.",
         "code",
-        0,
-        race(LOSSLESS),
-    ),
-    Scenario(
-        "summary",
-        "A summary",
-        "It quotes the text that it sums up, and a quotation can be foreseen once it has begun.",
-        "summarise",
         0,
         race(LOSSLESS),
     ),
@@ -114,10 +114,10 @@ SCENARIOS = (
     ),
     Scenario(
         "bold",
-        "Too bold: τ 0.4, unverified",
+        "Too bold: τ 0.5, unverified",
         "Nothing is checked against AR here, and a low τ takes what the masks are unsure of: see "
         "where the text leaves AR's, and what becomes of it.",
-        "sum",
+        "bold",
         0,
         race(BOLD),
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from browser import chromium, playwright
+from browser import Contexts, chromium, playwright
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
@@ -42,3 +42,23 @@ def browser() -> Iterator[playwright.Browser]:
     """Debian's chromium, which the tests of a module share."""
     with chromium() as launched:
         yield launched
+
+
+@pytest.fixture(scope="module")
+def shared_contexts(browser: playwright.Browser) -> Contexts:
+    """Where the visitors of a module open pages."""
+    return Contexts(browser)
+
+
+@pytest.fixture
+def new_context(shared_contexts: Contexts) -> Iterator[Callable[[], playwright.BrowserContext]]:
+    """Gives a context for each visitor of a test; see Contexts."""
+    taken: list[playwright.BrowserContext] = []
+
+    def take() -> playwright.BrowserContext:
+        taken.append(shared_contexts.take())
+        return taken[-1]
+
+    yield take
+    for context in taken:
+        shared_contexts.give_back(context)

@@ -39,7 +39,9 @@ def visit(browser: playwright.Browser, handlers: Handlers) -> Iterator[object]:
     contexts = []
 
     def open_page(query: str = "") -> playwright.Page:
-        contexts.append(browser.new_context(viewport={"width": 1280, "height": 900}))
+        contexts.append(
+            browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        )
         contexts[-1].set_default_timeout(60_000)
         page = contexts[-1].new_page()
         page.goto(served.local_url + query)

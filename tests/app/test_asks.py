@@ -26,7 +26,9 @@ def context(address: str) -> Iterator[playwright.BrowserContext]:
     """One visitor who may copy; fails if anything but this server was asked."""
     strangers: list[str] = []
     with chromium() as launched:
-        made = launched.new_context(viewport={"width": 1280, "height": 900})
+        made = launched.new_context(
+            viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
+        )
         made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         made.grant_permissions(["clipboard-read", "clipboard-write"])
         made.on("request", lambda r: is_foreign(r.url, address) and strangers.append(r.url))

@@ -5,7 +5,7 @@ Skipped where Debian's chromium or axe is not installed. Nothing here needs weig
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from batch_page import make_page
@@ -41,15 +41,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["light", "dark"])
 def page(
-    request: pytest.FixtureRequest, browser: playwright.Browser, address: str
-) -> Iterator[playwright.Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
-    context.set_default_timeout(90_000)
-    opened = context.new_page()
+    request: pytest.FixtureRequest,
+    new_context: Callable[[], playwright.BrowserContext],
+    address: str,
+) -> playwright.Page:
+    opened = new_context().new_page()
+    opened.set_viewport_size({"width": 1440, "height": 1000})
     opened.goto(f"{address}?__theme={request.param}")
     opened.wait_for_selector("#race .mars-race")
-    yield opened
-    context.close()
+    return opened
 
 
 def test_no_serious_violation_on_any_tab_that_was_opened(page: playwright.Page) -> None:

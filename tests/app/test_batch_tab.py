@@ -37,17 +37,17 @@ def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
 
 @pytest.fixture
 def visit(
-    browser: playwright.Browser, served: tuple[str, BatchBackend], backend: BatchBackend
+    new_context: Callable[[], playwright.BrowserContext],
+    served: tuple[str, BatchBackend],
+    backend: BatchBackend,
 ) -> Iterator[Callable[..., playwright.Page]]:
     """Open the tab as a new visitor; fails on script errors and foreign addresses."""
     address, _ = served
-    contexts, troubles = [], []
+    troubles: list[str] = []
 
     def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        context = browser.new_context(viewport={"width": width, "height": height})
-        contexts.append(context)
-        context.set_default_timeout(90_000)
-        page = context.new_page()
+        page = new_context().new_page()
+        page.set_viewport_size({"width": width, "height": height})
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
         page.goto(address + query)
@@ -57,8 +57,6 @@ def visit(
         return page
 
     yield open_tab
-    for context in contexts:
-        context.close()
     assert troubles == []
 
 
@@ -190,8 +188,9 @@ def test_a_phone_has_no_sideways_scroll(visit, theme: str) -> None:
     assert page.locator("#batch-stage").bounding_box()["y"] < 844
 
 
-def test_the_live_tab_is_as_it_was(visit) -> None:
+def test_the_live_tab_is_as_it_was(visit, backend) -> None:
     page = visit()
+    backend.forward_seconds = 0.05
     page.get_by_role("tab", name="Live").click()
     page.fill("#prompt textarea", "Say it.")
     page.click("#run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The page of ``app.py --checkpoint NAME``."""
     from app.serving.serve import serve
 
-    engines = Engines(AppSettings(checkpoint=request.param, port=0))
+    engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=48))
     engines.open()
     page = serve(make_handlers(engines), is_blocking=False)
     yield request.param, page.local_url
@@ -32,15 +32,14 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def page(browser: playwright.Browser) -> Iterator[playwright.Page]:
+def page(
+    new_context: Callable[[], playwright.BrowserContext],
+) -> Iterator[playwright.Page]:
     """A new visitor, who met no fault in a script."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(90_000)
     faults: list[str] = []
-    visitor = context.new_page()
+    visitor = new_context().new_page()
     visitor.on("pageerror", lambda error: faults.append(str(error)))
     yield visitor
-    context.close()
     assert faults == []
 
 

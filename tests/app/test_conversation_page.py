@@ -55,7 +55,7 @@ def served_handlers(
 ) -> Iterator[Handlers]:
     """A page whose checkpoint holds conversations."""
     folder = tmp_path_factory.mktemp("page")
-    made = make_handlers(folder, scripted_backend, 0, path=None, port=0)
+    made = make_handlers(folder, scripted_backend, path=None, port=0)
     yield made
     made.engines.close()
 
@@ -64,7 +64,7 @@ def served_handlers(
 def open_page(browser: playwright.Browser, address: str) -> Iterator[playwright.Page]:
     """The page, at full speed; fails on script errors and strangers."""
     troubles: list[str] = []
-    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
     context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
     made = context.new_page()
     made.on("pageerror", lambda error: troubles.append(str(error)))

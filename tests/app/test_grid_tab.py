@@ -44,17 +44,17 @@ def backend(served: tuple[str, GridBackend, Handlers]) -> GridBackend:
 
 @pytest.fixture
 def visit(
-    browser: playwright.Browser, served: tuple[str, GridBackend, Handlers], backend: GridBackend
+    new_context: Callable[[], playwright.BrowserContext],
+    served: tuple[str, GridBackend, Handlers],
+    backend: GridBackend,
 ) -> Iterator[Callable[..., playwright.Page]]:
     """Open the tab as a new visitor and ask for three rows of two cells; fails on script errors
     and foreign addresses."""
-    contexts, troubles = [], []
+    troubles: list[str] = []
 
     def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        context = browser.new_context(viewport={"width": width, "height": height})
-        contexts.append(context)
-        context.set_default_timeout(90_000)
-        page = context.new_page()
+        page = new_context().new_page()
+        page.set_viewport_size({"width": width, "height": height})
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda r: is_foreign(r.url, served[0]) and troubles.append(r.url))
         page.goto(served[0] + query)
@@ -68,8 +68,6 @@ def visit(
         return page
 
     yield open_tab
-    for context in contexts:
-        context.close()
     assert troubles == []
 
 

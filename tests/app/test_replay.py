@@ -39,7 +39,7 @@ def live(
 ) -> playwright.Page:
     """The page after a race whose tau was low, so that forwards took several tokens."""
     scripted_backend.text = TEXT[:160]
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
     page = context.new_page()
     page.goto(address)

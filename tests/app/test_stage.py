@@ -22,17 +22,17 @@ Visit = Callable[..., playwright.Page]
 
 @pytest.fixture
 def visit(
-    browser: playwright.Browser, address: str, scripted_backend: ScriptedBackend
+    new_context: Callable[[], playwright.BrowserContext],
+    address: str,
+    scripted_backend: ScriptedBackend,
 ) -> Iterator[Visit]:
     """Open the page as a new visitor; fails on script errors and strangers."""
-    contexts, troubles = [], []
+    troubles: list[str] = []
     scripted_backend.forward_seconds = 0.001
 
     def open_page(query: str = "") -> playwright.Page:
-        context = browser.new_context(viewport={"width": 1440, "height": 1000})
-        contexts.append(context)
-        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-        page = context.new_page()
+        page = new_context().new_page()
+        page.set_viewport_size({"width": 1440, "height": 1000})
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
         page.goto(f"{address}?max_new_tokens=40{query}")
@@ -41,8 +41,6 @@ def visit(
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
     assert troubles == []
 
 

@@ -69,7 +69,7 @@ export function helpFor(name) {
     popover.hidePopover();
     go(place);
   });
-  popover.append(make("b", "", title), words, link);
+  popover.append(make("b", "help-name", title), words, link);
   popover.addEventListener("beforetoggle", () => {
     link.hidden = !tabOf(EXPLAINED_IN);
     stand(popover, button.getBoundingClientRect());

@@ -78,7 +78,7 @@ def test_the_mask_is_that_of_training(
 def test_the_keys_of_a_query_are_lit_with_the_keyboard(page: playwright.Page) -> None:
     page.evaluate(f"{PICTURES}.mask.turn('length', 12); {PICTURES}.mask.turn('prompt', 4);")
     page.evaluate(f"{PICTURES}.mask.turn('blockSize', 4)")
-    page.focus(".ex-mask")
+    page.focus("[data-picture=mask] .ex-mask")
     page.keyboard.press("End")
     seen = "[...document.querySelectorAll('.ex-stream .ex-seen')].map((c) => c.textContent)"
     assert page.evaluate(seen) == [*(f"x{i}" for i in range(8)), "M", "M", "M", "M"]
