@@ -76,6 +76,8 @@ def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> 
     page.wait_for_function(
         "document.querySelector('[data-chart=time] .rv-plot').layout.yaxis.range[1] > 200"
     )
+    all_drawn = "(({ timer, dirty }) => !timer && !dirty.size)"
+    page.wait_for_function(f"{all_drawn}(document.querySelector('{ROOT}').lineView.charts)")
     assert page.evaluate(ranges) == [zoomed] * 4
     assert page.locator(f"{MARS} .rv-out").count() > 30
     page.locator("[data-chart=latency] .rv-plot").hover(position={"x": 100, "y": 60})
