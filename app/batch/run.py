@@ -114,9 +114,8 @@ class BatchRun(TabRun):
     def _finished_sentence(self) -> str:
         if len(self.transcripts) < 2:
             return "Finished."
-        found = [(totals(side.events), self._title(side)) for side in self.transcripts]
-        found.sort(key=lambda pair: pair[0].tokens_per_second, reverse=True)
-        (fast, first), (slow, second) = found
-        ratio = fast.tokens_per_second / slow.tokens_per_second if slow.tokens_per_second else 0.0
-        counted = f"in {fast.num_forwards} forward passes instead of {slow.num_forwards}"
-        return f"Finished: {first} wrote {ratio:.2f} times as fast as {second}, {counted}."
+        taken = [
+            f"{self._title(side)} took {totals(side.events).num_forwards:,} forward passes"
+            for side in self.transcripts
+        ]
+        return f"Finished: {', '.join(taken)}."

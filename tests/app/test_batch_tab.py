@@ -89,7 +89,9 @@ def test_the_tab_opens_on_mars_against_ar(visit) -> None:
     tpf = page.locator("#batch .rv-figure[data-key=tpf]")
     assert float(tpf.locator(".rv-value").inner_text()) > 1
     assert tpf.locator(".rv-sub").inner_text() == "plain AR: 1.00"
-    assert " times as fast as " in page.inner_text("#batch .bv-status")
+    counts = [page.get_attribute(f".bv-side[data-side={side}]", "data-forwards") for side in "ab"]
+    said = page.inner_text("#batch .bv-status")
+    assert re.findall(r"(\d+) forward passes", said) == counts
 
 
 def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
