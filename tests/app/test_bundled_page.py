@@ -58,17 +58,13 @@ def assert_answers(page: playwright.Page, name: str) -> None:
     assert page.locator("#block_size").is_visible() is has_choice
 
 
-def test_started_with(started: tuple[str, str], page: playwright.Page) -> None:
+@pytest.mark.parametrize("other", BUNDLED)
+def test_started_with_and_chosen(
+    started: tuple[str, str], page: playwright.Page, other: str
+) -> None:
     name, address = started
     ready(page, address, name)
     assert page.input_value("#checkpoint input") == name
-    assert_answers(page, name)
-
-
-@pytest.mark.parametrize("other", BUNDLED)
-def test_chosen(started: tuple[str, str], page: playwright.Page, other: str) -> None:
-    name, address = started
-    ready(page, address, name)
     if other != name:
         page.click("#checkpoint input")
         page.click(f"[role=option]:text-is('{other}')")
