@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Contexts:
 
     def give_back(self, context: playwright.BrowserContext) -> None:
         """Close its pages and forget what they stored."""
-        origins = {"/".join(page.url.split("/")[:3]) for page in context.pages}
+        origins = {origin_of(page.url) for page in context.pages}
         for page in context.pages:
             page.close()
         blank = context.new_page()
@@ -70,6 +70,15 @@ class Contexts:
             session.send("Storage.clearDataForOrigin", which)
         blank.close()
         self._free.append(context)
+
+
+Arrive = Callable[..., "playwright.Page"]
+"""Given an address, and a width and height in pixels: the page that a new visitor has open."""
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address."""
+    return "/".join(url.split("/")[:3])
 
 
 def is_foreign(url: str, address: str) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import Contexts, chromium, playwright
+from browser import Arrive, Contexts, chromium, is_foreign, origin_of, playwright
+from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
@@ -62,3 +63,35 @@ def new_context(shared_contexts: Contexts) -> Iterator[Callable[[], playwright.B
     yield take
     for context in taken:
         shared_contexts.give_back(context)
+
+
+@pytest.fixture
+def arrive(new_context: Callable[[], playwright.BrowserContext]) -> Iterator[Arrive]:
+    """Open an address as a new visitor; fails the test on script errors, dialogs and foreign
+    addresses."""
+    troubles: list[str] = []
+
+    def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:
+        page = new_context().new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        own = origin_of(url)
+        page.on("request", lambda r: is_foreign(r.url, own) and troubles.append(r.url))
+        page.goto(url)
+        return page
+
+    yield open_page
+    assert troubles == []
+
+
+@pytest.fixture
+def visit(arrive: Arrive, address: str) -> Arrive:
+    """Open the page as a new visitor, and wait until its checkpoint is there."""
+
+    def open_page(query: str = "", width: int = 1280, height: int = 900) -> playwright.Page:
+        page = arrive(address + query, width, height)
+        wait_loaded(page)
+        return page
+
+    return open_page

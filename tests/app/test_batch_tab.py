@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
-from browser import is_foreign, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
 
 PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
 
@@ -37,27 +37,18 @@ def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
 
 @pytest.fixture
 def visit(
-    new_context: Callable[[], playwright.BrowserContext],
-    served: tuple[str, BatchBackend],
-    backend: BatchBackend,
-) -> Iterator[Callable[..., playwright.Page]]:
-    """Open the tab as a new visitor; fails on script errors and foreign addresses."""
-    address, _ = served
-    troubles: list[str] = []
+    arrive: Arrive, served: tuple[str, BatchBackend], backend: BatchBackend
+) -> Callable[..., playwright.Page]:
+    """Open the tab as a new visitor."""
 
     def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        page = new_context().new_page()
-        page.set_viewport_size({"width": width, "height": height})
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
-        page.goto(address + query)
+        page = arrive(served[0] + query, width, height)
         page.get_by_role("tab", name="Batch").click()
         page.wait_for_selector("#batch .mars-batch[data-phase=empty]")
         page.fill("#batch-prompts textarea", PROMPTS)
         return page
 
-    yield open_tab
-    assert troubles == []
+    return open_tab
 
 
 def wait_phase(page: playwright.Page, phase: str) -> None:

@@ -1,90 +1,40 @@
-"""The Compare tab as a visitor uses it: runs pinned, kept, compared, taken out and brought in.
+"""The Compare tab as a visitor uses it: runs pinned, kept, compared and folded.
 
 Skipped where Debian's chromium is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import sample_traces as samples
-from browser import is_foreign, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
+from compare_page import (
+    MARS,
+    PNG,
+    ROW,
+    Visit,
+    bring,
+    open_tab,
+    opened_by,
+    saved,
+    trace_file,
+    unfold,
+)
+from live_page import run
 from scripted_page import TEXT, ScriptedBackend
 
-from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace_reader import read_trace
 
 pytestmark = needs_browser
-ROW = "#compare .cv-row"
-PNG = b"\x89PNG\r\n\x1a\n"
-MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
-Visit = Callable[..., playwright.Page]
 
 
 @pytest.fixture
-def visit(new_context: Callable[[], playwright.BrowserContext], address: str) -> Iterator[Visit]:
-    """Open the page as a new visitor; fails on script errors, dialogs and foreign addresses."""
-    troubles: list[str] = []
-
-    def open_page(width: int = 1440, theme: str = "light") -> playwright.Page:
-        page = new_context().new_page()
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
-        page.goto(f"{address}?__theme={theme}")
-        page.wait_for_selector("#race .mars-race[data-state=empty]")
-        return page
-
-    yield open_page
-    assert troubles == []
-
-
-def open_tab(page: playwright.Page, num_pins: int) -> None:
-    page.get_by_role("tab", name="Compare").click()
-    page.wait_for_selector(f'#compare .mars-compare[data-pins="{num_pins}"]')
-
-
-def unfold(page: playwright.Page) -> None:
-    """Open the row of the runs that wrote the same text."""
-    page.click("#compare .cv-foldbutton")
-    page.wait_for_selector(f"#compare .cv-fold {ROW.split()[1]}")
-
-
-def bring(page: playwright.Page, *files: tuple[str, bytes | str]) -> str:
-    """Give files to the picker; what is said of them."""
-    page.evaluate("document.querySelector('.cv-said').textContent = ''")
-    payload = [
-        {"name": name, "mimeType": "", "buffer": data if isinstance(data, bytes) else data.encode()}
-        for name, data in files
-    ]
-    page.set_input_files("#compare .cv-files", payload)
-    page.wait_for_function("document.querySelector('.cv-said').textContent.endsWith('imported.')")
-    return page.inner_text("#compare .cv-said")
-
-
-def trace_file(name: str, script: samples.Script, **header: str) -> tuple[str, str]:
-    trace = samples.run(script)
-    trace.header = replace(trace.header, **header)
-    return name, "\n".join(trace.lines()) + "\n"
-
-
-def saved(page: playwright.Page, menu: str, hint: str, line: int = 0) -> tuple[str, bytes]:
-    """Open an export menu, press one of its buttons; the file's name and what is in it."""
-    page.locator(f"{menu} > summary").click()
-    with page.expect_download() as download:
-        page.locator(f"{menu} .ex-line button[title='{hint}']").nth(line).click()
-    made = download.value.suggested_filename, Path(download.value.path()).read_bytes()
-    page.wait_for_selector(f"{menu} .ex-said:text('{made[0]}')")
-    page.keyboard.press("Escape")
-    assert page.locator(f"{menu} .ex-panel").is_hidden()
-    return made
+def visit(arrive: Arrive, address: str) -> Visit:
+    return opened_by(arrive, address)
 
 
 def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
@@ -92,9 +42,7 @@ def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
 ) -> None:
     scripted_backend.forward_seconds = 0.001
     page = visit()
-    page.fill("#prompt textarea", "Say <i>it</i>.")
-    page.click("#run")
-    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    run(page, "Say <i>it</i>.")
     menu = "#race .rv-top .ex-menu"
     live = {
         line: saved(page, menu, "trace, one line per forward", line)[1].decode() for line in (0, 1)
@@ -257,9 +205,7 @@ def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
 ) -> None:
     scripted_backend.forward_seconds = 0.001
     page = visit()
-    page.fill("#prompt textarea", "Say it.")
-    page.click("#run")
-    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    run(page, "Say it.")
     pane, worn = "#race .rv-pane[data-lane=mars]", {}
     colour = "node => node.dataset.colour"
     line = "document.querySelector('#race [data-chart=time] .rv-plot').data[0].line.color"
@@ -291,77 +237,3 @@ def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
         assert page.evaluate(drawn) == [worn["Run 2"][1], worn["Run 1"][1]]
         dashes = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.dash)"
         assert page.evaluate(dashes) == ["solid", "dash"]  # never by colour alone
-
-
-def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
-    page = visit(theme="dark")
-    open_tab(page, 0)
-    hostile = trace_file("hostile.jsonl", replace(MARS, text=samples.HOSTILE + "\x00\x07\ufffe"))
-    assert bring(page, hostile, trace_file("prose.jsonl", MARS)) == "2 runs were imported."
-    page.locator(".cv-name").last.fill("renamed")
-    page.locator(".cv-note").last.fill("a note")
-    page.locator(".cv-rating").last.locator("label").nth(5).click()
-    name, tray = saved(page, ".cv-head .ex-menu", "traces with names, notes and ratings")
-    assert name == "tray.jsonl"
-    traces = [line for line in tray.decode().splitlines() if not line.startswith('{"type":"pin"')]
-    assert "\n".join(traces) + "\n" == trace_file("", MARS)[1] + hostile[1]
-    row = f"{ROW}:nth-child(2) .ex-menu"
-    assert saved(page, row, "trace, one line per forward")[1].decode() == hostile[1]
-    assert b"forward,clock_s" in saved(page, row, "table of the forwards")[1]
-    assert b"run,forward" in saved(page, ".cv-head .ex-menu", "table of the forwards")[1]
-    for hint in ("picture of the text", "picture of the charts"):
-        picture = saved(page, row, hint)[1]
-        assert picture.startswith(PNG)
-        assert len(picture) > 20_000
-    again = visit()
-    open_tab(again, 0)
-    assert bring(again, ("tray.jsonl", tray)) == "2 runs were imported."
-    assert (
-        sorted(again.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
-    )
-    assert "a note" in again.locator(".cv-note").evaluate_all("l => l.map(n => n.value)")
-    assert again.locator(".cv-rating input[value='5']:checked").count() == 1
-    assert bring(again, ("tray.jsonl", tray)) == "Nothing was imported."
-    assert "in the tray already" in again.inner_text(".cv-refused")
-
-
-BROKEN = {
-    "empty.jsonl": b"",
-    "binary.jsonl": bytes(range(256)) * 40,
-    "foreign.json": b'{"openapi": "3.1"}',
-    "page.html": b"<script>alert(1)</script><img src=x onerror=alert(2)>",
-    "nan.jsonl": trace_file("", MARS)[1].replace('"seconds":', '"seconds":NaN,"x":', 1).encode(),
-    "huge.jsonl": trace_file("", MARS)[1].replace('"start":', '"start":1e400,"x":', 1).encode(),
-    "types.jsonl": trace_file("", MARS)[1].replace('"rows":[', '"rows":7,"x":[', 1).encode(),
-    "large.jsonl": b"x" * (AppSettings().max_import_bytes + 1),
-    "half.jsonl": (trace_file("", MARS)[1] + json.dumps({"type": "header"})).encode(),
-}
-
-
-def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(visit: Visit) -> None:
-    page = visit(width=390)
-    open_tab(page, 0)
-    assert bring(page, trace_file("good.jsonl", MARS)) == "1 run was imported."
-    page.wait_for_selector(f"{ROW} .cv-facts:text('imported')")
-    before = page.inner_text("#compare .cv-list")
-    assert bring(page, *BROKEN.items()) == "Nothing was imported."
-    sentences = page.locator("#compare .cv-refused li").all_inner_texts()
-    assert [sentence.partition(":")[0] for sentence in sentences] == list(BROKEN)
-    for sentence in sentences:
-        assert sentence.endswith(".")
-        assert len(sentence) < 200
-    assert "MB" in sentences[list(BROKEN).index("large.jsonl")]
-    assert "run 2" in sentences[-1]
-    assert page.inner_text("#compare .cv-list") == before
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    data = page.evaluate_handle(
-        """(text) => {
-          const data = new DataTransfer();
-          data.items.add(new File([text], "<b>drop</b>.jsonl"));
-          return data;
-        }""",
-        trace_file("", replace(MARS, seed=9))[1],
-    )
-    page.dispatch_event("#compare .cv-list", "drop", {"dataTransfer": data})
-    page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
-    assert page.locator("#compare b").count() == 0

@@ -7,9 +7,9 @@ from urllib.parse import quote_plus
 
 import pytest
 from browser import is_foreign, needs_browser, playwright
+from live_page import set_knob
 from scripted_page import ScriptedBackend, make_handlers
 from test_conversation_runs import chat
-from test_page import set_knob
 
 from app.handlers import Handlers
 from mars_runtime.engine.request import Request

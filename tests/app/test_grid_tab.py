@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import is_foreign, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
 from app.handlers import Handlers
@@ -44,20 +44,12 @@ def backend(served: tuple[str, GridBackend, Handlers]) -> GridBackend:
 
 @pytest.fixture
 def visit(
-    new_context: Callable[[], playwright.BrowserContext],
-    served: tuple[str, GridBackend, Handlers],
-    backend: GridBackend,
-) -> Iterator[Callable[..., playwright.Page]]:
-    """Open the tab as a new visitor and ask for three rows of two cells; fails on script errors
-    and foreign addresses."""
-    troubles: list[str] = []
+    arrive: Arrive, served: tuple[str, GridBackend, Handlers], backend: GridBackend
+) -> Callable[..., playwright.Page]:
+    """Open the tab as a new visitor and ask for three rows of two cells."""
 
     def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        page = new_context().new_page()
-        page.set_viewport_size({"width": width, "height": height})
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: is_foreign(r.url, served[0]) and troubles.append(r.url))
-        page.goto(served[0] + query)
+        page = arrive(served[0] + query, width, height)
         page.get_by_role("tab", name="Grid").click()
         wait_phase(page, "empty")
         page.fill("#grid-prompt textarea", PROMPT)
@@ -67,8 +59,7 @@ def visit(
         page.locator("#grid-block_sizes").get_by_label("8", exact=True).uncheck()
         return page
 
-    yield open_tab
-    assert troubles == []
+    return open_tab
 
 
 def wait_phase(page: playwright.Page, phase: str) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from browser import is_foreign, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
+from live_page import ROOT, run, wait_loaded
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
-ROOT = "#race .mars-race"
 PROMPT, FOREIGN = f"{ROOT} .rv-prompt", f"{ROOT} .rv-foreign"
 BOX = "#prompt textarea"
 PASTE = """([box, text]) => {
@@ -21,36 +21,16 @@ Visit = Callable[..., playwright.Page]
 
 
 @pytest.fixture
-def visit(
-    new_context: Callable[[], playwright.BrowserContext],
-    address: str,
-    scripted_backend: ScriptedBackend,
-) -> Iterator[Visit]:
-    """Open the page as a new visitor; fails on script errors and strangers."""
-    troubles: list[str] = []
+def visit(arrive: Arrive, address: str, scripted_backend: ScriptedBackend) -> Visit:
+    """Open the page as a new visitor, at full speed."""
     scripted_backend.forward_seconds = 0.001
 
     def open_page(query: str = "") -> playwright.Page:
-        page = new_context().new_page()
-        page.set_viewport_size({"width": 1440, "height": 1000})
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
-        page.goto(f"{address}?max_new_tokens=40{query}")
-        page.wait_for_selector(f"{ROOT}[data-state=empty]")
-        page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+        page = arrive(f"{address}?max_new_tokens=40{query}")
+        wait_loaded(page)
         return page
 
-    yield open_page
-    assert troubles == []
-
-
-def run(page: playwright.Page, prompt: str = "") -> None:
-    """Run a prompt, or the one in the box, to its end."""
-    before = page.get_attribute(ROOT, "data-run")
-    if prompt:
-        page.fill(BOX, prompt)
-    page.click("#run")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
+    return open_page
 
 
 def wait_foreign(page: playwright.Page, is_so: bool) -> None:

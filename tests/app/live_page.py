@@ -1,0 +1,65 @@
+"""What tests of the Live tab do as a visitor would: move controls, run prompts, wait."""
+
+from __future__ import annotations
+
+from browser import playwright
+
+from app.handlers import Handlers
+from app.live.run import LiveRun
+
+ROOT = "#race .mars-race"
+HEAD_SAYS = "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('{}')"
+
+
+def running(handlers: Handlers) -> LiveRun:
+    """The only race there is."""
+    (race,) = handlers.live.runs._runs.values()
+    return race
+
+
+def set_knob(page: playwright.Page, knob: str, value: float) -> None:
+    """Move a slider as a drag would, the value and an input event; press one of several."""
+    page.evaluate(
+        """([knob, value]) => {
+          const choice = document.querySelector(`#${knob} input[type=radio][value="${value}"]`);
+          if (choice) return choice.click();
+          const slider = document.querySelector(`#${knob} input[type=range]`);
+          slider.value = value;
+          slider.dispatchEvent(new Event('input', { bubbles: true }));
+        }""",
+        [knob, value],
+    )
+
+
+def wait_steps(page: playwright.Page, count: int, lane: str = "mars") -> None:
+    page.wait_for_function(
+        "([lane, n]) => +document.querySelector(`.rv-pane[data-lane=${lane}]`)?.dataset.steps >= n",
+        arg=[lane, count],
+    )
+
+
+def wait_state(page: playwright.Page, state: str) -> None:
+    page.wait_for_selector(f"#race .mars-race[data-state={state}]")
+
+
+def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+    before = page.locator("#race .mars-race").get_attribute("data-run")
+    page.fill("#prompt textarea", prompt)
+    page.click("#run")
+    page.wait_for_selector(f"#race .mars-race:not([data-run='{before}'])")
+    wait_steps(page, 3)
+
+
+def wait_loaded(page: playwright.Page) -> None:
+    """Until the page stands, and the checkpoint behind it is there."""
+    wait_state(page, "empty")
+    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+
+
+def run(page: playwright.Page, prompt: str = "") -> None:
+    """Run a prompt, or the one in the box, to its end."""
+    before = page.get_attribute(ROOT, "data-run")
+    if prompt:
+        page.fill("#prompt textarea", prompt)
+    page.click("#run")
+    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")

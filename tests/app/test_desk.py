@@ -1,0 +1,162 @@
+"""The controls beside a run in a real browser: what they are, say and refuse, wide and narrow.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import pytest
+from browser import needs_browser
+from live_page import HEAD_SAYS, running, set_knob, start, wait_state, wait_steps
+from scripted_page import ScriptedBackend
+
+pytestmark = needs_browser
+MARS_PANE, AR_PANE = (f"#race .rv-pane[data-lane={lane}]" for lane in ("mars", "ar"))
+
+
+@pytest.fixture(autouse=True)
+def _slowly(scripted_backend: ScriptedBackend) -> None:
+    scripted_backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends early
+
+
+def test_the_auto_switch_is_next_to_b_and_acts_on_the_next_forward(visit, served_handlers) -> None:
+    page = visit()
+    start(page)
+    for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
+        page.focus("#block_size input[type=number]")
+        page.keyboard.press("Tab")  # the slider
+        page.keyboard.press("Tab")  # its i
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        page.wait_for_function(HEAD_SAYS.format(said))
+        assert running(served_handlers).transcripts[0].run.settings.block_size == block_size
+
+
+def test_slow_motion_opens_at_real_time_and_names_its_factor(visit, served_handlers) -> None:
+    page = visit()
+    choices = page.locator("#pace label").all_inner_texts()
+    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
+    assert page.locator("#pace input:checked").get_attribute("value") == "0"
+    set_knob(page, "tau", 1)
+    start(page)
+    wait_state(page, "running")
+    page.click("#pace label:has-text('Very slow')")
+    wait_state(page, "slow")
+    assert "40 times slower" in page.inner_text("#race .rv-status")
+    assert [lane.run.pace for lane in running(served_handlers).transcripts] == [39, 39]
+    page.click("#stop")
+    page.reload()
+    page.wait_for_selector("#pace input[value='0']:checked")
+
+
+def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None:
+    page = visit()
+    start(page)
+    page.click("#stop")
+    wait_state(page, "stopped")
+    page.fill("#prompt textarea", "  ")
+    page.click("#run")
+    page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
+    assert page.input_value("#prompt textarea") == "  "
+    assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
+    start(page, "better")
+    page.click("#stop")
+
+
+def test_an_example_is_one_click(visit) -> None:
+    page = visit()
+    before = page.input_value("#prompt textarea")
+    page.click(".chips .chip:has-text('Python')")
+    wait_steps(page, 1)
+    assert page.input_value("#prompt textarea") != before
+    page.click("#stop")
+
+
+def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
+    page = visit()
+    assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
+        *("tau", "block_size", "lossless", "pace", "presets")
+    }
+    text = page.locator("#tau .help-text")
+    assert text.is_hidden()
+    page.focus("#tau .help-button")
+    page.keyboard.press("Enter")
+    text.wait_for(state="visible")
+    assert "how sure it is" in text.inner_text()
+    described = page.get_attribute("#tau input[type=range]", "aria-describedby")
+    assert described == page.locator("#tau .help-text p").get_attribute("id")
+    page.keyboard.press("Escape")
+    text.wait_for(state="hidden")
+    page.focus("#tau .help-button")
+    page.keyboard.press("Space")
+    text.locator("button:text('How it works')").click()
+    page.locator("#ex-tau").wait_for(state="visible")
+    page.wait_for_function(
+        "Math.abs(document.querySelector('#ex-tau').getBoundingClientRect().y) < 99"
+    )
+
+
+def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
+    visit, served_handlers
+) -> None:
+    page = visit()
+    known = served_handlers.book.prompt("symbolic", 0)
+    page.fill("#prompt textarea", f"Please, {known.lower()}")
+    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    page.click("#nearest")
+    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
+    page.wait_for_selector("#nearest", state="hidden")
+
+
+def test_the_keyboard_is_enough(visit) -> None:
+    page = visit()
+    page.focus("#prompt textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("From the keyboard")
+    page.keyboard.press("Control+Enter")
+    wait_steps(page, 2)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('#tau input[type=range]')"):
+            break
+    before = page.input_value("#tau input[type=range]")
+    page.keyboard.press("ArrowRight")
+    assert page.input_value("#tau input[type=range]") != before
+    page.keyboard.press("Escape")
+    wait_state(page, "stopped")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, theme: str) -> None:
+    page = visit(f"?__theme={theme}", 390, 844)
+
+    def box(selector: str) -> dict[str, float]:
+        found = page.locator(selector).bounding_box()
+        assert found is not None
+        return found
+
+    page.click("#fold")
+    start(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("window.scrollY > 100")
+    bar = box("#knobs")
+    assert bar["height"] <= 64  # running folded it
+    assert bar["y"] + bar["height"] == 844
+    tops = {each.bounding_box()["y"] for each in page.locator("#race .rv-figure").all()}
+    assert len(tops) == 1
+    for selector in ("#race .rv-figures", MARS_PANE, AR_PANE):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= bar["y"]
+        assert found["x"] + found["width"] <= 390
+    page.mouse.wheel(0, 600)
+    knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
+    assert not any(page.locator(selector).is_visible() for selector in knobs)
+    page.click("#fold")
+    assert page.get_attribute("#fold", "aria-expanded") == "true"
+    for selector in (*knobs, "#run", "#stop"):
+        found = box(selector)
+        assert found["y"] >= 0
+        assert found["y"] + found["height"] <= 844
+        assert found["x"] + found["width"] <= 390
+    page.click("#stop")
