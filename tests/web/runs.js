@@ -62,7 +62,7 @@ export const LOSSLESS = [
 ];
 export const LOSSLESS_SETTINGS = { settings: { lossless: true } };
 
-// Plain AR: one token a forward.
+// Plain AR: one token per forward.
 export const arOf = (text, more = {}) =>
   laneOf(
     text.map((token, i) => forward(i, [[token, 0.8]], 1, token === END ? "eos" : "block")),

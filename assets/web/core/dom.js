@@ -56,6 +56,31 @@ export const put = (node, text) => {
 };
 
 /**
+ * Gives a field of the page a value, as typing would.
+ * @param {HTMLInputElement | HTMLTextAreaElement | null} field
+ * @param {string | number} value
+ */
+export function enter(field, value) {
+  if (!field || field.value === String(value)) return;
+  field.value = String(value);
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+const PAUSE = 100; // milliseconds until what is not on the page yet is looked for again
+
+/**
+ * Gradio builds its page late, and views mount themselves: this does something as soon as all that it is about is there.
+ * @template T
+ * @param {() => T | null | undefined} look
+ * @param {(found: T) => void} act
+ */
+export function whenThere(look, act) {
+  const found = look();
+  if (found) act(found);
+  else setTimeout(() => whenThere(look, act), PAUSE);
+}
+
+/**
  * Gives a list its nodes; those that stand where they should are not touched, so that nobody loses the focus.
  * @param {Element} list
  * @param {Element[]} nodes

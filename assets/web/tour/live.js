@@ -1,20 +1,12 @@
 // A run on the page behind the tour: fills in its controls, presses Run, follows its lanes. Knows the page by its ids.
 
+import { enter } from "../core/dom.js";
+
 const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown instead
 const LONGEST = 100; // that a frame may count: a browser that hangs does not say that the server does
 
 /** @param {string} selector */
 const input = (selector) => /** @type {HTMLInputElement | null} */ (document.querySelector(selector));
-
-/**
- * @param {HTMLInputElement | null} field
- * @param {string | number} value
- */
-function put(field, value) {
-  if (!field || String(field.value) === String(value)) return;
-  field.value = String(value);
-  field.dispatchEvent(new Event("input", { bubbles: true }));
-}
 
 /**
  * @param {HTMLInputElement | null} box
@@ -58,10 +50,10 @@ export class LiveRun {
     this.report = report;
     this.view = /** @type {View} */ (LiveRun.view()); // asked for where it is possible
     this.before = this.view.run;
-    put(input("#prompt textarea"), prompt);
-    put(input("#tau input[type=range]"), settings.tau);
+    enter(input("#prompt textarea"), prompt);
+    enter(input("#tau input[type=range]"), settings.tau);
     tick(input("#auto input"), false);
-    put(input("#block_size input[type=range]"), settings.block_size);
+    enter(input("#block_size input[type=range]"), settings.block_size);
     tick(input("#lossless input"), settings.lossless);
     tick(input("#lookup input"), Boolean(settings.lookup));
     tick(input(`#groups input[value=${settings.groups || "one"}]`), true);

@@ -29,7 +29,7 @@ export function regrouped(lane, found, tau) {
 }
 
 /**
- * How many tokens a forward would have brought from `from` of its tokens on, at least one.
+ * How many tokens, at least one, a forward pass would have accepted if it had begun at number `from` of its tokens.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from

@@ -1,14 +1,13 @@
 // The conversation on the page: what Run goes on from, the turns above the race view, the one that is shown there.
 // It lives in the page alone. Knows the page by its ids; whether a conversation fits is the server's affair.
 
-import { find, placeIn, put } from "../../core/dom.js";
+import { enter, find, placeIn, put, whenThere } from "../../core/dom.js";
 import { rowOf } from "./rows.js";
 import { Tree, historyOf, roomText, toldOf, upTo, valueOfRun } from "./tree.js";
 
 const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
 const FOLLOW_UP = "Ask a follow-up. Left empty, Run answers the question on show again.";
-const PAUSE = 100; // milliseconds until a view that is not mounted yet is looked for again
 
 /** @type {ConversationView | null} */
 let current = null;
@@ -17,14 +16,6 @@ const race = () => document.querySelector(RACE)?.lineView;
 const box = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector(BOX));
 /** @param {string} id */
 const press = (id) => document.getElementById(id)?.click();
-
-/** @param {string} text */
-function type(text) {
-  const field = box();
-  if (!field) return;
-  field.value = text;
-  field.dispatchEvent(new Event("input", { bubbles: true }));
-}
 
 export class ConversationView {
   /** @param {HTMLElement} root */
@@ -68,10 +59,9 @@ export class ConversationView {
 
   // The race view says by its attributes what it shows and how far that is.
   watch() {
-    const root = document.querySelector(RACE);
-    if (!root?.lineView) return void setTimeout(() => this.watch(), PAUSE);
     const attributeFilter = ["data-run", "data-state"];
-    return new MutationObserver(() => this.look()).observe(root, { attributes: true, attributeFilter });
+    const observer = new MutationObserver(() => this.look());
+    whenThere(race, ({ root }) => observer.observe(root, { attributes: true, attributeFilter }));
   }
 
   look() {
@@ -92,7 +82,7 @@ export class ConversationView {
     this.edited = null;
     this.going = { turn: this.tree.add(parent, prompt, run.id), run };
     if (before) this.end(before);
-    if (box()?.value === prompt) type("");
+    if (box()?.value === prompt) enter(box(), "");
   }
 
   // What the run that goes on has written so far is what a question asked meanwhile goes on from, even if more follows.
@@ -111,7 +101,7 @@ export class ConversationView {
       return;
     }
     this.tree.remove(turn);
-    if (!box()?.value) type(turn.prompt);
+    if (!box()?.value) enter(box(), turn.prompt);
   }
 
   /**

@@ -1,14 +1,15 @@
 // On a phone the knobs stand in a bar at the bottom edge, of which only Run and Stop are open; a button opens the rest,
 // and running folds it again. Wider pages show everything and have no such button (page.css).
 
-import { make, targetOf } from "../../core/dom.js";
-
-const PAUSE = 100; // milliseconds until knobs that are not there yet are looked for again
+import { make, targetOf, whenThere } from "../../core/dom.js";
 
 export function mountFold() {
-  const knobs = document.getElementById("knobs");
-  const row = document.getElementById("go");
-  if (!knobs || !row) return void setTimeout(mountFold, PAUSE);
+  whenThere(() => document.getElementById("go"), fold);
+}
+
+/** @param {HTMLElement} row */
+function fold(row) {
+  const knobs = /** @type {HTMLElement} */ (row.closest("#knobs"));
   const button = make("button", "", "τ · B");
   Object.assign(button, { type: "button", id: "fold" });
   button.setAttribute("aria-label", "Controls: τ, B, slow motion");
@@ -24,5 +25,4 @@ export function mountFold() {
     if (targetOf(event).closest("#run")) open(false);
   });
   row.append(button);
-  return undefined;
 }

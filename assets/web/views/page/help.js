@@ -1,7 +1,7 @@
 // Puts the ⓘ of each control beside it. Gradio builds its controls late, and some anew (B, where a checkpoint has a
 // choice of it), so the desk is looked over again whenever it changes.
 
-import { find } from "../../core/dom.js";
+import { find, whenThere } from "../../core/dom.js";
 import { helpFor } from "../../core/help.js";
 
 const DESK = "#desk";
@@ -13,14 +13,15 @@ const PLACES = {
   pace: "#pace",
   presets: "#presets",
 }; // what is explained -> where
-const PAUSE = 100; // milliseconds until a desk that is not there yet is looked for again
 
 export function mountHelp() {
-  const desk = document.querySelector(DESK);
-  if (!desk) return void setTimeout(mountHelp, PAUSE);
-  place(desk);
-  new MutationObserver(() => place(desk)).observe(desk, { childList: true, subtree: true });
-  return undefined;
+  whenThere(
+    () => document.querySelector(DESK),
+    (desk) => {
+      place(desk);
+      new MutationObserver(() => place(desk)).observe(desk, { childList: true, subtree: true });
+    },
+  );
 }
 
 /** @param {Element} desk */
