@@ -68,7 +68,7 @@ def answer(
 def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
     name: str, bits: int, way: str, length: int, more: int
 ) -> None:
-    """Keys and values left by an answer, of one token a forward or several, of masks and trees
+    """Keys and values left by an answer, of one token per forward or several, of masks and trees
     beside it, are those of the same text read as a prompt; and so are the logits behind them."""
     model = native_model(name, bits, has_adapter=True)
     store = store_of(model)

@@ -33,14 +33,6 @@ def test_a_line_of_the_table_is_a_turn_of_all_conversations() -> None:
     )
 
 
-def test_a_question_is_asked_without_the_system_prompt_again() -> None:
-    tokenizer = load_checkpoint("mars-tiny", device="cpu").tokenizer
-    asked = turns._asked(tokenizer, "More.")
-    chat = tokenizer.encode_chat([("user", "Why?"), ("assistant", "So."), ("user", "More.")])
-    assert chat[-len(asked) :] == asked
-    assert asked.count(tokenizer.im_start_id) == 2  # the user's turn, and the answer's beginning
-
-
 def test_a_conversation_computes_less_and_says_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.turns import Turn
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine, Run
@@ -91,24 +92,16 @@ def converse(
     from mars_runtime.engine import Request
     from mars_runtime.folds import accepted_tokens
 
-    ids = tokenizer.encode_prompt(question)
+    history: list[Turn] = []
     found = []
-    for _ in range(num_turns):
-        request = Request(ids, settings)
+    for prompt in [question, *[MORE] * (num_turns - 1)]:
+        request = Request(tokenizer.encode_prompt(prompt, history), settings)
         warm = engine.submit(request)
         found.append(_turn(warm, engine.submit(request, is_alone=True)))
-        answer = accepted_tokens(warm.events_since(0))
-        if answer[-1] not in tokenizer.eos_ids:
-            answer.append(tokenizer.im_end_id)
-        ids = [*ids, *answer, *tokenizer.encode("\n"), *_asked(tokenizer, MORE)]
+        written = accepted_tokens(warm.events_since(0))
+        answer = tuple(token for token in written if token not in tokenizer.eos_ids)
+        history.append(Turn(prompt, answer))
     return found
-
-
-def _asked(tokenizer: Tokenizer, question: str) -> list[int]:
-    """A user's turn without the system prompt."""
-    ids = tokenizer.encode_prompt(question)
-    last = len(ids) - 1 - ids[::-1].index(tokenizer.im_start_id)
-    return ids[last - 1 - ids[:last][::-1].index(tokenizer.im_start_id) :]
 
 
 def _turn(warm: Run, cold: Run) -> TimedTurn:
@@ -125,7 +118,7 @@ def _turn(warm: Run, cold: Run) -> TimedTurn:
 
 
 def table_of(name: str, conversations: Sequence[Sequence[TimedTurn]]) -> Table:
-    """A line a turn, over all conversations."""
+    """One line per turn, over all conversations."""
     from mars_runtime.lab.evaluation.tables import Table
 
     lines = []
