@@ -73,4 +73,6 @@ class ByHand:
 
 
 def wait_for_charts(page: playwright.Page) -> None:
-    page.wait_for_function("document.querySelectorAll('.rv-plot.js-plotly-plot').length === 4")
+    """Until all four show the run on show."""
+    drawn = ".rv-plot.js-plotly-plot:not([data-is-stale])"
+    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 4")

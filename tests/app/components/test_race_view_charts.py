@@ -96,6 +96,38 @@ def centre(page: playwright.Page, selector: str) -> tuple[float, float]:
 
 
 @needs_browser
+def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -> None:
+    page = show("prose")
+    wait_for_charts(page)
+    page.wait_for_function("!document.querySelector('.rv-plot[data-is-stale]')")
+    page.evaluate(
+        f"""() => {{
+          const plots = [...document.querySelectorAll('.rv-plot')];
+          const {{ playhead }} = document.querySelector('{ROOT}').lineView;
+          const before = playhead.length;
+          window.stale = [];
+          window.frames = 0;
+          const look = () => {{
+            const shown = plots.filter((node) => getComputedStyle(node).visibility === "visible");
+            const old = shown.filter((node) => node._fullLayout.xaxis.range[1] === before);
+            if (document.querySelector('{ROOT}').dataset.run.startsWith("by-hand")) {{
+              window.stale.push(...old.map((node) => node.closest("figure").dataset.chart));
+              window.frames += 1;
+            }}
+            requestAnimationFrame(look);
+          }};
+          look();
+        }}"""
+    )
+    run = ByHand(page, race_scenes.MATHS)
+    run.send(20)
+    page.wait_for_function(
+        "window.frames > 5 && !document.querySelector('.rv-plot[data-is-stale]')"
+    )
+    assert page.evaluate("window.stale") == []
+
+
+@needs_browser
 def test_without_plotly_text_and_figures_are_complete(
     browser: playwright.BrowserContext, address: str
 ) -> None:

@@ -87,6 +87,7 @@ export class Charts {
     this.zoom = null;
     this.selected = null;
     this.legend.draw(run ? run.lanes : []);
+    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is drawn, in its turn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const [key, title, isOfOne] of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
@@ -153,6 +154,7 @@ export class Charts {
       if (entry.isTall) spec.layout.yaxis.range = [...entry.node._fullLayout.yaxis.range];
       plotly.react(entry.node, spec.data, spec.layout, this.config(key));
     } else this.plot(key, entry, spec);
+    delete entry.node.dataset.isStale;
     this.drawOver(entry);
   }
 
