@@ -162,12 +162,13 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int]
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file():
-                yield path.stat().st_size
-        except OSError:  # gone or moved meanwhile
-            continue
+    # os.walk passes over a folder that is gone by the time it is read, which rglob does not.
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.stat(os.path.join(place, name)).st_size
+            except OSError:  # gone or moved meanwhile
+                continue
 
 
 def _reason(errors: str) -> str:

@@ -160,6 +160,24 @@ def test_a_disk_that_fills_meanwhile(entry: Entry, monkeypatch: pytest.MonkeyPat
     assert not is_present(entry)
 
 
+def test_a_folder_that_goes_while_its_sizes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip makes and removes folders of its own beside the wheel."""
+    (tmp_path / "wheel").write_bytes(b"12345")
+    (tmp_path / "pip-temporary").mkdir()
+    scandir = os.scandir
+
+    def late(path: str) -> object:
+        if Path(path).name == "pip-temporary" and Path(path).exists():
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert list(fetching._sizes(tmp_path)) == [5]
+    assert not (tmp_path / "pip-temporary").exists()
+
+
 def test_a_folder_that_cannot_be_written(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
