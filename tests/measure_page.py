@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -152,9 +152,7 @@ def measure_panel(view: playwright.Page, tracing: Tracing, panel: str) -> Iterat
         return row(f"{name}, {panel}", tracing.stop(view), time.perf_counter() - began)
 
     def stream() -> None:
-        before = view.get_attribute(RACE, "data-run")
-        view.click("#play-long")
-        view.wait_for_selector(f'{RACE}[data-state=finished]:not([data-run="{before}"])')
+        to_its_end(view, lambda: view.click("#play-long"))
         view.wait_for_timeout(2000)
 
     def scrub_live() -> None:
@@ -170,7 +168,7 @@ def measure_panel(view: playwright.Page, tracing: Tracing, panel: str) -> Iterat
 
 
 def measure_memory(
-    view: playwright.Page, session: playwright.CDPSession, num_runs: int
+    view: playwright.Page, session: playwright.CDPSession, num_runs: int, run: Callable[[], object]
 ) -> Iterator[str]:
     """JS heap in MB after every tenth run, garbage collected."""
     for number in range(num_runs + 1):
@@ -180,9 +178,14 @@ def measure_memory(
             used = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
             nodes = session.send("Memory.getDOMCounters")["nodes"]
             yield f"after {number:>3} runs: {used:6.1f} MB of JS heap, {nodes} nodes"
-        before = view.get_attribute(RACE, "data-run")
-        view.click("#play-short")
-        view.wait_for_selector(f'{RACE}[data-state=finished]:not([data-run="{before}"])')
+        run()
+
+
+def to_its_end(view: playwright.Page, begin: Callable[[], object]) -> None:
+    """Begin a run and wait until it has ended."""
+    before = view.get_attribute(RACE, "data-run")
+    begin()
+    view.wait_for_selector(f'{RACE}[data-state=finished]:not([data-run="{before}"])')
 
 
 def machine() -> str:
@@ -224,10 +227,14 @@ def main() -> None:
         session = view.context.new_cdp_session(view)
         view.click("#play-short")
         view.wait_for_selector(f"{RACE}[data-state=finished]")
-        view.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 3")
+        view.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 4")
+
+        def play_short() -> None:
+            to_its_end(view, lambda: view.click("#play-short"))
+
         for line in measure_tasks(view, Tracing(session)):
             print(line, flush=True)
-        for line in measure_memory(view, session, given.runs) if given.runs else ():
+        for line in measure_memory(view, session, given.runs, play_short) if given.runs else ():
             print(line, flush=True)
     print(machine())
     blocks.close()

@@ -1,7 +1,8 @@
 """Real requests to click, family by family, for checkpoints that know how to chat. Data alone.
 
 Chosen by what SmolLM2-135M-Instruct makes of them, greedy: those it answers well enough to be read,
-and, marked as such, some that it gets wrong.
+and, marked as such, some that it gets wrong. None of its answers has fewer than 60 tokens
+(``python -m app.examples.measure``).
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ REQUESTS: dict[str, Family] = {
     ),
     "sum": Family(
         "Sum",
-        ("What is 25 plus 17? Explain it step by step.",),
+        ("What is half of 84? Explain it step by step.",),
     ),
     "list": Family(
         "List",
         (
             "List three benefits of exercise, and explain each.",
-            "List the planets of the solar system with one fact about each.",
+            "List five tips for sleeping better, and explain each.",
         ),
     ),
     "tell": Family(
@@ -96,20 +97,17 @@ REQUESTS: dict[str, Family] = {
     ),
     "translate": Family(
         "Translate",
-        (
-            "Translate into French: Good morning! I would like a coffee and a croissant, please.",
-            "Translate into Spanish: Where is the train station? I need a ticket to Madrid for "
-            "tomorrow morning.",
-        ),
+        ("Translate into French: Good morning! I would like a coffee and a croissant, please.",),
         is_too_hard=True,
     ),
     "fail": Family(
         "Fails at",
         (
-            "What is 347 times 28?",
+            "What is 347 times 28? Explain it step by step.",
             "Is 91 a prime number? Explain why.",
-            "Who won the football World Cup in 2022, and where was it played?",
-            "All roses are flowers. Some flowers fade quickly. Do all roses fade quickly?",
+            "Who won the football World Cup in 2022? Tell me about the final.",
+            "All roses are flowers. Some flowers fade quickly. Do all roses fade quickly? Explain "
+            "your reasoning.",
             "Sort these numbers from small to large: 42, 7, 19, 88, 3, 56, 21.",
         ),
         is_too_hard=True,

@@ -119,7 +119,7 @@ export function finishMarks(lanes, c) {
   if (!finish) return { shapes: [], annotations: [] };
   const { time, first, other, tokens } = finish;
   const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
-  const label = endLabel(`${winner} ended, ${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
+  const label = endLabel(`${winner} ended, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
   const placed = { xanchor: "right", xshift: -4, yref: "paper" }; // at the foot, where no curve is at the end
   return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
 }

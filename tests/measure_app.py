@@ -1,0 +1,69 @@
+"""Measures the page of a running app: long tasks while its model answers at full speed, and memory.
+
+``python app.py`` in one terminal, ``python tests/measure_app.py http://127.0.0.1:7860`` in another:
+a long request is raced with each panel open, then short ones, each in a conversation of its own.
+The model and the page share the machine, so CPU time says what the page needs. Knows no pass or
+fail. (``measure_page.py`` has runs of 4,000 tokens, which the checkpoint of a page may not hold.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+from browser import chromium, playwright
+from measure_page import FORM, RACE, Tracing, machine, measure_memory, row, to_its_end
+
+LONG_REQUEST = "Write a short tale about a fox who learns to paint."
+SHORT_REQUEST = "What is half of 84? Explain it step by step."
+
+
+def ask(view: playwright.Page, request: str) -> None:
+    """A first question, answered to its end."""
+    new = view.locator(".ct-new")
+    if new.is_visible():
+        new.click()
+    view.fill("#prompt textarea", request)
+    to_its_end(view, lambda: view.click("#run"))
+
+
+def measure_tasks(view: playwright.Page, tracing: Tracing) -> Iterator[str]:
+    """Rows of the table: the long request with each panel open."""
+    yield FORM.format("", "CPU > 50", "longest, CPU ms", "wall > 50", "longest", "% busy")
+    for tab in view.locator(f"{RACE} .rv-tab").all():
+        tab.click()
+        tracing.start()
+        began = time.perf_counter()
+        ask(view, LONG_REQUEST)
+        view.wait_for_timeout(1000)
+        yield row(f"answering, {tab.inner_text()}", tracing.stop(view), time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("address", help="where the app is served")
+    parser.add_argument("--runs", type=int, default=50, help="runs over which memory is measured")
+    given = parser.parse_args()
+    print(machine(), flush=True)
+    with chromium() as browser:
+        view = browser.new_page(viewport={"width": 1440, "height": 1000})
+        view.set_default_timeout(300_000)
+        view.goto(given.address)
+        view.wait_for_selector(f"{RACE}[data-state=finished]")
+        view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+        print(f"Chromium {browser.version}, {view.locator('#footer').inner_text()}", flush=True)
+        ask(view, SHORT_REQUEST)  # panels are drawn for the first time
+        session = view.context.new_cdp_session(view)
+        for line in measure_tasks(view, Tracing(session)):
+            print(line, flush=True)
+        again = lambda: ask(view, SHORT_REQUEST)  # noqa: E731
+        for line in measure_memory(view, session, given.runs, again) if given.runs else ():
+            print(line, flush=True)
+    print(machine())
+
+
+if __name__ == "__main__":
+    main()
