@@ -48,6 +48,7 @@ class TabRun(ABC):
     def __init__(self, feed: Feed, checkpoint: str) -> None:
         self.feed = feed
         self.checkpoint = checkpoint
+        self.owner = ""  # the address that asked
         self.transcripts: list[Transcript] = []
         self.is_cancelled = False
 
@@ -186,8 +187,9 @@ class TabHandlers(ABC, Generic[R]):
             return refusal
         return None
 
-    def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]:
-        """Decode what the controls ask for; yields the component's growing value.
+    def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
+        """Decode what the controls ask for; yields the component's growing value. ``owner``: of
+        the requests to the engine (``engine.request.Request``).
 
         Several times a second, and only when there is news or a second has passed. Whatever goes
         wrong ends the run with a sentence. Closing the generator cancels it.
@@ -195,6 +197,7 @@ class TabHandlers(ABC, Generic[R]):
         feed, run = self.blank(), None
         try:
             run = self.read(values)
+            run.owner = owner
             self.runs.clear(session, self.pause)
             feed = self._feeds.keep(run.feed)
             self.runs.begin(session, run)

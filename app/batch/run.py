@@ -50,7 +50,8 @@ class BatchRun(TabRun):
     def decode(self, served: Served) -> Iterator[Wait]:
         """Every method in turn; the outputs are judged at the end."""
         for name, method in self._methods.items():
-            self.begin(start_side(served, self._order, name, method, self._max_seconds))
+            seconds = self._max_seconds
+            self.begin(start_side(served, self._order, name, method, seconds, self.owner))
             yield from self.follow()
             if not self.transcripts[-1].is_done:
                 break

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def start_side(
-    served: Served, order: BatchOrder, name: str, method: str, max_seconds: float
+    served: Served, order: BatchOrder, name: str, method: str, max_seconds: float, owner: str = ""
 ) -> Transcript:
     """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
     prompts = [tokenizer.encode_prompt(prompt) for prompt in order.prompts]
     settings = replace(order.settings, method="ar" if method == "ar" else "mars")
     decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
-    run = served.engine.solo(decode, settings, deadline=max_seconds)
+    run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
     every_id = tuple(token for prompt in prompts for token in prompt)
     header = make_header(
         served.checkpoint,

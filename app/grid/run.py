@@ -81,7 +81,7 @@ class GridRun(TabRun):
     ) -> Transcript:
         prompt = self._order.prompt
         prompt_ids = served.checkpoint.tokenizer.encode_prompt(prompt)
-        request = Request(prompt_ids, settings, seconds, is_checked=True)
+        request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
         writer = writer_of(served, prompt, request, self._book.task(prompt))
         return Transcript(name, served.engine.submit(request, is_alone=True), writer)
 

@@ -54,7 +54,7 @@ def wire_stream(
         return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
 
     def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from handlers.run(session_of(request), named(values))
+        yield from handlers.run(session_of(request), named(values), owner_of(request))
 
     def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
@@ -85,6 +85,11 @@ def tell_prompt(box: Field, place: str) -> None:
 def session_of(request: gr.Request) -> str:
     """Whose event this is; a caller without a session gets one of its own."""
     return request.session_hash or uuid.uuid4().hex
+
+
+def owner_of(request: gr.Request) -> str:
+    """Among whom places are dealt out fairly: addresses, of which one may have many sessions."""
+    return str(request.client.host) if request.client else ""
 
 
 def run_queue(settings: AppSettings) -> dict[str, Any]:

@@ -74,13 +74,13 @@ class LiveHandlers(TabHandlers[LiveRun]):
             return RefusalError("checkpoint", str(error))
         return None
 
-    def run(self, session: str, values: Mapping[str, Any]) -> Iterator[str]:
+    def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
         """As every tab's; who runs something has settled for its checkpoint."""
         self._settle(session)
-        yield from super().run(session, values)
+        yield from super().run(session, values, owner)
 
     def run_from_view(
-        self, session: str, posted: object, values: Mapping[str, Any]
+        self, session: str, posted: object, values: Mapping[str, Any], owner: str = ""
     ) -> Iterator[tuple[str | None, str]]:
         """As ``run``, for what a view posted (``read_from_view``): values, each with no sentence,
         or a sentence alone on why nothing was begun; what was measured stays on show then."""
@@ -92,7 +92,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         if refusal is not None:
             yield None, str(refusal)
             return
-        for value in self.run(session, wanted):
+        for value in self.run(session, wanted, owner):
             yield value, ""
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:

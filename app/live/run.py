@@ -59,7 +59,7 @@ class LiveRun(TabRun):
     def decode(self, served: Served) -> Iterator[Wait]:
         """Both lanes, then the verdicts: judging never takes the machine from a timed lane."""
         task = self._book.task(self.order.prompt)
-        self.begin(*start_lanes(served, self.order, self._max_seconds, task))
+        self.begin(*start_lanes(served, self.order, self._max_seconds, task, self.owner))
         yield from self.follow()
         self._judge(served)
 
@@ -116,7 +116,11 @@ def check_order(served: Served, order: LiveOrder) -> None:
 
 
 def start_lanes(
-    served: Served, order: LiveOrder, max_seconds: float, task: Task | None = None
+    served: Served,
+    order: LiveOrder,
+    max_seconds: float,
+    task: Task | None = None,
+    owner: str = "",
 ) -> list[Transcript]:
     """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
 
@@ -131,6 +135,7 @@ def start_lanes(
             settings,
             max_seconds,
             is_checked=True,
+            owner=owner,
         )
         for lane, settings in order.lanes.items()
     }

@@ -16,7 +16,7 @@ import gradio as gr
 
 from app.controls import LINKED, POSTED, SHARED, SHOWN
 from app.layout.block_size import block_size_update
-from app.layout.wiring import session_of
+from app.layout.wiring import owner_of, session_of
 from app.live.handlers import LiveHandlers
 from app.live.tab import LiveTab
 from app.serving.checkpoints import CheckpointHandlers
@@ -37,7 +37,8 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any
     def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
         remark: Any = ""
-        for value, sentence in handlers.run_from_view(session_of(request), posted, named):
+        owner = owner_of(request)
+        for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
             yield (gr.skip() if value is None else value), sentence or remark
             remark = gr.skip()
 

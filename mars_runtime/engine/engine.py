@@ -106,6 +106,7 @@ class Engine:
         *,
         deadline: float = DEFAULT_DEADLINE,
         pace: float = 0.0,
+        owner: str = "",
     ) -> Run:
         """Serve any decoder on this model, alone on the device; its Steps may have many rows.
 
@@ -113,7 +114,7 @@ class Engine:
         run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
         Raises what ``submit`` raises.
         """
-        return self._serve([Solo(decode, settings, deadline)], pace)[0]
+        return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
         """Serve several, side by side on a fair clock: the one whose clock is behind goes on. All
@@ -132,7 +133,7 @@ class Engine:
             self._backend.check(each)
         now = time.monotonic()
         runs = [Run(each, now, self._bell, self._schedule) for each in asked]
-        job = Job(runs, check_pace(pace), is_shared)
+        job = Job(runs, check_pace(pace), is_shared, asked[0].owner)
         for run in runs:
             run.join_job(job)
         with self._bell:

@@ -31,6 +31,7 @@ class Request:
     deadline: seconds of real time from submission to the end at most, waiting and rests included.
     is_checked: whether its steps tell what AR would have chosen (RowStep.checks). That is read
         after each forward and outside its time, but the next one begins later.
+    owner: who asks, such as an address: places are dealt out fairly among owners.
     Raises RequestError.
     """
 
@@ -38,6 +39,7 @@ class Request:
     settings: DecodeSettings
     deadline: float = DEFAULT_DEADLINE
     is_checked: bool = False
+    owner: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))
@@ -54,12 +56,13 @@ class Solo:
 
     decode: given the model, its vocabulary and the source of settings, yields a Prefill and Steps;
         the run is over when it is exhausted.
-    settings, deadline: as of a Request. Raises RequestError.
+    settings, deadline, owner: as of a Request. Raises RequestError.
     """
 
     decode: SoloDecode
     settings: DecodeSettings
     deadline: float = DEFAULT_DEADLINE
+    owner: str = ""
 
     def __post_init__(self) -> None:
         _check(self.settings, self.deadline)

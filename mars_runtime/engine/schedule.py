@@ -7,6 +7,9 @@ next, so the clocks advance together. Rules that leave nobody behind:
 
 - Jobs are served in order of arrival, ``max_active`` at a time; those ready take turns, whoever was
   served longest ago first.
+- Among owners that order is fair: the n-th job of one comes no sooner than the n-th of another
+  (start-time fair queuing, Goyal, Vin and Cheng 1997, each job counting as one), and no owner fills
+  more than half of the waiting line. So a newcomer waits for what has begun, whatever others ask.
 - After a forward of s seconds a job of pace N rests N * s seconds, in which others use the device.
 - Nobody rests while others wait for a place: slow motion gives way, and comes back.
 - A job alone at full speed never rests, so it has the device to its end, but for the forwards of
@@ -19,18 +22,19 @@ Times are seconds on one monotonic clock that the caller reads.
 from __future__ import annotations
 
 import math
-from collections import deque
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+MAX_OWNERS = 1000  # that are remembered beyond their jobs
 Kind = Literal["alone", "read", "step"]
 """What to do in a turn: the next event of a lane alone on the device, read a part of a prompt, one
 forward of several lanes."""
 
 
 class FullError(Exception):
-    """No job can be taken: the waiting line is full."""
+    """No job can be taken: the waiting line is full, or the owner's share of it."""
 
 
 class Lane:
@@ -48,14 +52,19 @@ L = TypeVar("L", bound=Lane)
 
 
 class Job(Generic[L]):
-    """Lanes that are served as one, at one pace; a shared one has a single lane."""
+    """Lanes that are served as one, at one pace; a shared one has a single lane. ``owner``: who
+    asks; all that have none count as one."""
 
-    def __init__(self, lanes: Sequence[L], pace: float = 0.0, is_shared: bool = False) -> None:
+    def __init__(
+        self, lanes: Sequence[L], pace: float = 0.0, is_shared: bool = False, owner: str = ""
+    ) -> None:
         assert lanes, "a job has a lane"
         assert len(lanes) == 1 or not is_shared, "lanes of a race share no forward"
         self.lanes = tuple(lanes)
         self.pace = pace
         self.is_shared = is_shared
+        self.owner = owner
+        self.number = 0  # the schedule's: its place in the order that is fair among owners
         self.last_turn = 0
         self._rests_since = -math.inf
         self._last_seconds = 0.0
@@ -100,8 +109,10 @@ class Schedule(Generic[L]):
         assert max_waiting >= 0, "a line has no negative length"
         self._max_active = max_active
         self._max_waiting = max_waiting
-        self._active: list[Job[L]] = []  # in order of arrival
-        self._waiting: deque[Job[L]] = deque()
+        self._active: list[Job[L]] = []  # both by number, equal ones in order of arrival
+        self._waiting: list[Job[L]] = []
+        self._begun = 0  # the highest number that has had a turn
+        self._latest: dict[str, int] = {}  # owner -> number of its latest job
         self._num_turns = 0
         self._has_read = False
 
@@ -115,12 +126,33 @@ class Schedule(Generic[L]):
 
     def add(self, job: Job[L]) -> None:
         """Serve the job, or let it wait. Raises FullError."""
+        if len(self._active) >= self._max_active and not self._has_place(job.owner):
+            raise FullError
+        job.number = self._next_number(job.owner)
         if len(self._active) < self._max_active:
             self._serve(job)
-        elif len(self._waiting) < self._max_waiting:
-            self._waiting.append(job)
         else:
-            raise FullError
+            insort(self._waiting, job, key=_number)
+
+    def _next_number(self, owner: str) -> int:
+        """Behind the owner's earlier jobs, over or not, and behind all that have begun."""
+        if not len(self):
+            self._latest.clear()
+        number = max(self._begun, self._latest.pop(owner, -1) + 1)
+        self._latest[owner] = number
+        if len(self._latest) > MAX_OWNERS:
+            del self._latest[next(iter(self._latest))]
+        return number
+
+    def _has_place(self, owner: str) -> bool:
+        """Whether the line takes another of this owner; half of it is kept for the others."""
+        num_theirs = sum(job.owner == owner for job in self._waiting)
+        share = (self._max_waiting + 1) // 2 if owner else self._max_waiting
+        return len(self._waiting) < self._max_waiting and num_theirs < share
+
+    def _jobs(self) -> Iterator[Job[L]]:
+        yield from self._active
+        yield from self._waiting
 
     def place(self, job: Job[L]) -> int:
         """Jobs that must end before this one gets its first turn; 0 once it is served or over."""
@@ -140,6 +172,7 @@ class Schedule(Generic[L]):
             return None
         self._num_turns += 1
         first = min(ready, key=lambda job: job.last_turn)
+        self._begun = max(self._begun, first.number)
         if first.is_shared:
             return self._shared_turn([job for job in ready if job.is_shared])
         first.last_turn = self._num_turns
@@ -149,6 +182,7 @@ class Schedule(Generic[L]):
         """Parts of prompts and forwards take turns, so that neither waits for the other."""
         for job in jobs:
             job.last_turn = self._num_turns
+            self._begun = max(self._begun, job.number)
         decoding = tuple(job.lanes[0] for job in jobs if job.lanes[0].is_read)
         reading = [job.lanes[0] for job in jobs if not job.lanes[0].is_read]
         self._has_read = bool(reading) and not (decoding and self._has_read)
@@ -195,7 +229,7 @@ class Schedule(Generic[L]):
 
     def lanes(self) -> Iterator[L]:
         """Every unfinished lane, served ones first."""
-        for job in (*self._active, *self._waiting):
+        for job in self._jobs():
             yield from (lane for lane in job.lanes if not lane.is_finished)
 
     def finish(self, job: Job[L], lane: L) -> None:
@@ -208,8 +242,12 @@ class Schedule(Generic[L]):
         elif job in self._waiting:
             self._waiting.remove(job)
         while self._waiting and len(self._active) < self._max_active:
-            self._serve(self._waiting.popleft())
+            self._serve(self._waiting.pop(0))
 
     def _serve(self, job: Job[L]) -> None:
         job.last_turn = self._num_turns  # or newcomers would always be next
-        self._active.append(job)
+        insort(self._active, job, key=_number)
+
+
+def _number(job: Job[L]) -> int:
+    return job.number
