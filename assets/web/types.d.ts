@@ -665,6 +665,9 @@ interface Turn {
   told: Told | null;
 }
 
+// A turn over a reload; parent, next: places among the turns, -1 for none.
+type StoredTurn = Pick<Turn, "prompt" | "run" | "told" | "value"> & { parent: number; next: number };
+
 // before: the run on show when it was asked.
 interface Expected {
   parent: Turn | null;

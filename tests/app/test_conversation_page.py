@@ -121,6 +121,28 @@ def asked(backend: ScriptedBackend) -> tuple[int, ...]:
     return mars
 
 
+def test_a_reload_keeps_the_conversation_and_goes_on_from_it(
+    page: playwright.Page, address: str, scripted_backend: ScriptedBackend
+) -> None:
+    ask(page, ASKED)
+    ask(page, "And?")
+    press(page, "again", 2)
+    page.wait_for_selector(f"{TURNS} .ct-branches")
+    page.wait_for_selector(f"{RACE}[data-state=finished]")
+    page.reload()
+    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-branches")
+    assert questions(page) == [ASKED, "And?"]
+    assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
+    page.wait_for_selector(f"{RACE}[data-state=finished]")
+    assert shown(page) == "And?"
+    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    ask(page, "Why?")
+    assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "Why?"))
+    page.goto(f"{address}?max_new_tokens=32")  # as by a link
+    page.wait_for_selector(f"{RACE}[data-state=empty]")
+    assert not page.locator(TURNS).count()
+
+
 def test_two_turns_and_back_to_the_first(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { Lane } from "../../assets/web/core/trace.js";
 import { contextText } from "../../assets/web/panels/text/context.js";
+import { readTree, written } from "../../assets/web/views/conversation/store.js";
 import { Tree, answerOf, historyOf, roomText, toldOf, upTo } from "../../assets/web/views/conversation/tree.js";
 import { END, PLAIN, arOf, laneOf } from "./runs.js";
 
@@ -99,4 +100,40 @@ test("a result says which turn it is and what had no room", () => {
   assert.equal(contextText({ history, num_left_out: 1 }), one);
   const two = "Turn 5 of a conversation. The oldest 2 turns had no room and were left out.";
   assert.equal(contextText({ history, num_left_out: 2 }), two);
+});
+
+test("a conversation comes back from its text with its branches, what goes on as far as it came", () => {
+  const tree = new Tree();
+  const one = tree.add(null, "one", "a");
+  Object.assign(one, { told: told([1]), value: "lines", isOver: true });
+  tree.add(one, "two", "b");
+  tree.add(one, "<b>other</b>", "c").told = told([2, 3]);
+  tree.choose(tree.turns[1]);
+  const back = readTree(written(tree));
+  assert.deepEqual(
+    back.turns.map(({ prompt, run, value, isOver }) => [prompt, run, value, isOver]),
+    [
+      ["one", "a", "lines", true],
+      ["two", "b", "", true],
+      ["<b>other</b>", "c", "", true],
+    ],
+  );
+  assert.deepEqual(
+    back.path.map((turn) => turn.prompt),
+    ["one", "two"],
+  );
+  assert.deepEqual(back.besides(back.turns[1]), back.turns.slice(1));
+  assert.deepEqual(back.turns[2].told, told([2, 3]));
+  assert.equal(written(back), written(tree));
+});
+
+test("of runs that are too much to store the latest stay, and what is no conversation is none", () => {
+  const tree = new Tree();
+  for (const name of "abc") tree.add(null, name, name).value = name.repeat(900_000);
+  assert.deepEqual(
+    readTree(written(tree)).turns.map((turn) => turn.value.length),
+    [0, 900_000, 900_000],
+  );
+  for (const text of ["", "null", "{", "[]", '{"first":0}', '{"first":0,"turns":[null]}'])
+    assert.deepEqual(readTree(text).turns, [], text);
 });

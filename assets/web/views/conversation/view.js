@@ -1,8 +1,9 @@
 // The conversation on the page: what Run goes on from, the turns above the race view, the one that is shown there.
-// It lives in the page alone. Knows the page by its ids; whether a conversation fits is the server's affair.
+// It lives in the page alone, and over its reload. Knows the page by its ids; whether a conversation fits is the server's affair.
 
 import { enter, find, placeIn, put, whenThere } from "../../core/dom.js";
 import { rowOf } from "./rows.js";
+import { restored, store } from "./store.js";
 import { Tree, historyOf, roomText, toldOf, upTo, valueOfRun } from "./tree.js";
 
 const RACE = "#race .mars-race";
@@ -22,7 +23,7 @@ export class ConversationView {
   constructor(root) {
     this.root = root;
     this.holder = ""; // the checkpoint to speak with
-    this.tree = new Tree();
+    this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
     this.wanted = null; // what the next press of Run is for, where that is not what the box says
     /** @type {Expected | null} */
@@ -61,7 +62,15 @@ export class ConversationView {
   watch() {
     const attributeFilter = ["data-run", "data-state"];
     const observer = new MutationObserver(() => this.look());
-    whenThere(race, ({ root }) => observer.observe(root, { attributes: true, attributeFilter }));
+    whenThere(race, ({ root }) => {
+      observer.observe(root, { attributes: true, attributeFilter });
+      const { last } = this.tree;
+      if (last) this.show(last);
+    });
+    window.addEventListener("pagehide", () => {
+      this.tell();
+      store(this.tree);
+    });
   }
 
   look() {
