@@ -20,9 +20,9 @@ from app.layout.wiring import RUN
 from app.replay.recordings import Recording
 from app.serving.audience import Audience
 from app.serving.doors import CALLS, Doors, Refusals
-from app.serving.limits import BodyLimit
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
+from mars_runtime.serving.limits import BodyLimit
 
 log = logging.getLogger(__name__)
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
