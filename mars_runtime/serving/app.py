@@ -116,7 +116,7 @@ class Endpoint:
         return JSONResponse(envelope.whole(answer, piece))
 
     def _check_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode("utf-8", "replace")
+        given = request.headers.get("authorization", "").encode("latin-1")
         if self._key and not hmac.compare_digest(given, self._key):
             raise ApiError(401, NO_KEY)
 
