@@ -59,7 +59,8 @@ class Metrics:
         self._seen: dict[str, dict[Run, _Seen]] = {}
         self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of one that is being told
         self._lock = threading.Lock()
-        threading.Thread(target=self._work, name="mars-metrics", daemon=True).start()
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None  # none before there is something to fold
 
     def watch(self, name: str, engine: Engine) -> None:
         """Count the runs of an engine under a name, from now on; the latest of a name is asked how
@@ -78,15 +79,22 @@ class Metrics:
         self._series.waiting.labels(name).set_function(lambda: engine.num_waiting)
         self._series.cache.labels(name).set_function(usage)
         engine.observe(hear)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="mars-metrics", daemon=True)
+                self._thread.start()
 
     def expose(self) -> bytes:
         """Everything up to now, in Prometheus' text format."""
         self._fold()
         return generate_latest(self._registry)
 
+    def close(self) -> None:
+        """End the thread; what is not read by then is not folded any more."""
+        self._is_closed.set()
+
     def _work(self) -> None:
-        while True:
-            time.sleep(FOLD_SECONDS)
+        while not self._is_closed.wait(FOLD_SECONDS):
             self._fold()
 
     def _fold(self) -> None:
