@@ -5,15 +5,16 @@ Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -39,6 +40,7 @@ CROWD = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
+NUM_READERS = 2  # threads that encode prompts
 Expose = Callable[[], bytes]
 """The metrics as Prometheus reads them."""
 
@@ -80,6 +82,7 @@ class Endpoint:
         self._models = models
         self._caps = caps
         self._key = f"Bearer {key}".encode() if key else b""
+        self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
 
     async def models(self, request: Request) -> Response:
         """``/v1/models``: what may be asked for."""
@@ -111,7 +114,8 @@ class Endpoint:
     async def _answer(self, kind: Kind, request: Request) -> Response:
         order = read_order(kind, parse(await request.body()))
         model = self._models.find(order.model)
-        asked = await run_in_threadpool(make_request, order, model, self._caps)
+        work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
+        asked = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(asked)

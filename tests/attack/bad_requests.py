@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+MODEL = "scripted"
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
 HALF = "\ud83d"
 DEEP: Any = json.loads("[" * 400 + "]" * 400)
@@ -61,32 +62,38 @@ BODIES = [
 NOT_FINITE = ["NaN", "Infinity", "-Infinity", "1e999"]
 
 
-def good(path: str) -> dict[str, Any]:
+def good(path: str, model: str = MODEL) -> dict[str, Any]:
     """A request that is answered."""
     asked: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
-    return {"model": "scripted", "max_tokens": 4, **asked}
+    return {"model": model, "max_tokens": 4, **asked}
 
 
-def bad_requests() -> Iterator[tuple[str, bytes]]:
+def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """(path, body): each field with each bad value, and broken bodies."""
     for path in (CHAT, TEXT):
         for body in BODIES:
             yield path, body
-        for name in good(path).keys() - {"max_tokens"}:
-            yield path, dumped({key: value for key, value in good(path).items() if key != name})
+        for name in good(path, model).keys() - {"max_tokens"}:
+            yield (
+                path,
+                dumped({key: value for key, value in good(path, model).items() if key != name}),
+            )
         for name, values in BAD_VALUES.items():
             for value in values:
                 if ONLY.get(name, path) == path:
-                    yield path, dumped({**good(path), name: value})
+                    yield path, dumped({**good(path, model), name: value})
         for name in ("temperature", "tau", "top_p", "seed", "max_tokens"):
             for spelled in NOT_FINITE:
-                yield path, dumped({**good(path), name: "@"}).replace(b'"@"', spelled.encode())
+                yield (
+                    path,
+                    dumped({**good(path, model), name: "@"}).replace(b'"@"', spelled.encode()),
+                )
 
 
-def random_requests(seed: int) -> Iterator[tuple[str, bytes]]:
+def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """Without end: some fields bad at once, and bodies with bytes changed or cut."""
     rng = random.Random(seed)
-    whole = list(bad_requests())
+    whole = list(bad_requests(model))
     while True:
         path, body = rng.choice(whole)
         if rng.random() < 0.5 and len(body) > 2:
@@ -94,7 +101,7 @@ def random_requests(seed: int) -> Iterator[tuple[str, bytes]]:
             body = body[:at] + rng.randbytes(rng.randrange(4)) + body[at + rng.randrange(4) :]
         else:
             fields = rng.sample([n for n in BAD_VALUES if ONLY.get(n, path) == path], 3)
-            body = dumped({**good(path), **{n: rng.choice(BAD_VALUES[n]) for n in fields}})
+            body = dumped({**good(path, model), **{n: rng.choice(BAD_VALUES[n]) for n in fields}})
         yield path, body
 
 
