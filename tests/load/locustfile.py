@@ -74,7 +74,7 @@ class Visitor(HttpUser):
     wait_time = between(1, 4)
 
     @task
-    def run(self) -> None:
+    def play(self) -> None:
         """One run, followed to its end."""
         self.client.get("/", name="page")
         data = [random.choice(PROMPTS), "mars", 0.0, "auto", True, "every", True, "probability", 32]
@@ -82,7 +82,9 @@ class Visitor(HttpUser):
             "/gradio_api/call/generate", data=json.dumps({"data": [*data, 0.0, 0, ""]}),
             headers={"content-type": "application/json"}, name="generate",
         )  # fmt: skip
-        if posted.ok:
-            event = posted.json()["event_id"]
-            path = f"/gradio_api/call/generate/{event}"
-            self.client.get(path, name="generate (stream)", stream=True).content  # noqa: B018
+        if not posted.ok:
+            return
+        path = f"/gradio_api/call/generate/{posted.json()['event_id']}"
+        with self.client.get(path, name="generate (stream)", catch_response=True) as stream:
+            if "event: complete" not in stream.text:
+                stream.failure("the run did not come to its end")
