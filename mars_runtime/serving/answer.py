@@ -102,7 +102,7 @@ class Answer:
         return text
 
     def _is_told(self, token: Told) -> bool:
-        """Whether its text has been shown: all of it, or where a stop string cut it its beginning."""
+        """Whether its text was shown: all of it, or its beginning where a stop string cut it."""
         if self.end is not None and not self.is_cut:
             return True
         is_begun = token.start < self._num_shown
