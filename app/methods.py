@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.settings import RECOMMENDED, DecodeSettings
 
-DEFAULTS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
-"""What the page and its endpoints begin with: AR's own text, drafted as boldly as pays here."""
+DEFAULTS = RECOMMENDED
+"""What the page and its endpoints begin with."""
 FIXED_BLOCK_SIZE = 4
 """B where the visitor chooses it and has not moved its slider."""
 TITLES = {"mars": "MARS", "ar": "plain AR"}

@@ -20,6 +20,7 @@ ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive c
 COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
     "fetch": ("mars_runtime.cli_fetch", "fetch a checkpoint"),
+    "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write texts to train an adapter on"),
     "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),

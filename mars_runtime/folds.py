@@ -72,6 +72,31 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
     return 1000 * _ratio(decode_seconds(events, row), num_forwards(events, row))
 
 
+def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
+    """(drafted, accepted) of each forward that judged drafts of the row: proposals past the first,
+    or in lossless mode those that had waited for verification and were fed."""
+    waiting = 0
+    for step, _ in row_steps(events, row):
+        num_drafted = drafted(step, waiting)
+        if num_drafted:
+            yield num_drafted, min(num_drafted, len(step.accepted) - 1)
+        waiting = len(step.drafts)
+
+
+def drafted(step: RowStep, waiting: int) -> int:
+    """How many drafts a forward judged, given how many waited for verification before it."""
+    if step.settings.method == "ar":
+        return 0
+    if step.settings.lossless:
+        return min(waiting, step.num_pending - 1)
+    return len(step.proposals) - 1
+
+
+def num_reused(events: Iterable[Event]) -> int:
+    """Tokens of the prompt that were not computed again."""
+    return sum(event.num_reused for event in events if isinstance(event, Prefill))
+
+
 def ttft(events: Sequence[Event], row: int = 0) -> float | None:
     """Seconds to the first tokens: prefill and the row's first step; None before it."""
     first = next(row_steps(events, row), None)

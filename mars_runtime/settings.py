@@ -94,3 +94,7 @@ def _check_real(what: str, value: object, low: float, high: float) -> None:
 def _check_whole(what: str, value: object, low: int, high: int, other: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise SettingsError(f"{what} must be a whole number from {low} to {high}{other}.")
+
+
+RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
+"""What the page and its endpoints begin with: AR's own text, drafted as boldly as pays here."""

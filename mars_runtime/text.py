@@ -32,7 +32,7 @@ from mars_runtime.turns import Turn
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["MAX_PROMPT_CHARS", "Detokenizer", "TextError", "Tokenizer"]
+__all__ = ["MAX_PROMPT_CHARS", "Detokenizer", "Said", "TextError", "Tokenizer"]
 
 MAX_PROMPT_CHARS = 200_000
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
@@ -147,14 +147,16 @@ class Tokenizer:
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._encoder.encode(whole, add_special_tokens=False).ids)
 
-    def encode_prompt(self, text: str, history: Sequence[Turn] = ()) -> list[int]:
-        """``encode_chat`` of one user turn, after earlier ones. Raises TextError if it is empty,
-        too long or unspeakable."""
+    def encode_prompt(
+        self, text: str, history: Sequence[Turn] = (), before: Sequence[Said] = ()
+    ) -> list[int]:
+        """``encode_chat`` of one user turn, after earlier ones and whatever else was said
+        ``before``. Raises TextError if it is empty, too long or unspeakable."""
         if not text.strip():
             raise TextError("Type a prompt: it is empty.")
         if self._lost and not self.decode(self.encode(text)).strip():
             raise TextError("Type another prompt: the model has no tokens for these characters.")
-        return self.encode_chat([*_said(history), ("user", text)])
+        return self.encode_chat([*before, *_said(history), ("user", text)])
 
     def num_tokens(self, turn: Turn) -> int:
         """How many ids an earlier turn adds to a prompt."""

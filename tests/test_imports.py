@@ -33,6 +33,7 @@ RANKS = {
     "model": 3,
     "decoders": 4,
     "engine": 5,
+    "serving": 6,
     "lab.training": 6,
     "lab.evaluation": 6,
     "lab.benchmark": 6,

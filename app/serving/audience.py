@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from app.serving.doors import API, answer, replayed, whole_body
-from app.serving.limits import Application, Message, Receive, Send
+from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 GRACE_SECONDS = 5.0
 _JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")

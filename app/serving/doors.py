@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from app.serving.limits import Application, Message, Receive, Send
+from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"

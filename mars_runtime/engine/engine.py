@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
-from mars_runtime.engine.run import Bell, Run, check_pace
+from mars_runtime.engine.run import Bell, Observer, Run, check_pace
 from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
 from mars_runtime.events import End
 from mars_runtime.settings import DecodeSettings
@@ -66,6 +66,7 @@ class Engine:
         self._backend = as_backend(checkpoint)
         self._bell = Bell()
         self._schedule: Schedule[Run] = Schedule(self._backend.reserve(max_runs), max_waiting)
+        self._observers: list[Observer] = []
         self._next_deadline = math.inf
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
@@ -89,6 +90,25 @@ class Engine:
     def capacity(self) -> int:
         """Tokens that a prompt and its answer may have together."""
         return self._backend.capacity
+
+    @property
+    def num_running(self) -> int:
+        """Jobs (runs, races, solo runs) that take turns."""
+        return self._schedule.num_active
+
+    @property
+    def num_waiting(self) -> int:
+        """Jobs in line behind them."""
+        return self._schedule.num_waiting
+
+    @property
+    def max_running(self) -> int:
+        """Jobs that can be served at once."""
+        return self._schedule.max_active
+
+    def observe(self, observer: Observer) -> None:
+        """Tell ``observer`` every event of every run from now on, whoever submitted it."""
+        self._observers.append(observer)
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
@@ -132,7 +152,7 @@ class Engine:
         for each in asked:
             self._backend.check(each)
         now = time.monotonic()
-        runs = [Run(each, now, self._bell, self._schedule) for each in asked]
+        runs = [Run(each, now, self._bell, self._schedule, self._observers) for each in asked]
         job = Job(runs, check_pace(pace), is_shared, asked[0].owner)
         for run in runs:
             run.join_job(job)
@@ -183,7 +203,10 @@ class Engine:
         try:
             self._prepare()
             while (turn := self._next_turn()) is not None:
-                self._must_beat_by = time.monotonic() + self._max_turn_seconds
+                now = time.monotonic()
+                self._must_beat_by = now + self._max_turn_seconds
+                for run in turn.lanes:
+                    run.begin(now)
                 ends = self._device.carry_out(turn)
                 self._must_beat_by = math.inf
                 with self._bell:

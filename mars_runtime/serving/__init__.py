@@ -1,0 +1,1 @@
+"""An OpenAI-compatible endpoint over engines, with health and metrics."""

@@ -1,0 +1,175 @@
+"""The routes: models, chat, completions, health, metrics. Knows no engine, only names and models.
+
+Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mars_runtime.serving.answer import Answer, Piece
+from mars_runtime.serving.errors import ApiError, refusal_of, told
+from mars_runtime.serving.fields import parse
+from mars_runtime.serving.follow import EventStream, pieces, unless_gone
+from mars_runtime.serving.limits import BodyLimit, CrowdLimit
+from mars_runtime.serving.models import Answering, Models
+from mars_runtime.serving.order import Kind, Order, read_order
+from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
+from mars_runtime.serving.wire import Envelope, Json
+
+PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?")
+"""What is served here, for whoever serves other things beside it."""
+NO_ROUTE = "Nothing is served here: see /v1/models."
+NO_METHOD = "This is served by another method: read with GET, ask with POST."
+TOO_LARGE = "The request is too large; shorten the prompt."
+CROWD = "Too many of your requests are going: wait for one to end."
+NO_KEY = "Send the key of this server as a bearer token."
+ONLY_JSON = "Send JSON with the content type application/json."
+LOADING_SECONDS = 5
+NUM_READERS = 2  # threads that encode prompts
+Expose = Callable[[], bytes]
+"""The metrics as Prometheus reads them."""
+
+
+def make_app(
+    models: Models,
+    caps: Caps = USUAL_CAPS,
+    key: str = "",
+    expose: Expose | None = None,
+) -> Starlette:
+    """An ASGI app over ``models``. key: asked for under ``/v1``, empty for none."""
+    endpoint = Endpoint(models, caps, key)
+    routes = [
+        Route("/v1/models", endpoint.models),
+        Route("/v1/chat/completions", partial(endpoint.complete, "chat"), methods=["POST"]),
+        Route("/v1/completions", partial(endpoint.complete, "text"), methods=["POST"]),
+        Route("/health", endpoint.health),
+    ]
+    if expose is not None:
+        routes.append(Route("/metrics", partial(_metrics, expose)))
+    return Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=_too_large()),
+            Middleware(
+                CrowdLimit,
+                most=caps.max_runs_per_address,
+                refusal=ApiError(429, CROWD, retry_after=1).response,
+            ),
+        ],
+        exception_handlers={HTTPException: _no_route, ApiError: told, Exception: told},
+    )
+
+
+class Endpoint:
+    """What the routes do."""
+
+    def __init__(self, models: Models, caps: Caps, key: str) -> None:
+        self._models = models
+        self._caps = caps
+        self._key = f"Bearer {key}".encode() if key else b""
+        self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
+
+    async def models(self, request: Request) -> Response:
+        """``/v1/models``: what may be asked for."""
+        self._check_key(request)
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "mars"}
+            for name in self._models.names
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def health(self, request: Request) -> Response:
+        """``/health``: whether anything can be answered now."""
+        if trouble := self._models.trouble:
+            raise ApiError(503, trouble, retry_after=LOADING_SECONDS)
+        return JSONResponse({"status": "ok"})
+
+    async def complete(self, kind: Kind, request: Request) -> Response:
+        """``/v1/chat/completions`` and ``/v1/completions``."""
+        self._check_key(request)
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            raise ApiError(415, ONLY_JSON)
+        try:
+            return await self._answer(kind, request)
+        except ClientDisconnect:
+            return Response(status_code=499)  # which nobody reads
+        except Exception as error:
+            return refusal_of(error).response
+
+    async def _answer(self, kind: Kind, request: Request) -> Response:
+        order = read_order(kind, parse(await request.body()))
+        model = self._models.find(order.model)
+        work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
+        asked = await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
+        answer = Answer(model.tokenizer, order.stops)
+        run = await model.submit(asked)
+        if order.is_stream:
+            return EventStream(_lines(order, envelope, answer, run), run)
+        try:
+            piece = await unless_gone(request.receive, _whole(run, answer))
+        finally:
+            run.cancel()
+        return JSONResponse(envelope.whole(answer, piece))
+
+    def _check_key(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").encode("latin-1")
+        if self._key and not hmac.compare_digest(given, self._key):
+            raise ApiError(401, NO_KEY)
+
+
+async def _whole(run: Answering, answer: Answer) -> Piece:
+    found = [piece async for piece in pieces(run, answer)]
+    tokens = tuple(token for piece in found for token in piece.tokens)
+    return Piece("".join(piece.text for piece in found), tokens)
+
+
+async def _lines(
+    order: Order, envelope: Envelope, answer: Answer, run: Answering
+) -> AsyncIterator[str]:
+    """The stream: a chunk for whatever is new, and at its end why it ended, in a sentence where it
+    failed."""
+    if order.kind == "chat":
+        yield _line(envelope.first())
+    try:
+        async for piece in pieces(run, answer):
+            yield _line(envelope.chunk(piece))
+        for chunk in envelope.last(answer):
+            yield _line(chunk)
+    except Exception as error:
+        yield _line(refusal_of(error).body)
+    yield "data: [DONE]\n\n"
+
+
+def _line(chunk: Json) -> str:
+    return f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+async def _metrics(expose: Expose, request: Request) -> Response:
+    return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _too_large() -> bytes:
+    return json.dumps(ApiError(413, TOO_LARGE).body).encode()
+
+
+async def _no_route(request: Request, error: Any) -> Response:
+    sentence = NO_METHOD if error.status_code == 405 else NO_ROUTE
+    refusal = ApiError(error.status_code, sentence).response
+    refusal.headers.update(error.headers or {})
+    return refusal

@@ -1,0 +1,84 @@
+"""Whatever goes wrong, as OpenAI's JSON with one sentence. Knows no route and no engine inside."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.engine import EngineBusy, EngineError
+from mars_runtime.engine.request import RequestError
+from mars_runtime.serving.models import NotReadyError, UnknownModelError
+from mars_runtime.settings import SettingsError
+from mars_runtime.text import TextError
+
+BUSY_SECONDS, DEAD_SECONDS = 1, 10
+"""After which it is worth asking again: where the line is full, where an engine is gone."""
+FAULT = "The server failed at this request: please send it again, or another one."
+KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+}
+log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """A refusal: HTTP status, one sentence, and where it applies the field that is at fault.
+
+    retry_after: seconds after which it is worth asking again; 0 where it is not.
+    """
+
+    def __init__(
+        self, status: int, sentence: str, field: str | None = None, retry_after: int = 0
+    ) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.field = field
+        self.retry_after = retry_after
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """As OpenAI's clients read it."""
+        kind = KINDS.get(self.status, KINDS[400])
+        told = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
+        return {"error": told}
+
+    @property
+    def response(self) -> Response:
+        """To be sent where nothing has been yet."""
+        headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        return JSONResponse(self.body, self.status, headers)
+
+
+def refusal_of(error: Exception) -> ApiError:
+    """What the caller is told of an error; one that nobody foresaw goes to the log, without the
+    words of the prompt."""
+    sentence = str(error)
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, (RequestError, SettingsError, TextError)):
+        return ApiError(400, sentence)
+    if isinstance(error, UnknownModelError):
+        return ApiError(404, sentence, "model")
+    if isinstance(error, NotReadyError):
+        return ApiError(503, sentence, retry_after=error.seconds)
+    if isinstance(error, EngineBusy):
+        return ApiError(429, sentence, retry_after=BUSY_SECONDS)
+    if isinstance(error, EngineError):
+        return ApiError(503, sentence, retry_after=DEAD_SECONDS)
+    log.error("a request failed\n%s", where(error))
+    return ApiError(500, FAULT)
+
+
+async def told(request: Request, error: Exception) -> Response:
+    """The handler of every exception."""
+    return refusal_of(error).response

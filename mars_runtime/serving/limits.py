@@ -1,0 +1,102 @@
+"""Refuses large request bodies before anything reads them, and more at once from one address than
+its share. Knows no gradio and no route."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+MAX_DRAINED = 64_000_000  # bytes
+SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
+
+
+class BodyLimit:
+    """ASGI middleware: 413 for a body that is, or turns out to be, longer than ``max_bytes``.
+
+    ``elsewhere``: paths (without a slash at the end) that have another limit. ``refusal``: the JSON
+    that is answered.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        max_bytes: int,
+        elsewhere: Mapping[str, int] | None = None,
+        refusal: bytes = SENTENCE,
+    ) -> None:
+        self.app = app
+        self.refusal = refusal
+        self.max_bytes = max_bytes
+        self.elsewhere = elsewhere or {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on unless its body is too long."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        max_bytes = self.elsewhere.get(scope["path"].rstrip("/"), self.max_bytes)
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > max_bytes:
+            await self._refuse(receive, send)
+            return
+        num_bytes, is_refused = 0, False
+
+        async def counted() -> Message:
+            nonlocal num_bytes, is_refused
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            if num_bytes <= max_bytes:
+                return message
+            if not is_refused:
+                is_refused = True
+                await self._refuse(receive, send, is_more=message.get("more_body", False))
+            return {"type": "http.disconnect"}
+
+        async def unless_refused(message: Message) -> None:
+            if not is_refused:
+                await send(message)
+
+        await self.app(scope, counted, unless_refused)
+
+    async def _refuse(self, receive: Receive, send: Send, is_more: bool = True) -> None:
+        """Answer 413 once the body has gone by unkept: who sends on would miss the answer."""
+        num_bytes = 0
+        while is_more and num_bytes < MAX_DRAINED:
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            is_more = message.get("more_body", False)
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": self.refusal})
+
+
+class CrowdLimit:
+    """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
+    posted; 0 lets through any number."""
+
+    def __init__(self, app: Application, most: int, refusal: Application) -> None:
+        self._app = app
+        self._most = most
+        self._refusal = refusal
+        self._going: Counter[str] = Counter()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it is one too many."""
+        if not self._most or scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        address = str((scope.get("client") or [""])[0])
+        if self._going[address] >= self._most:
+            await self._refusal(scope, receive, send)
+            return
+        self._going[address] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._going -= Counter([address])

@@ -1,0 +1,119 @@
+"""Models whose engines live in this process, and the one that is served alone.
+
+Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.request import Request
+from mars_runtime.engine.run import Run
+from mars_runtime.serving.models import NotReadyError, unknown
+from mars_runtime.text import Tokenizer
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
+
+FAILED = "The checkpoint could not be loaded: see the log of the server."
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """An engine of this process as a Model."""
+
+    name: str
+    tokenizer: Tokenizer
+    block_size: int
+    engine: Engine
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, engine: Engine) -> EngineModel:
+        """A loaded checkpoint and its engine."""
+        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of a prompt and its answer together."""
+        return self.engine.capacity
+
+    async def submit(self, request: Request) -> Run:
+        """Serve a request. Raises what ``Engine.submit`` raises."""
+        return self.engine.submit(request)
+
+
+class SingleModel:
+    """One model, brought by a thread of its own so that the server can say that it is loading.
+
+    bring: loads it; ``failure``: why it could not, as a sentence. A model that failed to load, or
+    whose worker died, is not brought again: ``trouble`` says so, and whoever watches over the
+    process starts another.
+    """
+
+    def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
+        self._name = name
+        self._bring = bring
+        self._model: EngineModel | None = None
+        self.failure = ""
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._load, name=f"load {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its name."""
+        return (self._name,)
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot answer now, as a sentence; empty where it can."""
+        if self.failure:
+            return self.failure
+        if self._model is None:
+            return f"{self._name} is still loading: try again in a moment."
+        return "" if self._model.engine.is_alive else DEAD
+
+    def find(self, name: str) -> EngineModel:
+        """The model. Raises UnknownModelError or NotReadyError."""
+        if name != self._name:
+            raise unknown(self.names)
+        if self.trouble or self._model is None:
+            raise NotReadyError(self.trouble)
+        return self._model
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it is loaded or has failed; its ``trouble``."""
+        self._thread.join(timeout)
+        return self.trouble
+
+    def close(self) -> None:
+        """End its engine and every run of it; what is still loading ends as soon as it is there."""
+        with self._lock:
+            self._is_closed = True
+        if self._model is not None:
+            self._model.engine.close()
+
+    def _load(self) -> None:
+        from mars_runtime.model.config import CheckpointError
+
+        try:
+            model = self._bring()
+        except Exception as error:
+            is_told = isinstance(error, CheckpointError)
+            if not is_told:
+                log.error("a checkpoint failed to load\n%s", where(error))
+            self.failure = str(error) if is_told else FAILED
+            return
+        with self._lock:
+            self._model = model
+            is_late = self._is_closed
+        if is_late:
+            model.engine.close()
