@@ -13,9 +13,13 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.serving.loads import LOADING
 from app.serving.settings import AppSettings, AppSettingsError
+
+if TYPE_CHECKING:
+    from app.serving.engines import Engines
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -93,9 +97,7 @@ def serve(settings: AppSettings) -> None:
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
-    from app.serving.engines import Engines
-
-    engines = Engines(settings)
+    engines = make_engines(settings)
     engines.open()
 
     from app.handlers import make_handlers
@@ -106,6 +108,18 @@ def serve(settings: AppSettings) -> None:
         serve_page(make_handlers(engines), first=first())
     finally:
         engines.close()
+
+
+def make_engines(settings: AppSettings) -> Engines:
+    """Engines on the device of this machine, or on GPUs that are lent. Raises AppSettingsError."""
+    if "SPACES_ZERO_GPU" in os.environ:
+        from app.serving.zerogpu import is_on_zerogpu, zero_engines
+
+        if is_on_zerogpu():
+            return zero_engines(settings)
+    from app.serving.engines import Engines
+
+    return Engines(settings)
 
 
 if __name__ == "__main__":
