@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import DEAD
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 
@@ -34,7 +35,7 @@ class Served:
 
     entry: Entry
     checkpoint: Checkpoint
-    engine: Engine
+    engine: BaseEngine
 
 
 class UnavailableError(RuntimeError):
