@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
+from mars_runtime.engine.request import Asked
+from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
 from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
 from mars_runtime.events import End
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import DEAD
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.serving.models import NotReadyError, unknown
@@ -32,10 +33,10 @@ class EngineModel:
     name: str
     tokenizer: Tokenizer
     block_size: int
-    engine: Engine
+    engine: BaseEngine
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, engine: Engine) -> EngineModel:
+    def of(cls, checkpoint: Checkpoint, engine: BaseEngine) -> EngineModel:
         """A loaded checkpoint and its engine."""
         return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
 

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
-from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
@@ -62,7 +62,7 @@ class Metrics:
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None  # none before there is something to fold
 
-    def watch(self, name: str, engine: Engine) -> None:
+    def watch(self, name: str, engine: BaseEngine) -> None:
         """Count the runs of an engine under a name, from now on; the latest of a name is asked how
         full it is."""
 
