@@ -90,6 +90,11 @@ class Engine:
         """Tokens that a prompt and its answer may have together."""
         return self._backend.capacity
 
+    @property
+    def num_places(self) -> int:
+        """Jobs that are served at once."""
+        return self._schedule.max_active
+
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
         time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N
