@@ -70,6 +70,7 @@ GRADIO_FILES = {
     "app/live/sharing.py",
     "app/live/tab.py",
     "app/live/wiring.py",
+    "app/load/tab.py",
     "app/serving/serve.py",
 }
 

@@ -20,8 +20,8 @@ from mars_runtime.lab.load.curve import (
     steady_rate,
 )
 from mars_runtime.lab.load.parts import first_token, follow, throughput
-from mars_runtime.lab.load.parts.day import hour_seconds
 from mars_runtime.lab.load.records import Record
+from mars_runtime.lab.load.simulate import hour_seconds
 from tests.tiny_checkpoint import write_checkpoint
 
 
@@ -142,5 +142,5 @@ def test_costs_of_two_closed_loads_by_hand() -> None:
 
 
 def test_hours_are_shortened_where_a_day_would_be_too_many() -> None:
-    assert hour_seconds(0.001) == 3600
+    assert hour_seconds(0.001, 1000) == 3600
     assert hour_seconds(10.0, 13_800) == pytest.approx(100)

@@ -20,6 +20,10 @@ from mars_runtime.lab.evaluation.statistics import percentile
 HOURS = 24
 QUIET_HOUR, BUSY_HOUR, QUIET_SHARE = 4, 16, 0.15
 """The day's traffic is a cosine: least at the quiet hour, where it is this share of the most."""
+MEAN_SHARE = 0.575
+"""Of the busiest hour's traffic, over a whole day."""
+BUSIEST = 3.0
+"""Times what one machine answers: the traffic of the busiest hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,11 @@ class Fleet:
     num_machines: int
     p50: float
     p99: float
+
+
+def hour_seconds(busiest: float, num_requests: int) -> float:
+    """How long an hour is taken to be, so that the day has about so many requests at most."""
+    return min(3600.0, num_requests / (HOURS * MEAN_SHARE * busiest))
 
 
 def day_arrivals(busiest: float, hour_seconds: float, seed: int) -> tuple[float, ...]:

@@ -10,19 +10,19 @@ from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.lab.load.curve import costs_of
 from mars_runtime.lab.load.document import Section
 from mars_runtime.lab.load.parts.base import Bench, Part
-from mars_runtime.lab.load.simulate import Costs, Fleet, day_arrivals, fleets
+from mars_runtime.lab.load.simulate import (
+    BUSIEST,
+    Costs,
+    Fleet,
+    day_arrivals,
+    fleets,
+    hour_seconds,
+)
 from mars_runtime.lab.load.ways import FIXED, ways_of
 
-BUSIEST = 3.0  # times what one machine answers, in the busiest hour
 MOST_MACHINES = 6
 DAY_REQUESTS = 20_000
 """Requests of the day, about: hours are shortened until it has no more."""
-MEAN_SHARE = 0.575  # of the busiest hour's traffic over a whole day
-
-
-def hour_seconds(busiest: float, num_requests: int = DAY_REQUESTS) -> float:
-    """How long an hour is taken to be, so that the day has about so many requests."""
-    return min(3600.0, num_requests / (24 * MEAN_SHARE * busiest))
 
 
 class Day(Part):
@@ -44,7 +44,7 @@ class Day(Part):
         if self._costs is None:
             return
         busiest = BUSIEST * self._costs.capacity
-        arrivals = day_arrivals(busiest, hour_seconds(busiest), order.seed)
+        arrivals = day_arrivals(busiest, hour_seconds(busiest, DAY_REQUESTS), order.seed)
         self._fleets = fleets(self._costs, arrivals, MOST_MACHINES, order.seed)
         yield f"{len(arrivals)} simulated requests"
 
@@ -54,10 +54,11 @@ class Day(Part):
         if costs is None or not self._fleets:
             return None
         busiest = BUSIEST * costs.capacity
+        hour = hour_seconds(busiest, DAY_REQUESTS)
         told = (
             f"A simulation: nobody served this day. Its busiest hour brings {busiest:.1f} requests "
             f"per second, {BUSIEST:g} times what one machine answers; hours are shortened to "
-            f"{hour_seconds(busiest):.0f} s, so where machines are too few a real day would wait "
+            f"{hour:.0f} s, so where machines are too few a real day would wait "
             "longer still. Seconds of a forward were measured just before: "
             f"{1000 * costs.alone:.1f} ms alone, {1000 * costs.full:.1f} ms with {costs.places} "
             "rows, reading of prompts included."
