@@ -9,6 +9,7 @@ from app.examples.book import ExampleBook
 from app.feed import Feeds
 from app.grid.handlers import GridHandlers
 from app.live.handlers import LiveHandlers
+from app.load.handlers import LoadHandlers
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 
@@ -24,6 +25,7 @@ class Handlers:
     live: LiveHandlers
     batch: BatchHandlers
     grid: GridHandlers
+    load: LoadHandlers
 
 
 def make_handlers(engines: Engines) -> Handlers:
@@ -37,4 +39,5 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, feeds, book, checkpoints.settle),
         BatchHandlers(engines, feeds, book),
         GridHandlers(engines, feeds, book),
+        LoadHandlers(engines, feeds),
     )

@@ -39,6 +39,7 @@ RANKS = {
     "lab.benchmark": 6,
     "lab.verification": 6,
     "lab.profiling": 6,
+    "lab.load": 6,
     "terminal": 6,
     "cli": 7,
     "cli_fetch": 7,
@@ -70,6 +71,7 @@ GRADIO_FILES = {
     "app/live/sharing.py",
     "app/live/tab.py",
     "app/live/wiring.py",
+    "app/load/tab.py",
     "app/serving/serve.py",
     "app/serving/zerogpu.py",
 }

@@ -22,6 +22,7 @@ ENTRIES = (
     "explain/explain.js",
     "tour/presenter.js",
     "views/grid/view.js",
+    "views/load/view.js",
     "views/page/page.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
@@ -46,6 +47,7 @@ STYLES = (
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",
+    "views/load/load.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)

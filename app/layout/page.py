@@ -19,6 +19,7 @@ from app.layout.wiring import run_queue
 from app.live.sharing import wire_links, wire_view_runs
 from app.live.tab import live_tab
 from app.live.wiring import wire_live
+from app.load.tab import load_tab
 from app.replay.recordings import Recording
 
 
@@ -43,6 +44,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 batch_tab(page, handlers.batch, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("Grid", elem_id="grid-tab"):
                 grid_tab(page, handlers.grid, engines, handlers.feeds, tab.controls)
+            with gr.Tab("Load lab", elem_id="load-tab"):
+                load_tab(page, handlers.load, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
             with gr.Tab("How it works"):

@@ -205,6 +205,90 @@ interface GridHead extends Head {
   columns: number[];
 }
 
+interface LoadHead extends Head {
+  question: string;
+  kind: string;
+  ways: { name: string; title: string }[];
+  seconds: number;
+  requests: number;
+  budget: number | null;
+}
+
+type LoadSpread = { p50: number; p99: number } | null;
+
+interface LoadTick {
+  way: string;
+  at: number;
+  tokens: number;
+  num_arrived: number;
+  num_done: number;
+  queue: number;
+  rows: number;
+  tokens_per_second: number;
+  requests_per_second: number;
+  tpf: number | null;
+  ttft: LoadSpread;
+  tpot: LoadSpread;
+  latency: LoadSpread;
+  in_time: number | null;
+}
+
+interface LoadDecision {
+  at: number;
+  queue: number;
+  level: number;
+  tau: number;
+  block_size: number | "auto";
+  lossless: boolean;
+  late: number;
+}
+
+interface LoadPoint {
+  offered: number;
+  answered: number;
+  ttft: LoadSpread;
+  latency: LoadSpread;
+}
+
+interface LoadAgreement {
+  share: number | null;
+  num_requests: number;
+  sampled: boolean;
+}
+
+interface LoadFleet {
+  num_machines: number;
+  p50: number;
+  p99: number;
+}
+
+interface LoadDay {
+  title: string;
+  alone: number;
+  full: number;
+  places: number;
+  busiest: number;
+  hour_seconds: number;
+  fleets: LoadFleet[];
+}
+
+interface LoadWay {
+  name: string;
+  title: string;
+  ticks: LoadTick[];
+  decisions: LoadDecision[];
+  points: LoadPoint[];
+  agreement: LoadAgreement | null;
+}
+
+// What has been told of a load so far.
+interface LoadModel {
+  head: LoadHead;
+  about: (Partial<HeaderEvent> & { places: number }) | null;
+  day: LoadDay | null;
+  ways: LoadWay[];
+}
+
 interface Note {
   text: string;
   kind: string;

@@ -71,9 +71,9 @@ class ForwardCosts:
 class Evidence:
     """What happened at each place behind AR's own token, given that all went well before it."""
 
-    def __init__(self, num_places: int) -> None:
-        self.taken = [0.0] * num_places
-        self.refused = [0.0] * num_places
+    def __init__(self, max_running: int) -> None:
+        self.taken = [0.0] * max_running
+        self.refused = [0.0] * max_running
 
     def note(self, num_taken: int, is_refused: bool) -> None:
         """The first places were taken, the one behind them perhaps refused. All else fades."""

@@ -19,6 +19,7 @@ RUNS = {
     "Live": ("#run", "#race .mars-race[data-state=finished]"),
     "Batch": ("#batch-run", "#batch .mars-batch[data-phase=finished]"),
     "Grid": ("#grid-run", "#grid .mars-grid[data-phase=finished]"),
+    "Load lab": ("#load-run", "#load .mars-load[data-phase=finished]"),
 }
 """Tab -> what runs in it, and what says that it has."""
 TABS = ".tab-container:visible > [role=tab]"

@@ -157,7 +157,7 @@ def context_bucket(needed: int, capacity: int) -> int:
 
 
 def shape_for(
-    in_force: Mapping[Seat, InForce], num_places: int, most_rows: int, capacity: int
+    in_force: Mapping[Seat, InForce], max_running: int, most_rows: int, capacity: int
 ) -> Shape:
     """The shape of the next step of these rows."""
     settings = [now.settings for now in in_force.values()]
@@ -167,7 +167,7 @@ def shape_for(
     verifies = any(map(is_lossless, settings))
     furthest = max(seat.furthest_cursor for seat in in_force)
     return Shape(
-        num_rows=row_bucket(num_places, most_rows),
+        num_rows=row_bucket(max_running, most_rows),
         num_queries=num_queries,
         num_slots=num_queries if verifies else block,
         context=context_bucket(furthest + num_queries, capacity),

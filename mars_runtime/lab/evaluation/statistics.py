@@ -97,11 +97,17 @@ def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
     """The median of at least one value, bootstrapped over the values."""
+    return quantile(values, 50, seed)
+
+
+def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
+    """``percentile`` of at least one value, bootstrapped over the values."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
-    resampled = np.concatenate([np.median(picked, axis=1) for picked in _resamples(array, rng)])
-    return _between(float(np.median(array)), resampled)
+    picked = _resamples(array, rng)
+    resampled = np.concatenate([np.percentile(each, share, axis=1) for each in picked])
+    return _between(float(np.percentile(array, share)), resampled)
 
 
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:

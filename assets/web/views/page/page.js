@@ -13,7 +13,7 @@ import { mountPrompt } from "./prompt.js";
 import { share } from "./share.js";
 
 /** @type {Record<string, string>} */
-const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage" }; // button -> what it draws into
+const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> what it draws into
 /** @type {Record<string, string>} */
 const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
 
@@ -53,6 +53,6 @@ function mountKeys() {
     }
     const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
-      ["stop", "batch-stop", "grid-stop"].forEach(press);
+      ["stop", "batch-stop", "grid-stop", "load-stop"].forEach(press);
   });
 }

@@ -1,0 +1,177 @@
+"""Reads what the Load lab tab, or anyone who posts past it, sends. Knows no gradio or engine.
+
+Every value arrives raw; a refusal is one sentence that names what to change. What may be asked is
+bounded, so that one visitor cannot keep the machine busy for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.batch.order import read_count
+from app.controls import CHECKPOINT, MAX_NEW_TOKENS, Control, Limits, RefusalError, read_all
+from mars_runtime.lab.load import arrivals
+from mars_runtime.lab.load.controller import Bounds
+from mars_runtime.lab.load.mix import MIXES
+from mars_runtime.lab.load.ways import Way, ways_of
+from mars_runtime.settings import SettingsError
+
+KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
+COMPARE, CURVE = "compare", "curve"
+QUESTIONS = {COMPARE: "ways on the same arrivals", CURVE: "saturation curve"}
+RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
+"""Of the rate that was chosen: the points of a curve."""
+MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
+MAX_REQUESTS, MAX_IN_ALL = 120, 400
+"""Requests of one load, and of all the loads of a run."""
+MAX_RECORDED_CHARS = 4000
+SEED = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """One load of a run: a way of decoding, the arrivals it gets, the rate they stand for, and for
+    how many seconds they come."""
+
+    way: Way
+    arrivals: tuple[float, ...]
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOrder:
+    """A run as asked for. budget: seconds in which every second request wants its answer."""
+
+    question: str
+    kind: str
+    loads: tuple[Loading, ...]
+    mix: str
+    max_new_tokens: int
+    budget: float | None
+    checkpoint: str
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Those of the loads, each once."""
+        return tuple({load.way.name: load.way for load in self.loads}.values())
+
+    def head(self) -> dict[str, Any]:
+        """The run as the component is told of it."""
+        return {
+            "question": self.question,
+            "kind": KINDS[self.kind],
+            "ways": [{"name": way.name, "title": way.title} for way in self.ways],
+            "seconds": max(load.seconds for load in self.loads),
+            "requests": max(len(load.arrivals) for load in self.loads),
+            "budget": self.budget,
+        }
+
+
+def read_choice(field: str, choices: Mapping[str, str], value: object, limits: Limits) -> str:
+    """One of some names. Raises RefusalError."""
+    if not isinstance(value, str) or value not in choices:
+        raise RefusalError(field, f"Choose one of: {', '.join(choices.values())}.")
+    return value
+
+
+def read_number(field: str, low: float, high: float, value: object, limits: Limits) -> float:
+    """A number of a range. Raises RefusalError."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:  # type: ignore[operator]  # NaN compares false
+        what = WORDS[field]
+        raise RefusalError(field, f"{what} must be a number from {low:g} to {high:g}.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def read_recorded(value: object, limits: Limits) -> str:
+    """Arrivals as they were typed; judged where they are wanted. Raises RefusalError."""
+    if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
+        raise RefusalError("recorded", "Give the recorded arrivals as a short list of seconds.")
+    return value
+
+
+def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
+    """Names of ways, in the order of the list, each once. Raises RefusalError."""
+    known = ways_of(Bounds())
+    given = value if isinstance(value, (list, tuple)) else ()
+    if not given or not all(isinstance(each, str) and each in known for each in given):
+        raise RefusalError("ways", "Choose at least one way of decoding from the list.")
+    return tuple(name for name in known if name in given)
+
+
+WORDS = {
+    "rate": "Requests per second",
+    "seconds": "The seconds of arrivals",
+    "budget": "The seconds of a budget",
+    "low": "The lower bound of τ",
+    "high": "τ",
+}
+LOAD = (
+    Control("question", partial(read_choice, "question", QUESTIONS)),
+    Control("kind", partial(read_choice, "kind", KINDS)),
+    Control("recorded", read_recorded),
+    Control("rate", partial(read_number, "rate", 0.2, MAX_RATE)),
+    Control("seconds", partial(read_number, "seconds", 1.0, MAX_SECONDS)),
+    Control("mix", partial(read_choice, "mix", MIXES)),
+    Control("ways", read_ways),
+    Control("high", partial(read_number, "high", 0.0, 1.0)),
+    Control("low", partial(read_number, "low", 0.0, 1.0)),
+    Control("budget", partial(read_number, "budget", 0.0, MAX_BUDGET)),
+    MAX_NEW_TOKENS,
+    CHECKPOINT,
+)
+"""The controls of the tab."""
+
+
+def read_load_order(values: Mapping[str, Any], limits: Limits) -> LoadOrder:
+    """All of the tab's controls as an order. Raises RefusalError."""
+    found = read_all(LOAD, values, limits)
+    read_count("max_new_tokens", 2, MAX_TOKENS, found["max_new_tokens"], limits)
+    try:
+        bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
+    except SettingsError:
+        raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
+    ways = [ways_of(bounds)[name] for name in found["ways"]]
+    loads = tuple(load for way in ways for load in _loads(way, found))
+    most = max(len(load.arrivals) for load in loads)
+    in_all = sum(len(load.arrivals) for load in loads)
+    if most > MAX_REQUESTS:
+        told = f"Ask for at most {MAX_REQUESTS} requests at a time; these are {most}: "
+        raise RefusalError("rate", told + "lower the rate or the seconds.")
+    if in_all > MAX_IN_ALL:
+        told = f"Ask for at most {MAX_IN_ALL} requests in all; these are {in_all}: "
+        raise RefusalError("ways", told + "choose fewer ways, a lower rate or fewer seconds.")
+    return LoadOrder(
+        found["question"],
+        found["kind"],
+        loads,
+        found["mix"],
+        found["max_new_tokens"],
+        found["budget"] or None,
+        found["checkpoint"],
+    )
+
+
+def _loads(way: Way, found: Mapping[str, Any]) -> list[Loading]:
+    """What one way gets: the arrivals once, or a curve of rates."""
+    seconds, kind = found["seconds"], found["kind"]
+    if kind == "recorded":
+        if found["question"] == CURVE:
+            raise RefusalError("kind", "A curve needs Poisson arrivals or bursts: choose one.")
+        try:
+            moments = arrivals.read_recorded(found["recorded"])
+        except arrivals.ArrivalsError as error:
+            raise RefusalError("recorded", str(error)) from None
+        if moments[-1] > MAX_SECONDS:
+            raise RefusalError("recorded", f"Let the last one arrive within {MAX_SECONDS:g} s.")
+        return [Loading(way, moments, arrivals.rate_of(moments), max(1.0, moments[-1]))]
+    make = arrivals.poisson if kind == "poisson" else arrivals.bursts
+    shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
+    rates = [share * found["rate"] for share in shares]
+    # A load without any arrival would show nothing.
+    drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
+    return [Loading(way, moments, rate, seconds) for rate, moments in drawn]

@@ -1,0 +1,176 @@
+"""Submits requests to a real engine at their times and keeps a record of each.
+
+Open loop: an arrival never waits for an earlier answer. A few requests are with the engine at a
+time, the others wait here, in order of arrival, so that a queue is as long as it says and others
+who use the engine find a place. Moments are read by looking at the engine every few milliseconds,
+which costs its worker nothing. Knows neither prompts nor drawing; what became of the requests is in
+the records.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mars_runtime.engine.engine import EngineBusy
+from mars_runtime.engine.request import Request, RequestError
+from mars_runtime.lab.load import records
+from mars_runtime.lab.load.controller import Decision, Observation, State, decide, steered
+from mars_runtime.lab.load.records import Record
+from mars_runtime.lab.load.ways import Way
+
+if TYPE_CHECKING:
+    from mars_runtime.engine.base import BaseEngine
+    from mars_runtime.engine.run import Run
+    from mars_runtime.lab.load.mix import Ask
+
+LOOK_SECONDS = 0.004
+"""Between two looks at the engine: moments are later than they should be by so much at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be driven: an ask for each arrival, one way of decoding.
+
+    places: requests that are with the engine at once; max_line: that wait behind them, the others
+    are refused. max_seconds: from the start; what goes on then is cut.
+    """
+
+    arrivals: Sequence[float]
+    asks: Sequence[Ask]
+    way: Way
+    places: int = 8
+    max_line: int = 1000
+    max_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A load ``now`` seconds after its start: what has arrived so far, what was decided."""
+
+    now: float = 0.0
+    records: tuple[Record, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    is_over: bool = False
+
+
+class Drive:
+    """Drives one load; ``progress`` may be read by any thread meanwhile."""
+
+    def __init__(self, engine: BaseEngine, load: Load) -> None:
+        self.progress = Progress()
+        self._engine = engine
+        self._load = load
+        self._records: dict[int, Record] = {}
+        self._runs: dict[int, Run] = {}
+        self._num_read: dict[int, int] = {}
+        self._waiting: list[int] = []
+        self._state = State()
+        self._decisions: list[Decision] = []
+        self._stopped = threading.Event()
+
+    def run(self) -> Progress:
+        """To its end. Raises EngineError where the engine was closed."""
+        begin = time.monotonic()
+        try:
+            while not self.progress.is_over:
+                self._look(time.monotonic() - begin)
+                self._stopped.wait(0.0 if self.progress.is_over else LOOK_SECONDS)
+        finally:
+            for run in self._runs.values():
+                run.cancel()
+        return self.progress
+
+    def stop(self) -> None:
+        """End every request within one forward; safe from any thread, also before the start."""
+        self._stopped.set()
+
+    def _look(self, now: float) -> None:
+        """Everything that is due ``now``."""
+        for number in list(self._runs):
+            self._read(number, now)
+        is_cut = self._stopped.is_set() or now >= self._load.max_seconds
+        if is_cut:
+            self._cut(now)
+        else:
+            self._arrive(now)
+            self._control(now)
+            self._admit(now)
+        is_over = is_cut or (len(self._records) == len(self._load.asks) and not self._going())
+        kept = tuple(self._records.values())
+        self.progress = Progress(now, kept, tuple(self._decisions), is_over)
+
+    def _going(self) -> list[Record]:
+        return [self._records[number] for number in (*self._runs, *self._waiting)]
+
+    def _read(self, number: int, now: float) -> None:
+        """What has come of a run since the last look."""
+        events = self._runs[number].events_since(self._num_read[number])
+        self._num_read[number] += len(events)
+        record = self._records[number]
+        for event in events:
+            record = records.after(record, event, now)
+        self._records[number] = record
+        if record.is_over:
+            del self._runs[number], self._num_read[number]
+
+    def _arrive(self, now: float) -> None:
+        while len(self._records) < len(self._load.asks):
+            number = len(self._records)
+            at, ask = self._load.arrivals[number], self._load.asks[number]
+            if at > now:
+                return
+            record = Record(number, at, ask.max_new_tokens, ask.budget)
+            has_room = len(self._waiting) < self._load.max_line
+            self._records[number] = record if has_room else records.refused(record, now)
+            if has_room:
+                self._waiting.append(number)
+
+    def _control(self, now: float) -> None:
+        """Decide, and steer what is going on where that changed anything."""
+        bounds = self._load.way.bounds
+        if bounds is None:
+            return
+        # A request that finds a place at once does not wait.
+        queue = max(0, len(self._waiting) - (self._load.places - len(self._runs)))
+        seen = Observation(now, queue, self._load.places, self._going())
+        before, (self._state, decision) = self._state, decide(self._state, seen)
+        is_new = decision.level != before.level or not decision.late <= before.late
+        if self._decisions and not is_new:
+            return
+        self._decisions.append(decision)
+        for number, run in self._runs.items():
+            run.settings = steered(run.settings, bounds, decision, number)
+
+    def _admit(self, now: float) -> None:
+        """Submit those who have waited longest, as far as there are places."""
+        while self._waiting and len(self._runs) < self._load.places:
+            number = self._waiting[0]
+            try:
+                self._runs[number] = self._engine.submit(self._request(number))
+            except EngineBusy:  # others have taken the places: they are waited for
+                return
+            except RequestError:
+                self._records[number] = records.refused(self._records[number], now)
+            else:
+                self._num_read[number] = 0
+                self._records[number] = records.admitted(self._records[number], now)
+            self._waiting.pop(0)
+
+    def _request(self, number: int) -> Request:
+        ask, way = self._load.asks[number], self._load.way
+        settings = replace(way.settings, max_new_tokens=ask.max_new_tokens)
+        if way.bounds is not None:
+            settings = steered(settings, way.bounds, self._decisions[-1], number)
+        return Request(ask.prompt_ids, settings, self._load.max_seconds)
+
+    def _cut(self, now: float) -> None:
+        """Give up what is going on."""
+        for run in self._runs.values():
+            run.cancel()
+        for record in self._going():
+            self._records[record.number] = records.cut(record, now)
+        self._waiting.clear()

@@ -1,0 +1,1 @@
+"""What the ``load`` command measures, a module for each question."""

@@ -1,0 +1,166 @@
+"""A simulation of a day of traffic on several machines, from costs measured on one.
+
+Nothing here runs a model: what it says is computed, and is called a simulation wherever it is
+shown. A machine serves up to ``places`` requests at once, all at the same pace, which falls as they
+get more; who finds no place waits in one line for all machines. Pure and deterministic by its seed;
+knows no engine.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mars_runtime.lab.evaluation.statistics import percentile
+
+HOURS = 24
+QUIET_HOUR, BUSY_HOUR, QUIET_SHARE = 4, 16, 0.15
+"""The day's traffic is a cosine: least at the quiet hour, where it is this share of the most."""
+MEAN_SHARE = 0.575
+"""Of the busiest hour's traffic, over a whole day."""
+BUSIEST = 3.0
+"""Times what one machine answers: the traffic of the busiest hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one machine was measured at: seconds of a forward for one request ``alone`` and for as
+    many as there are ``places`` (``full``), reading of prompts and everything else included.
+
+    forwards: that measured requests took, to draw from.
+    """
+
+    alone: float
+    full: float
+    places: int
+    forwards: tuple[int, ...]
+
+    def pace(self, num_requests: int) -> float:
+        """Seconds of a forward that so many share; between the two that were measured straight."""
+        if self.places == 1:
+            return self.alone
+        share = (num_requests - 1) / (self.places - 1)
+        return self.alone + share * (self.full - self.alone)
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second of a machine that is never idle."""
+        mean = sum(self.forwards) / len(self.forwards)
+        return self.places / (mean * self.full)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What ``num_machines`` would make of the day: seconds from arrival to the whole answer."""
+
+    num_machines: int
+    p50: float
+    p99: float
+
+
+def hour_seconds(busiest: float, num_requests: int) -> float:
+    """How long an hour is taken to be, so that the day has about so many requests at most."""
+    return min(3600.0, num_requests / (HOURS * MEAN_SHARE * busiest))
+
+
+def day_arrivals(busiest: float, hour_seconds: float, seed: int) -> tuple[float, ...]:
+    """Arrivals of a day whose hours take ``hour_seconds``: Poisson with a rate that follows the
+    day, ``busiest`` per second at most (thinned: Lewis and Shedler 1979)."""
+    rng, found, now = random.Random(f"day:{seed}"), [], 0.0
+    while (now := now + rng.expovariate(busiest)) < HOURS * hour_seconds:
+        if rng.random() < day_share(now / hour_seconds):
+            found.append(now)
+    return tuple(found)
+
+
+def day_share(hour: float) -> float:
+    """The traffic of an hour as a share of the busiest one's."""
+    swing = (1 - math.cos(2 * math.pi * (hour - QUIET_HOUR) / HOURS)) / 2
+    return QUIET_SHARE + (1 - QUIET_SHARE) * swing
+
+
+def fleets(costs: Costs, arrivals: Sequence[float], most: int, seed: int = 0) -> tuple[Fleet, ...]:
+    """The same day on 1 to ``most`` machines; every request draws its forwards once for all."""
+    rng = random.Random(f"forwards:{seed}")
+    work = [rng.choice(costs.forwards) for _ in arrivals]
+    found = []
+    for num_machines in range(1, most + 1):
+        seconds = simulate(costs, arrivals, work, num_machines)
+        found.append(Fleet(num_machines, percentile(seconds, 50), percentile(seconds, 99)))
+    return tuple(found)
+
+
+def enough(found: Sequence[Fleet], seconds: float) -> int | None:
+    """The fewest machines whose p99 is within ``seconds``; None where none is."""
+    return next((fleet.num_machines for fleet in found if fleet.p99 <= seconds), None)
+
+
+def simulate(
+    costs: Costs, arrivals: Sequence[float], work: Sequence[float], num_machines: int
+) -> list[float]:
+    """Seconds from arrival to end of each request. ``work``: its forwards."""
+    machines = [_Machine(costs) for _ in range(num_machines)]
+    line: deque[int] = deque()
+    ends = [0.0] * len(arrivals)
+    coming = 0
+    while True:
+        machine = min(machines, key=_next_end)
+        if coming < len(arrivals) and arrivals[coming] <= machine.next_end:
+            now = arrivals[coming]
+            line.append(coming)
+            coming += 1
+            machine = min(machines, key=len)
+        elif machine.next_end < math.inf:
+            now = machine.next_end
+            ends[machine.end()] = now
+        else:
+            return [end - arrived for end, arrived in zip(ends, arrivals, strict=True)]
+        if line and len(machine) < costs.places:
+            number = line.popleft()
+            machine.begin(number, work[number], now)
+
+
+class _Machine:
+    """Requests that share one machine: each has done as much as the others since it came, so that
+    one count of forwards serves all, and the next to end is the one with the least of it left."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._going: list[tuple[float, int]] = []  # forwards at which it ends, its number
+        self._done, self._since = 0.0, 0.0  # forwards up to a moment
+        self.next_end = math.inf
+
+    def __len__(self) -> int:
+        return len(self._going)
+
+    def begin(self, number: int, work: float, now: float) -> None:
+        self._advance(now)
+        heapq.heappush(self._going, (self._done + work, number))
+        self._look()
+
+    def end(self) -> int:
+        """The number of the request that ends at ``next_end``."""
+        self._advance(self.next_end)
+        _, number = heapq.heappop(self._going)
+        self._look()
+        return number
+
+    def _advance(self, now: float) -> None:
+        if self._going:
+            self._done += (now - self._since) / self._costs.pace(len(self._going))
+        self._since = now
+
+    def _look(self) -> None:
+        if not self._going:
+            self.next_end = math.inf
+            return
+        left = max(0.0, self._going[0][0] - self._done)
+        self.next_end = self._since + left * self._costs.pace(len(self._going))
+
+
+def _next_end(machine: _Machine) -> float:
+    return machine.next_end

@@ -1,0 +1,178 @@
+"""The Load lab tab without a browser: its order, its lines, its ends, its visitors."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from load_page import controls, make_page
+from scripted_page import ScriptedBackend
+
+from app.controls import Limits
+from app.load.handlers import LoadHandlers
+from app.load.order import MAX_REQUESTS, read_load_order
+from app.load.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
+from mars_runtime.engine.request import Request
+from mars_runtime.lab.load.arrivals import read_recorded
+from mars_runtime.lab.load.controller import Bounds
+from mars_runtime.lab.load.ways import ways_of
+from mars_runtime.settings import DecodeSettings
+
+LIMITS = Limits(8000, 512, 8)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[tuple[LoadHandlers, ScriptedBackend]]:
+    handlers, backend = make_page(tmp_path)
+    yield handlers.load, backend
+    handlers.engines.close()
+
+
+def of_tag(value: str, tag: str) -> list[dict]:
+    pairs = [line.split("\t", 1) for line in value.splitlines()[1:]]
+    return [json.loads(data) for found, data in pairs if found == tag]
+
+
+def whole(load: LoadHandlers, value: str) -> str:
+    """Everything of a run whose values hold only the latest lines."""
+    return load._feeds.missed(json.loads(value.splitlines()[0])["run"])
+
+
+def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:
+    load, _ = page
+    *_, last = load.run("visitor", controls())
+    found = whole(load, last)
+    head = json.loads(found.splitlines()[0])
+    assert [way["name"] for way in head["ways"]] == ["ar", "follow"]
+    assert of_tag(found, "status")[-1]["kind"] == "finished"
+    (about,) = of_tag(found, "about")
+    assert (about["checkpoint"], about["places"]) == ("scripted", 3)
+    ends = {tick["way"]: tick for tick in of_tag(found, "tick")}
+    count = len(read_load_order(controls(), LIMITS).loads[0].arrivals)
+    for tick in ends.values():
+        assert (tick["num_arrived"], tick["num_done"], tick["queue"]) == (count, count, 0)
+        assert tick["ttft"]["p50"] <= tick["ttft"]["p99"]
+    assert ends["ar"]["tpf"] == 1
+    assert next(line["way"] for line in of_tag(found, "decision")) == "follow"
+    assert all(0.4 <= line["tau"] <= 0.9 for line in of_tag(found, "decision"))
+    agreed = {line["way"]: line for line in of_tag(found, "agreement")}
+    assert agreed["follow"]["share"] == 1.0
+    assert (agreed["ar"]["num_requests"], agreed["ar"]["sampled"]) == (count, False)
+    (day,) = of_tag(found, "day")
+    assert [fleet["num_machines"] for fleet in day["fleets"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_agreement_is_sampled_where_ar_was_not_asked_for(page) -> None:
+    load, _ = page
+    *_, last = load.run("visitor", controls(ways=["fixed"], kind="recorded", recorded="0, 0.1"))
+    (line,) = of_tag(whole(load, last), "agreement")
+    assert line == {"way": "fixed", "share": 1.0, "num_requests": 2, "sampled": True}
+
+
+def test_a_curve_has_a_point_for_each_rate(page) -> None:
+    load, _ = page
+    *_, last = load.run("visitor", controls(question="curve", ways=["ar"], rate=8))
+    points = of_tag(whole(load, last), "point")
+    assert len(points) == 5
+    offered = [point["offered"] for point in points]
+    assert offered == sorted(offered)
+
+
+def test_stop_ends_it_and_leaves_the_engine_empty(page) -> None:
+    load, backend = page
+    backend.forward_seconds = 0.05
+    stream = load.run("visitor", controls(max_new_tokens=100))
+    value = next(stream)
+    threading.Timer(1.0, load.stop, ["visitor"]).start()
+    *_, value = stream
+    assert of_tag(whole(load, value), "status")[-1]["kind"] == "stopped"
+    engine = load._engines.get("scripted").engine
+    until = time.monotonic() + 10
+    while engine._schedule.num_active and time.monotonic() < until:
+        time.sleep(0.01)
+    assert engine._schedule.num_active == 0
+
+
+def test_a_visitor_who_leaves_ends_it(page) -> None:
+    load, backend = page
+    backend.forward_seconds = 0.05
+    stream = load.run("visitor", controls(max_new_tokens=100))
+    while "running" not in next(stream):
+        pass
+    stream.close()
+    assert not [each for each in threading.enumerate() if each.name == "load"]
+    assert len(load.runs) == 0
+
+
+def test_others_find_a_place_at_once(page) -> None:
+    load, backend = page
+    backend.forward_seconds = 0.02
+    stream = load.run("visitor", controls(max_new_tokens=100, rate=30))
+    while not any(tick["rows"] == 3 for tick in of_tag(next(stream), "tick")):
+        pass
+    engine = load._engines.get("scripted").engine
+    other = engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=4)))
+    assert other.place == 0
+    assert other.wait(20)
+    stream.close()
+
+
+def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
+    handlers, backend = make_page(tmp_path, max_seconds=0.6)
+    backend.forward_seconds = 0.05
+    *_, last = handlers.load.run("visitor", controls(max_new_tokens=100))
+    handlers.engines.close()
+    status = of_tag(last, "status")[-1]
+    assert status["kind"] == "stopped"
+    assert status["text"].startswith("The time limit of 0.6 s is over")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        ({"question": "x"}, "question", "Choose one of: ways on the same arrivals, saturation"),
+        ({"kind": None}, "kind", "Choose one of: Poisson, bursts, recorded."),
+        ({"rate": float("nan")}, "rate", "Requests per second must be a number from 0.2 to 40."),
+        ({"rate": True}, "rate", "Requests per second must be a number from 0.2 to 40."),
+        ({"seconds": 21}, "seconds", "The seconds of arrivals must be a number from 1 to 20."),
+        ({"rate": 40, "seconds": 20}, "rate", f"Ask for at most {MAX_REQUESTS} requests"),
+        (
+            {"rate": 20, "seconds": 5, "ways": list(WAYS)},
+            "ways",
+            "Ask for at most 400 requests in all",
+        ),
+        ({"ways": []}, "ways", "Choose at least one way of decoding from the list."),
+        ({"ways": [["ar"]]}, "ways", "Choose at least one way of decoding from the list."),
+        ({"low": 0.95}, "low", "Choose a lower bound of τ that is at most τ itself."),
+        ({"high": 2}, "high", "τ must be a number from 0 to 1."),
+        ({"budget": -1}, "budget", "The seconds of a budget must be a number from 0 to 60."),
+        ({"max_new_tokens": 129}, "max_new_tokens", "must be a whole number from 2 to 128."),
+        ({"kind": "recorded", "recorded": "soon"}, "recorded", "Give the arrivals as seconds"),
+        ({"kind": "recorded", "recorded": "99"}, "recorded", "Let the last one arrive within 20"),
+        ({"recorded": "0 " * 3000}, "recorded", "Give the recorded arrivals as a short list"),
+        ({"kind": "recorded", "recorded": "1", "question": "curve"}, "kind", "A curve needs"),
+        ({"checkpoint": "x"}, "checkpoint", "Choose a checkpoint from the list."),
+    ],
+)
+def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None:
+    load, backend = page
+    refusal = load.check(controls(**changes))
+    assert refusal is not None
+    assert refusal.field == field
+    assert sentence in str(refusal)
+    assert backend.prompts == []
+
+
+def test_what_the_tab_opens_with_can_run() -> None:
+    for rate in (3.0, 12.0):
+        usual = controls(
+            ways=["ar", "lossless", "fixed", "follow"], rate=rate, seconds=SECONDS,
+            max_new_tokens=NUM_TOKENS, low=Bounds().low, high=Bounds().high,
+        )  # fmt: skip
+        assert len(read_load_order(usual, LIMITS).loads) == 4
+    assert set(WAYS) == set(ways_of(Bounds()))
+    assert read_recorded(RECORDED)

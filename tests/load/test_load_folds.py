@@ -1,0 +1,111 @@
+"""Records and figures of a load, on numbers written by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.lab.load import records
+from mars_runtime.lab.load.figures import agreement, figures_of, num_common, spread, texts_of
+from mars_runtime.lab.load.records import Record
+from mars_runtime.settings import DecodeSettings
+
+
+def step(*tokens: int) -> Step:
+    return Step((RowStep(0, 0, 0, 1, 1, (), tokens, 0, DecodeSettings(), "block"),), 0.01)
+
+
+def told(record: Record, *told: tuple[float, Event]) -> Record:
+    for at, event in told:
+        record = records.after(record, event, at)
+    return record
+
+
+def whole(number: int, arrived: float, first: float, ended: float, *tokens: int) -> Record:
+    record = records.admitted(Record(number, arrived, 8), arrived)
+    events = [(first, step(tokens[0])), (ended, step(*tokens[1:])), (ended, End("limit"))]
+    return told(record, *events)
+
+
+def test_a_record_follows_its_run() -> None:
+    record = Record(3, arrived=1.0, max_new_tokens=4, budget=2.0)
+    assert (record.state, record.ttft, record.latency, record.is_in_time) == (
+        "waiting",
+        *[None] * 3,
+    )
+    record = records.admitted(record, 1.5)
+    assert record.state == "served"
+    record = told(record, (1.6, Prefill(9)), (1.75, step(7)), (2.25, step(8, 9)))
+    assert (record.ttft, record.num_tokens, record.num_forwards) == (0.75, 3, 2)
+    assert record.tpot is None  # not whole yet
+    record = told(record, (2.5, End("eos")))
+    assert (record.state, record.latency, record.tpot) == ("done", 1.5, 0.375)
+    assert record.is_in_time is True
+    assert record.tokens == (7, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("error", "failed"), ("cancelled", "cut"), ("deadline", "cut")]
+)
+def test_what_did_not_come_to_its_end_has_no_latency_and_broke_its_budget(reason, state) -> None:
+    record = told(Record(0, 0.0, 4, 9.0), (1.0, step(1)), (2.0, End(reason)))
+    assert (record.state, record.latency, record.tpot) == (state, None, None)
+    assert record.is_in_time is False
+
+
+def test_figures_of_three_requests() -> None:
+    served = [
+        whole(0, 0.0, 0.5, 1.0, 1, 2, 3),
+        whole(1, 1.0, 2.0, 3.0, 1, 2, 3, 4, 5),
+        records.refused(Record(2, 2.0), 2.0),
+        Record(3, 3.5),
+    ]
+    found = figures_of(served, now=4.0)
+    assert (found.num_arrived, found.num_done, found.num_refused) == (4, 2, 1)
+    assert (found.queue, found.rows) == (1, 0)
+    assert found.tokens_per_second == 8 / 4
+    assert found.requests_per_second == 2 / 4
+    assert found.tpf == 8 / 4
+    assert found.ttft is not None
+    assert (found.ttft.p50, found.ttft.p99) == (0.75, pytest.approx(0.995))
+    assert found.tpot is not None
+    assert found.tpot.p50 == 0.25
+    assert found.in_time is None
+    assert figures_of([], 4.0).latency is None
+    over = figures_of(served[:2], now=90.0)  # the clock goes on, the load is over
+    assert over.tokens_per_second == 8 / 3
+
+
+def test_the_share_of_budgets_that_were_kept() -> None:
+    kept = told(Record(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
+    broken = told(Record(1, 0.0, 4, 1.0), (0.5, step(1)), (1.2, End("eos")))
+    assert figures_of([kept, broken, broken, Record(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
+
+
+def test_percentiles_leave_out_what_is_not_there() -> None:
+    assert spread([None, None]) is None
+    found = spread([None, 1.0, 3.0])
+    assert found is not None
+    assert found.p50 == 2.0
+
+
+def test_agreement_is_the_share_of_tokens_in_the_same_order() -> None:
+    assert agreement({0: (1, 2, 3), 1: (4,)}, {0: (1, 2, 3), 2: (9,)}) == 1.0
+    assert agreement({0: (1, 2, 3, 4)}, {0: (1, 9, 3)}) == 0.5
+    assert agreement({0: (1,)}, {1: (1,)}) is None
+    assert texts_of([whole(5, 0, 1, 2, 1, 2), Record(6, 0)]) == {5: (1, 2)}
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
+def test_the_common_part_is_as_long_as_that_of_the_slow_twin(a: list[int], b: list[int]) -> None:
+    def slow(i: int, j: int) -> int:
+        if i == len(a) or j == len(b):
+            return 0
+        if a[i] == b[j]:
+            return 1 + slow(i + 1, j + 1)
+        return max(slow(i + 1, j), slow(i, j + 1))
+
+    a, b = a[:7], b[:7]
+    assert num_common(a, b) == slow(0, 0)
