@@ -98,7 +98,8 @@ class LoadRun(TabRun):
         asks = asks[: len(loading.arrivals)]
         left = max(0.0, self._until - time.monotonic())
         left = min(left, loading.seconds + DRAIN_SECONDS)
-        load = Load(loading.arrivals, asks, loading.way, places, len(asks), left)
+        line = len(asks)
+        load = Load(loading.arrivals, asks, loading.way, places, line, left, self.owner)
         drive = self._drive = Drive(served.engine, load)
         faults: list[Exception] = []
 

@@ -8,8 +8,8 @@ next, so the clocks advance together. Rules that leave nobody behind:
 - Jobs are served in order of arrival, ``max_active`` at a time; those ready take turns, whoever was
   served longest ago first.
 - Among owners that order is fair: the n-th job of one comes no sooner than the n-th of another
-  (start-time fair queuing, Goyal, Vin and Cheng 1997, each job counting as one), and no owner fills
-  more than half of the waiting line. So a newcomer waits for what has begun, whatever others ask.
+  (start-time fair queuing, Goyal, Vin and Cheng 1997, each job counting as one), and no owner takes
+  all of the waiting line. So a newcomer waits for what has begun, whatever another asks.
 - After a forward of s seconds a job of pace N rests N * s seconds, in which others use the device.
 - Nobody rests while others wait for a place: slow motion gives way, and comes back.
 - A job alone at full speed never rests, so it has the device to its end, but for the forwards of
@@ -34,7 +34,7 @@ forward of several lanes."""
 
 
 class FullError(Exception):
-    """No job can be taken: the waiting line is full, or the owner's share of it."""
+    """No job can be taken: the waiting line is full, or has no place left for this owner."""
 
 
 class Lane:
@@ -150,10 +150,9 @@ class Schedule(Generic[L]):
         return number
 
     def _has_place(self, owner: str) -> bool:
-        """Whether the line takes another of this owner; half of it is kept for the others."""
-        num_theirs = sum(job.owner == owner for job in self._waiting)
-        share = (self._max_waiting + 1) // 2 if owner else self._max_waiting
-        return len(self._waiting) < self._max_waiting and num_theirs < share
+        """Whether the line takes another of this owner; its last place is for who has none."""
+        has_one = bool(owner) and any(job.owner == owner for job in self._waiting)
+        return len(self._waiting) + has_one < self._max_waiting
 
     def _jobs(self) -> Iterator[Job[L]]:
         yield from self._active

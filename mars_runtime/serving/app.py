@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -118,7 +119,8 @@ class Endpoint:
         asked = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
-        run = await model.submit(asked)
+        owner = request.client.host if request.client else ""
+        run = await model.submit(replace(asked, owner=owner))
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:

@@ -58,14 +58,13 @@ def test_who_asks_again_and_again_does_not_starve_a_line() -> None:
     assert order == "abababab"
 
 
-def test_no_owner_takes_more_than_half_of_the_line() -> None:
+def test_no_owner_takes_the_whole_line() -> None:
     schedule: Schedule[Lane] = Schedule(max_active=1, max_waiting=4)
-    for _ in range(3):
+    for _ in range(4):
         schedule.add(job("a"))
     with pytest.raises(FullError):
         schedule.add(job("a"))
-    for _ in range(2):
-        schedule.add(job("b"))
+    schedule.add(job("b"))
     with pytest.raises(FullError):
         schedule.add(job("c"))
 
@@ -117,7 +116,7 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "shared"])
 def test_a_second_visitor_waits_for_one_run_whatever_the_first_asks(is_alone: bool) -> None:
     script = Script(start=threading.Event())
-    with Engine(script, max_runs=1, max_waiting=8) as engine:
+    with Engine(script, max_runs=1, max_waiting=5) as engine:
 
         def ask(token: int, owner: str) -> None:
             asked = replace(request(token, NUM_TOKENS), owner=owner)

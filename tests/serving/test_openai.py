@@ -192,7 +192,7 @@ def test_over_the_wire_as_from_the_engine(place: Place) -> None:
 def slow(tmp_path: Any) -> Iterator[Place]:
     """Two at once, two in line; a forward takes 50 ms."""
     backend = Oracle(forward_seconds=0.05)
-    with serving(tmp_path, backend, max_runs=2, max_waiting=2) as found:
+    with serving(tmp_path, backend, max_runs=2, max_waiting=3) as found:
         yield found
 
 
@@ -220,6 +220,7 @@ def test_a_client_that_gives_up_on_a_whole_answer_frees_it(slow: Place) -> None:
 
 
 def test_overload_is_told_and_passes(slow: Place) -> None:
+    """The last place in line is for another address."""
     streams = [chat(slow, stream=True) for _ in range(4)]
     for is_stream in (True, False):
         with pytest.raises(openai.RateLimitError, match=r"4 runs are ahead") as refused:

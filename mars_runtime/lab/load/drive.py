@@ -36,7 +36,8 @@ class Load:
     """What is to be driven: an ask for each arrival, one way of decoding.
 
     places: requests that are with the engine at once; max_line: that wait behind them, the others
-    are refused. max_seconds: from the start; what goes on then is cut.
+    are refused. max_seconds: from the start; what goes on then is cut. owner: of the requests to
+    the engine.
     """
 
     arrivals: Sequence[float]
@@ -45,6 +46,7 @@ class Load:
     places: int = 8
     max_line: int = 1000
     max_seconds: float = 300.0
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,8 @@ class Drive:
         settings = replace(way.settings, max_new_tokens=ask.max_new_tokens)
         if way.bounds is not None:
             settings = steered(settings, way.bounds, self._decisions[-1], number)
-        return Request(ask.prompt_ids, settings, self._load.max_seconds)
+        load = self._load
+        return Request(ask.prompt_ids, settings, load.max_seconds, owner=load.owner)
 
     def _cut(self, now: float) -> None:
         """Give up what is going on."""
