@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from scripted_text import write_tokenizer
 
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.folds import drafting
 from mars_runtime.serving.answer import Answer
 from mars_runtime.settings import DecodeSettings, Method
+from tests.scripted_text import write_tokenizer
 
 TEXT = "ab☃cd"
 
