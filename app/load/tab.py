@@ -5,8 +5,6 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.components.load_view import LoadView
@@ -54,14 +52,7 @@ def load_tab(
         [controls["recorded"]],
         **AT_ONCE,
     )
-    checkpoint.change(_rate_of(load), [checkpoint], [controls["rate"]], **AT_ONCE)
-
-
-def _rate_of(load: LoadHandlers) -> Any:
-    def follow(checkpoint: Any) -> float:
-        return load.rate(checkpoint)
-
-    return follow
+    checkpoint.change(load.rate, [checkpoint], [controls["rate"]], **AT_ONCE)
 
 
 def _choices(controls: dict[str, Field]) -> None:

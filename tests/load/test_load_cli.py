@@ -15,6 +15,7 @@ from mars_runtime.lab.load.curve import (
     Point,
     closed_rate,
     costs_of,
+    is_saturated,
     point_of,
     saturation_of,
     steady_rate,
@@ -128,6 +129,9 @@ def test_the_rate_is_counted_from_the_first_answer_on() -> None:
 def test_saturation_is_the_most_that_was_answered() -> None:
     points = [Point(rate, min(rate, 4.0), None, None) for rate in (1.0, 3.0, 5.0, 9.0)]
     assert saturation_of(points) == 4.0
+    assert is_saturated(points)
+    assert not is_saturated(points[:2])
+    assert not is_saturated([])
     assert saturation_of([]) == 0.0
 
 

@@ -66,8 +66,10 @@ test("a decision holds to the next one, the last to the end", () => {
 });
 
 test("a way saturates at the most that it answered", () => {
-  assert.equal(saturation([{ answered: 2 }, { answered: 5 }, { answered: 4 }]), 5);
-  assert.equal(saturation([]), 0);
+  const points = [2, 5, 4].map((answered, i) => ({ answered, offered: 3 * i + 2 }));
+  assert.deepEqual(saturation(points), { rate: 5, isFound: true });
+  assert.deepEqual(saturation(points.slice(0, 2)), { rate: 5, isFound: false });
+  assert.deepEqual(saturation([]), { rate: 0, isFound: false });
 });
 
 test("enough are the fewest machines that more would hardly beat", () => {

@@ -9,6 +9,9 @@ from mars_runtime.lab.load.figures import Spread, spread
 from mars_runtime.lab.load.records import Record
 from mars_runtime.lab.load.simulate import Costs
 
+SATURATED = 0.9
+"""Of what is offered: a machine that answers less is saturated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -51,6 +54,11 @@ def closed_rate(records: Sequence[Record]) -> float:
 def saturation_of(points: Sequence[Point]) -> float:
     """The most requests per second that were answered, whatever was offered; 0 for no point."""
     return max((point.answered for point in points), default=0.0)
+
+
+def is_saturated(points: Sequence[Point]) -> bool:
+    """Whether clearly more was offered than was answered, so that saturation was reached."""
+    return any(SATURATED * point.offered > saturation_of(points) for point in points)
 
 
 def costs_of(alone: Sequence[Record], full: Sequence[Record], places: int) -> Costs | None:

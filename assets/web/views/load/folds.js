@@ -1,5 +1,6 @@
 // Pure: what has been told of a load, line by line, and what its charts draw. No DOM.
 
+const SATURATED = 0.9; // of what is offered: who answers less is saturated
 const WINDOW = 1; // seconds over which throughput is counted
 export const ORDER = ["ar", "lossless", "fixed", "follow", "draft"]; // as ways.py names them
 
@@ -60,10 +61,14 @@ export function steps(decisions, end) {
 }
 
 /**
- * The most requests per second that a way answered, whatever was offered; 0 for no point.
+ * The most requests per second that a way answered, 0 for no point; isFound: whether clearly more was offered, so that
+ * this was all it could do.
  * @param {LoadPoint[]} points
  */
-export const saturation = (points) => Math.max(0, ...points.map(({ answered }) => answered));
+export function saturation(points) {
+  const rate = Math.max(0, ...points.map(({ answered }) => answered));
+  return { rate, isFound: points.some(({ offered }) => SATURATED * offered > rate) };
+}
 
 /**
  * The fewest machines whose p99 is at most twice that of the most: more would hardly help. None where there are none.

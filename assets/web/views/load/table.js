@@ -15,7 +15,7 @@ const WORDS = [
   ],
   ["Agreement", "the share of tokens that plain AR wrote too, in the same order; counted when the clock has ended."],
   ["Cut", "requests that still go on 20 seconds after the last arrival are not waited for."],
-  ["Within budget", "every second request wants its whole answer in so many seconds: the share that got it."],
+  ["In budget", "every second request wants its whole answer in so many seconds: the share that got it."],
 ];
 
 /** @type {[head: string, unit: string, cell: (way: LoadWay, tick: LoadTick) => string][]} */
@@ -28,7 +28,7 @@ const COLUMNS = [
   ["whole answer", "s, p50 · p99", (_, tick) => pair(tick.latency, 1)],
   ["per forward", "tokens", (_, tick) => (tick.tpf === null ? "–" : figure(tick.tpf))],
   ["agreement", "with AR, %", (way) => agreed(way.agreement)],
-  ["within budget", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
+  ["in budget", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
 ];
 
 /**

@@ -86,7 +86,12 @@ export class LoadView extends LineView {
     const asked = `${head.kind} arrivals, ${counted(head.requests, "request")} in ${figure(head.seconds)} s`;
     const found = ways
       .filter((way) => way.points.length)
-      .map((way) => `${way.title} saturates at ${figure(saturation(way.points))} requests/s`);
+      .map(({ title, points }) => {
+        const { rate, isFound } = saturation(points);
+        return isFound
+          ? `${title} saturates at ${figure(rate)} requests/s`
+          : `${title} kept up with ${figure(rate)} requests/s: raise the rate to saturate it`;
+      });
     return [...found, asked, `${counted(about.places, "place")}`, environment(about)].join(" · ");
   }
 

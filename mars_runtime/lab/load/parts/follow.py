@@ -11,7 +11,7 @@ from mars_runtime.lab.evaluation.statistics import quantile
 from mars_runtime.lab.evaluation.tables import NONE, Table, share
 from mars_runtime.lab.load.arrivals import poisson
 from mars_runtime.lab.load.controller import Bounds
-from mars_runtime.lab.load.curve import Point, closed_rate, point_of, saturation_of
+from mars_runtime.lab.load.curve import Point, closed_rate, is_saturated, point_of, saturation_of
 from mars_runtime.lab.load.document import Section, told
 from mars_runtime.lab.load.figures import agreement, figures_of, texts_of
 from mars_runtime.lab.load.parts.base import Bench, Part
@@ -70,6 +70,8 @@ class Curve(Part):
             f"Saturation: at most {self.saturation:.2f} requests per second were answered "
             f"({self._way.title}, {self._bench.order.rows} rows)."
         )
+        if not is_saturated(self.points):
+            sentence += " Nearly all that was offered was answered, so it may be higher."
         title = "Requests per second offered and answered; waits as median and p99"
         data = {"saturation": self.saturation, "points": [asdict(each) for each in self.points]}
         return Section("saturation", (sentence,), Table(title, columns, lines), data)

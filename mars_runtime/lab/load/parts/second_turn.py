@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 from mars_runtime.lab.evaluation.statistics import median
 from mars_runtime.lab.load.controller import Bounds
@@ -13,6 +14,7 @@ from mars_runtime.lab.load.ways import LOSSLESS, ways_of
 from mars_runtime.lab.profiling.turns import QUESTIONS, TimedTurn, converse, table_of
 
 NUM_TURNS = 2
+ANSWER_TOKENS = 192  # at most: as long as a chat model likes to answer
 
 
 class SecondTurn(Part):
@@ -24,16 +26,14 @@ class SecondTurn(Part):
 
     def measure(self) -> Iterator[str]:
         """Every prompt twice: with what is kept, then without."""
-        from dataclasses import replace
-
         from mars_runtime.engine import Engine
 
-        order, checkpoint = self._bench.order, self._bench.checkpoint
+        checkpoint = self._bench.checkpoint
         if not checkpoint.model.is_bitwise:
             yield "nothing is kept, because arithmetic is not bitwise"
             return
         settings = ways_of(Bounds())[LOSSLESS].settings
-        settings = replace(settings, max_new_tokens=order.max_new_tokens)
+        settings = replace(settings, max_new_tokens=ANSWER_TOKENS)
         with closing(Engine(checkpoint, max_runs=1)) as engine:
             engine.costs()
             for question in QUESTIONS:
