@@ -20,7 +20,8 @@ KEPT = re.compile(
     r"|assets/results/(evaluation|benchmark)\.json"
 )
 LEFT_OUT = re.compile(
-    r"app/deploy/.+|mars_runtime/lab/(?!tasks/|__init__\.py).+|checkpoints/[^/]+/log[\w-]*\.jsonl"
+    r"app/deploy/.+|mars_runtime/lab/(training|verification|benchmark|profiling)/.+"
+    r"|checkpoints/[^/]+/log[\w-]*\.jsonl"
 )
 """Of these what makes and measures checkpoints, and this package."""
 NO_GIT = (
