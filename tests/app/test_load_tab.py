@@ -96,8 +96,11 @@ def test_stop_ends_it_and_too_much_is_one_sentence(visit) -> None:
     page = visit(seconds=0.05)
     page.click("#load-run")
     page.wait_for_selector("#load tr[data-way=ar][data-arrived]")
+    weight = "getComputedStyle(document.querySelector('#load-stop')).fontWeight"
+    assert page.evaluate(weight) == "600"
     page.click("#load-stop")
     wait_phase(page, "stopped")
+    assert page.evaluate(weight) == "500"
     assert page.inner_text("#load .lv-status").startswith("Stopped")
     page.fill("#load-rate input[type=number]", "40")
     page.fill("#load-seconds input[type=number]", "20")
