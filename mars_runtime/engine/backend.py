@@ -17,7 +17,7 @@ from mars_runtime.settings import METHODS, DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
-    from mars_runtime.decoders.base import Batch, SettingsSource
+    from mars_runtime.decoders.base import Batch, CausalModel, SettingsSource
     from mars_runtime.engine.memory import Room
     from mars_runtime.model.load import Checkpoint
 
@@ -127,11 +127,7 @@ class CheckpointBackend:
     def _warm_up(self) -> None:
         from mars_runtime.engine.costs import measure_costs
 
-        prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
-        kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
-        for kind in kinds:
-            for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
-                pass
+        prompt, kinds = self.warm_up_alone()
         self.costs = measure_costs(self._checkpoint, sorted({1, self._room.num_rows}))
         batch = self.batch()
         live = list(range(min(len(kinds), self._room.num_rows)))
@@ -142,28 +138,21 @@ class CheckpointBackend:
             ended = [row.row for row in batch.step(live).rows if row.stop in ("eos", "limit")]
             live = [number for number in live if number not in ended]
 
+    def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:
+        """Run each method once by itself; returns the prompt and the settings."""
+        prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
+        kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
+        for kind in kinds:
+            for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
+                pass
+        return prompt, kinds
+
     def check(self, asked: Asked) -> None:
         """Refuse tokens that the model does not have and answers that do not fit into it.
 
         What a Solo decodes is its own affair; it raises when it begins.
         """
-        from mars_runtime.acceptance import DecodeError
-        from mars_runtime.decoders.base import check_prompt
-
-        if isinstance(asked, Solo):
-            return
-        length, limit = len(asked.prompt_ids), asked.settings.max_new_tokens
-        try:
-            check_prompt(self._checkpoint.model, asked.prompt_ids, limit)
-        except DecodeError as error:
-            raise RequestError(str(error)) from None
-        room = self.capacity
-        if length + limit > room:
-            advice = f"ask for at most {room - length}" if length < room else "shorten the prompt"
-            raise RequestError(
-                f"The prompt has {length} tokens and {limit} are asked for; there is memory for "
-                f"{room} together: {advice}."
-            )
+        check_fits(self._checkpoint.model, asked, self.capacity)
 
     def batch(self) -> Batch:
         """The rows that share forwards, on a cache whose memory is taken at the first call."""
@@ -195,6 +184,28 @@ class CheckpointBackend:
             import torch
 
             torch.cuda.synchronize(self._checkpoint.model.device)
+
+
+def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
+    """Raises RequestError for tokens that the model does not have and for what does not fit."""
+    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.decoders.base import check_prompt
+
+    if isinstance(asked, Solo):
+        return
+    length, limit = len(asked.prompt_ids), asked.settings.max_new_tokens
+    try:
+        check_prompt(model, asked.prompt_ids, limit)
+    except DecodeError as error:
+        raise RequestError(str(error)) from None
+    if length + limit > capacity:
+        advice = (
+            f"ask for at most {capacity - length}" if length < capacity else "shorten the prompt"
+        )
+        raise RequestError(
+            f"The prompt has {length} tokens and {limit} are asked for; there is memory for "
+            f"{capacity} together: {advice}."
+        )
 
 
 def num_threads(checkpoint: Checkpoint) -> int:

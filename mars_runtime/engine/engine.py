@@ -20,23 +20,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, as_backend, where
+from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
-from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
-from mars_runtime.engine.run import Bell, Run, check_pace
+from mars_runtime.engine.request import Asked
+from mars_runtime.engine.run import Bell, Run, check_pace, overdue
 from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
 from mars_runtime.events import End
-from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
-    from mars_runtime.engine.request import SoloDecode
     from mars_runtime.model.load import Checkpoint
 
-MAX_LANES = 8
 MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
 """A worker that shows no sign of life for so long hangs: in a forward, in the warm-up (which may
 compile)."""
 HEARTBEAT_SECONDS = 1.0
+BUSY = "All places are taken and {} runs are ahead: please try again in a moment."
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
     """The bounded line of waiting runs is full."""
 
 
-class Engine:
+class Engine(BaseEngine):
     """Runs on one model. ``max_runs`` jobs (runs, races, solo runs) are served at once, fewer where
     memory is short; ``max_waiting`` wait behind.
 
@@ -90,43 +89,6 @@ class Engine:
         """Tokens that a prompt and its answer may have together."""
         return self._backend.capacity
 
-    def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
-        """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
-        time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N
-        times each forward, outside every clock.
-
-        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
-        """
-        return self._serve([request], pace, is_shared=not is_alone)[0]
-
-    def solo(
-        self,
-        decode: SoloDecode,
-        settings: DecodeSettings,
-        *,
-        deadline: float = DEFAULT_DEADLINE,
-        pace: float = 0.0,
-    ) -> Run:
-        """Serve any decoder on this model, alone on the device; its Steps may have many rows.
-
-        ``decode`` is called by the worker with the model, its vocabulary and the source of this
-        run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
-        Raises what ``submit`` raises.
-        """
-        return self._serve([Solo(decode, settings, deadline)], pace)[0]
-
-    def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
-        """Serve several, side by side on a fair clock: the one whose clock is behind goes on. All
-        reuse as much of what is kept of their prompts as all can.
-
-        No forward of a race is shared, so a request by itself is served as by ``submit``.
-        Raises what ``submit`` raises.
-        """
-        if not 1 <= len(asked) <= MAX_LANES:
-            raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
-        is_alone = len(asked) == 1 and isinstance(asked[0], Request)
-        return self._serve(asked, pace, is_shared=is_alone)
-
     def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
         for each in asked:
             self._backend.check(each)
@@ -141,10 +103,7 @@ class Engine:
             try:
                 self._schedule.add(job)
             except FullError:
-                raise EngineBusy(
-                    f"All places are taken and {len(self._schedule)} runs are ahead: please try "
-                    "again in a moment."
-                ) from None
+                raise EngineBusy(BUSY.format(len(self._schedule))) from None
             self._bell.ring()
         return runs
 
@@ -243,12 +202,8 @@ class Engine:
     def _sweep(self, now: float) -> None:
         """End the runs that were cancelled or are out of time, served or waiting."""
         self._bell.has_news = False
-        for run in list(self._schedule.lanes()):
-            if run.is_cancelled:
-                self._finish(run, End("cancelled"))
-            elif run.deadline <= now:
-                seconds = run.asked.deadline
-                self._finish(run, End("deadline", f"The time limit of {seconds:g} s is over."))
+        for run, end in overdue(self._schedule.lanes(), now):
+            self._finish(run, end)
         self._next_deadline = self._schedule.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:

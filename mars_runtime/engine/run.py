@@ -7,7 +7,7 @@ from it, so keeping it after the end costs no more than its events. Knows no mod
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import Asked
@@ -80,6 +80,7 @@ class Run(Lane):
         if settings.max_new_tokens > most:
             raise SettingsError(f"A run that began with room for {most} tokens cannot get more.")
         self._settings = settings
+        self._steered()
 
     @property
     def pace(self) -> float:
@@ -94,6 +95,7 @@ class Run(Lane):
         with self._bell:
             self.job.pace = check_pace(pace)
             self._bell.ring()
+        self._steered()
 
     @property
     def place(self) -> int:
@@ -114,6 +116,11 @@ class Run(Lane):
             return self._schedule.is_hurried(self.job)
 
     @property
+    def is_awaiting_device(self) -> bool:
+        """Whether its turn has come and it waits until a device is lent to it."""
+        return False
+
+    @property
     def job(self) -> Job[Run]:
         """For the engine: what is served as one with this run."""
         assert self._job is not None, "the engine gives every run a job"
@@ -124,6 +131,10 @@ class Run(Lane):
         with self._bell:
             self.is_cancelled = True
             self._bell.ring()
+        self._steered()
+
+    def _steered(self) -> None:
+        """Settings, pace or the wish to end changed: for a run that is decoded elsewhere."""
 
     def events_since(self, index: int) -> tuple[Event, ...]:
         """The events from the ``index``-th on, without waiting."""
@@ -161,6 +172,18 @@ class Run(Lane):
         """For the engine, once: serve this run as part of ``job``."""
         assert self._job is None, "a run has one job"
         self._job = job
+
+
+def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
+    """The runs that were cancelled or are out of time, with their ends."""
+    found = []
+    for run in runs:
+        if run.is_cancelled:
+            found.append((run, End("cancelled")))
+        elif run.deadline <= now:
+            seconds = run.asked.deadline
+            found.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
+    return found
 
 
 def check_pace(pace: float) -> float:

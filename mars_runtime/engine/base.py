@@ -1,0 +1,82 @@
+"""What callers see of an engine, wherever it decodes: in a thread of this process (``engine.py``)
+or on a device that is lent for each run (``leased/``). Knows no model, thread or device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
+from mars_runtime.engine.run import Run
+from mars_runtime.settings import DecodeSettings
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.engine.request import SoloDecode
+
+MAX_LANES = 8
+
+
+class BaseEngine(ABC):
+    """Serves runs on one model."""
+
+    @property
+    @abstractmethod
+    def is_alive(self) -> bool:
+        """Whether requests are served."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+
+    @abstractmethod
+    def costs(self) -> ForwardCosts | None:
+        """What forwards cost here; None if it was not measured."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every run and the engine, within one forward. A second call does nothing."""
+
+    @abstractmethod
+    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+        """Begin runs that are served as one; ``is_shared``: one that may share forwards."""
+
+    def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
+        """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
+        time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N
+        times each forward, outside every clock.
+
+        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
+        """
+        return self._serve([request], pace, is_shared=not is_alone)[0]
+
+    def solo(
+        self,
+        decode: SoloDecode,
+        settings: DecodeSettings,
+        *,
+        deadline: float = DEFAULT_DEADLINE,
+        pace: float = 0.0,
+    ) -> Run:
+        """Serve any decoder on this model, alone on the device; its Steps may have many rows.
+
+        ``decode`` is called by the worker with the model, its vocabulary and the source of this
+        run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
+        Raises what ``submit`` raises.
+        """
+        return self._serve([Solo(decode, settings, deadline)], pace)[0]
+
+    def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
+        """Serve several, side by side on a fair clock: the one whose clock is behind goes on. All
+        reuse as much of what is kept of their prompts as all can.
+
+        No forward of a race is shared, so a request by itself is served as by ``submit``.
+        Raises what ``submit`` raises.
+        """
+        if not 1 <= len(asked) <= MAX_LANES:
+            raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
+        is_alone = len(asked) == 1 and isinstance(asked[0], Request)
+        return self._serve(asked, pace, is_shared=is_alone)
