@@ -12,10 +12,14 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import replace
 
 from app.serving.loads import LOADING
 from app.serving.settings import AppSettings, AppSettingsError
+
+FAREWELL_SECONDS = 0.2
+"""For the streams of programs to say that the server ends."""
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -106,6 +110,7 @@ def serve(settings: AppSettings) -> None:
         serve_page(make_handlers(engines), first=first())
     finally:
         engines.close()
+        time.sleep(FAREWELL_SECONDS)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model import fetch
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
+from mars_runtime.serving.metrics import Metrics
 
 DEFAULT_BLOCK_SIZE = 8
 ALL = "all"
@@ -72,6 +73,7 @@ class Engines:
     ) -> None:
         """``entries``: those that may be chosen, the wanted one first."""
         self.settings = settings
+        self.metrics = Metrics()
         listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
         self.entries = listed
         self.wanted = next(iter(self.entries))
@@ -144,8 +146,14 @@ class Engines:
         """The engine, or None if on its way after ``timeout`` seconds. Raises UnavailableError."""
         return self.begin(name).wait(timeout)
 
+    def trouble(self, name: str) -> str:
+        """Why a checkpoint answers nobody now, as a sentence; empty where it does."""
+        load = self._loads.get(name)
+        return f"{name} is not loaded." if load is None else load.trouble
+
     def close(self) -> None:
         """End every engine and what it runs; what is on its way is left alone."""
+        self.metrics.close()
         for load in list(self._loads.values()):
             if load.served is not None:
                 load.served.engine.close()
@@ -163,7 +171,9 @@ class Engines:
             )
             tell(f"Loading {name}…")
         with self._memory:
-            return self._load(name)
+            served = self._load(name)
+        self.metrics.watch(name, served.engine)
+        return served
 
     def _load(self, name: str) -> Served:
         from mars_runtime.model.load import load_checkpoint

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 
@@ -72,6 +72,13 @@ class Load:
         if error is None:
             return ""
         return str(error) if isinstance(error, CheckpointError) else FAULT
+
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody now, as a sentence; empty where it does."""
+        if self.failure or self.served is None:
+            return self.failure or self.situation
+        return DEAD if self.is_dead else ""
 
     def wait(self, timeout: float | None = None) -> Served | None:
         """What was loaded, or None if it is still on its way after ``timeout`` seconds.

@@ -20,7 +20,9 @@ from app.layout.wiring import RUN
 from app.replay.recordings import Recording
 from app.serving.audience import Audience
 from app.serving.doors import CALLS, Doors, Refusals
-from app.serving.settings import AppSettings, AppSettingsError
+from app.serving.endpoint import Beside, make_endpoint
+from app.serving.engines import Engines
+from app.serving.settings import AppSettingsError
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.limits import BodyLimit
 
@@ -64,7 +66,7 @@ def serve(
             footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
             max_file_size="1mb",
             state_session_capacity=200,
-            app_kwargs={"middleware": _middleware(settings, page)},
+            app_kwargs={"middleware": _middleware(handlers.engines, page)},
             prevent_thread_lock=not is_blocking,
         )
     except OSError as error:
@@ -77,10 +79,12 @@ def has_tools() -> bool:
     return find_spec("mcp") is not None
 
 
-def _middleware(settings: AppSettings, page: gr.Blocks) -> list[Middleware]:
-    """What a request passes before gradio sees it, the first one first: small requests everywhere
+def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
+    """What a request passes before gradio sees it, the first one first: the endpoint for programs,
+    which answers at its own addresses; small requests everywhere
     but where a recorded run is brought, which travels as JSON text; only to what is used; and only
     so many runs, for whoever watches them."""
+    settings = engines.settings
     imports = {CALLS: 2 * settings.max_import_bytes}
     addresses = [plotly_url(), shell_address()]
 
@@ -89,6 +93,7 @@ def _middleware(settings: AppSettings, page: gr.Blocks) -> list[Middleware]:
         return found is not None and found.concurrency_id == RUN
 
     return [
+        Middleware(Beside, endpoint=make_endpoint(engines)),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Doors, files=map(file_path, filter(None, addresses)), has_tools=has_tools()),

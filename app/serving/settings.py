@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 PREFIX = "MARS_"
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -36,6 +36,7 @@ class AppSettings:
         share an address.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
+    api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +54,7 @@ class AppSettings:
     max_runs_per_address: int = 8
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
+    api_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for name in (
@@ -73,10 +75,10 @@ class AppSettings:
         """The settings that the variables ask for, defaults elsewhere. Raises AppSettingsError."""
         environment = os.environ if environment is None else environment
         chosen: dict[str, str | int | float | bool] = {}
-        for field in fields(cls):
-            text = environment.get(PREFIX + field.name.upper(), "").strip()
+        for each in fields(cls):
+            text = environment.get(PREFIX + each.name.upper(), "").strip()
             if text:
-                chosen[field.name] = _parse(PREFIX + field.name.upper(), text, field.default)
+                chosen[each.name] = _parse(PREFIX + each.name.upper(), text, each.default)
         return cls(**chosen)  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked
-from mars_runtime.engine.run import Bell, Run, check_pace, overdue
+from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
 from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
 from mars_runtime.events import End
 
@@ -65,6 +65,7 @@ class Engine(BaseEngine):
         self._backend = as_backend(checkpoint)
         self._bell = Bell()
         self._schedule: Schedule[Run] = Schedule(self._backend.reserve(max_runs), max_waiting)
+        self._observers: list[Observer] = []
         self._next_deadline = math.inf
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
@@ -89,11 +90,30 @@ class Engine(BaseEngine):
         """Tokens that a prompt and its answer may have together."""
         return self._backend.capacity
 
+    @property
+    def num_running(self) -> int:
+        """Jobs (runs, races, solo runs) that take turns."""
+        return self._schedule.num_active
+
+    @property
+    def num_waiting(self) -> int:
+        """Jobs in line behind them."""
+        return self._schedule.num_waiting
+
+    @property
+    def max_running(self) -> int:
+        """Jobs that can be served at once."""
+        return self._schedule.max_active
+
+    def observe(self, observer: Observer) -> None:
+        """Tell ``observer`` every event of every run from now on, whoever submitted it."""
+        self._observers.append(observer)
+
     def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
         for each in asked:
             self._backend.check(each)
         now = time.monotonic()
-        runs = [Run(each, now, self._bell, self._schedule) for each in asked]
+        runs = [Run(each, now, self._bell, self._schedule, self._observers) for each in asked]
         job = Job(runs, check_pace(pace), is_shared)
         for run in runs:
             run.join_job(job)
@@ -141,7 +161,10 @@ class Engine(BaseEngine):
         try:
             self._prepare()
             while (turn := self._next_turn()) is not None:
-                self._must_beat_by = time.monotonic() + self._max_turn_seconds
+                now = time.monotonic()
+                self._must_beat_by = now + self._max_turn_seconds
+                for run in turn.lanes:
+                    run.begin(now)
                 ends = self._device.carry_out(turn)
                 self._must_beat_by = math.inf
                 with self._bell:

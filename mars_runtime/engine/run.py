@@ -7,7 +7,7 @@ from it, so keeping it after the end costs no more than its events. Knows no mod
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import Asked
@@ -34,7 +34,8 @@ class Bell(threading.Condition):
 
 class Run(Lane):
     """A request being served. ``clock`` is its device time so far in seconds, without any wait;
-    ``num_sharing``, with how many other runs it shared its latest forward.
+    ``num_sharing``, with how many other runs it shared its latest forward. ``submitted`` and
+    ``began`` (its first turn, None before) are seconds on the monotonic clock.
 
     Iterating blocks until the end and wakes the reader for every event; a reader that draws should
     poll ``events_since`` a few times a second instead, which costs the decoding thread nothing.
@@ -46,15 +47,19 @@ class Run(Lane):
         submitted: float,
         bell: Bell,
         schedule: Schedule[Run],
+        observers: Sequence[Observer] = (),
     ) -> None:
         """For the engine: ``bell`` wakes its worker and guards ``schedule``."""
         super().__init__(deadline=submitted + asked.deadline)
         self.asked = asked
+        self.submitted = submitted
+        self.began: float | None = None
         self.num_sharing = 0
         self.is_cancelled = False
         self._settings = asked.settings
         self._bell = bell
         self._schedule = schedule
+        self._observers = observers
         self._job: Job[Run] | None = None
         self._events: list[Event] = []
         self._news = threading.Condition()
@@ -163,6 +168,13 @@ class Run(Lane):
                 return
             self._events.append(event)
             self._news.notify_all()
+        for observe in self._observers:
+            observe(self, event)
+
+    def begin(self, now: float) -> None:
+        """For the engine: it has a turn; only the first counts."""
+        if self.began is None:
+            self.began = now
 
     def announce_end(self) -> None:
         """For the engine: wake whoever waits for the end."""
@@ -184,6 +196,11 @@ def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
             seconds = run.asked.deadline
             found.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
     return found
+
+
+Observer = Callable[[Run, Event], None]
+"""Called for every event of every run, most often by the engine's worker between two forwards: it
+must return at once, and raise nothing."""
 
 
 def check_pace(pace: float) -> float:

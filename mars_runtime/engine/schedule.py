@@ -98,7 +98,7 @@ class Schedule(Generic[L]):
     def __init__(self, max_active: int, max_waiting: int) -> None:
         assert max_active >= 1, "room for a job"
         assert max_waiting >= 0, "a line has no negative length"
-        self._max_active = max_active
+        self.max_active = max_active
         self._max_waiting = max_waiting
         self._active: list[Job[L]] = []  # in order of arrival
         self._waiting: deque[Job[L]] = deque()
@@ -113,9 +113,14 @@ class Schedule(Generic[L]):
         """Jobs that take turns."""
         return len(self._active)
 
+    @property
+    def num_waiting(self) -> int:
+        """Jobs in line behind them."""
+        return len(self._waiting)
+
     def add(self, job: Job[L]) -> None:
         """Serve the job, or let it wait. Raises FullError."""
-        if len(self._active) < self._max_active:
+        if len(self._active) < self.max_active:
             self._serve(job)
         elif len(self._waiting) < self._max_waiting:
             self._waiting.append(job)
@@ -207,7 +212,7 @@ class Schedule(Generic[L]):
             self._active.remove(job)
         elif job in self._waiting:
             self._waiting.remove(job)
-        while self._waiting and len(self._active) < self._max_active:
+        while self._waiting and len(self._active) < self.max_active:
             self._serve(self._waiting.popleft())
 
     def _serve(self, job: Job[L]) -> None:

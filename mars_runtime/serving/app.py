@@ -24,7 +24,7 @@ from mars_runtime.serving.answer import Answer, Piece
 from mars_runtime.serving.errors import ApiError, refusal_of, told
 from mars_runtime.serving.fields import parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
-from mars_runtime.serving.limits import BodyLimit
+from mars_runtime.serving.limits import BodyLimit, CrowdLimit
 from mars_runtime.serving.models import Answering, Models
 from mars_runtime.serving.order import Kind, Order, read_order
 from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
@@ -35,6 +35,7 @@ PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
 TOO_LARGE = "The request is too large; shorten the prompt."
+CROWD = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
@@ -60,7 +61,14 @@ def make_app(
         routes.append(Route("/metrics", partial(_metrics, expose)))
     return Starlette(
         routes=routes,
-        middleware=[Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=_too_large())],
+        middleware=[
+            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=_too_large()),
+            Middleware(
+                CrowdLimit,
+                most=caps.max_runs_per_address,
+                refusal=ApiError(429, CROWD, retry_after=1).response,
+            ),
+        ],
         exception_handlers={HTTPException: _no_route, ApiError: told, Exception: told},
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mars_runtime.serving.local import EngineModel
+    from mars_runtime.serving.metrics import Metrics
 
 KEY = "MARS_API_KEY"
 """The environment variable with the key that callers must send; none is asked for without it."""
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.local import SingleModel
+    from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.server import PlaceTakenError, Server, bound
 
     try:
@@ -46,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     host, port = listener.getsockname()[:2]
-    models = SingleModel(args.checkpoint, lambda: bring(args))
-    server = Server(make_app(models, key=os.environ.get(KEY, "")), models.close)
+    metrics = Metrics()
+    models = SingleModel(args.checkpoint, lambda: bring(args, metrics))
+    app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose)
+    server = Server(app, models.close)
 
     def tell() -> None:
         if trouble := models.wait():
@@ -61,12 +65,13 @@ def run(args: argparse.Namespace) -> int:
     return 1 if models.failure else 0
 
 
-def bring(args: argparse.Namespace) -> EngineModel:
-    """Load what was asked for. Raises CheckpointError."""
+def bring(args: argparse.Namespace, metrics: Metrics) -> EngineModel:
+    """Load what was asked for, and count what it does. Raises CheckpointError."""
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.serving.local import EngineModel
 
     checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
     engine = Engine(checkpoint, max_runs=args.max_runs, max_waiting=args.max_waiting)
+    metrics.watch(checkpoint.name, engine)
     return EngineModel.of(checkpoint, engine)

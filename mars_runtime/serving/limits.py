@@ -1,7 +1,9 @@
-"""Refuses large request bodies before anything reads them. Knows no gradio and no route."""
+"""Refuses large request bodies before anything reads them, and more at once from one address than
+its share. Knows no gradio and no route."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -72,3 +74,29 @@ class BodyLimit:
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 413, "headers": headers})
         await send({"type": "http.response.body", "body": self.refusal})
+
+
+class CrowdLimit:
+    """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
+    posted; 0 lets through any number."""
+
+    def __init__(self, app: Application, most: int, refusal: Application) -> None:
+        self._app = app
+        self._most = most
+        self._refusal = refusal
+        self._going: Counter[str] = Counter()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it is one too many."""
+        if not self._most or scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        address = str((scope.get("client") or [""])[0])
+        if self._going[address] >= self._most:
+            await self._refusal(scope, receive, send)
+            return
+        self._going[address] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._going -= Counter([address])

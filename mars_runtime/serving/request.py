@@ -18,11 +18,13 @@ from mars_runtime.text import Said, Tokenizer
 @dataclass(frozen=True, slots=True)
 class Caps:
     """What keeps a server alive. max_new_tokens: of an answer; max_seconds: from submission to its
-    end, then it ends as it is; max_body_bytes: larger requests are refused unread."""
+    end, then it ends as it is; max_body_bytes: larger requests are refused unread;
+    max_runs_per_address: of one address at once, waiting ones included, 0 for any number."""
 
     max_new_tokens: int = MAX_NEW_TOKENS
     max_seconds: float = 300.0
     max_body_bytes: int = 1_048_576
+    max_runs_per_address: int = 0
 
 
 USUAL_CAPS = Caps()

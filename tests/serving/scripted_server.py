@@ -17,6 +17,7 @@ from scripted_text import ScriptedBackend, write_tokenizer
 from mars_runtime.engine import Engine
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.local import EngineModel, SingleModel
+from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.request import USUAL_CAPS, Caps
 from mars_runtime.serving.server import Server, bound
 from mars_runtime.text import Tokenizer
@@ -83,12 +84,15 @@ def serving(
     def bring() -> EngineModel:
         if held is not None:
             assert held.wait(60)
-        return scripted_model(folder, Engine(backend, max_runs, max_waiting, max_turn_seconds))
+        engine = Engine(backend, max_runs, max_waiting, max_turn_seconds)
+        metrics.watch(NAME, engine)
+        return scripted_model(folder, engine)
 
+    metrics = Metrics()
     models = SingleModel(NAME, bring)
     listener = bound("127.0.0.1", 0)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
-    server = Server(make_app(models, caps, key), models.close)
+    server = Server(make_app(models, caps, key, metrics.expose), models.close)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     place = Place(address, models, backend)

@@ -1,0 +1,72 @@
+"""The OpenAI-compatible endpoint beside the page, on the same engines: what the page may choose may
+be asked for by name. Knows no gradio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.controls import RefusalError
+from app.serving.engines import Engines
+from app.serving.loads import UnavailableError
+from mars_runtime.serving.app import PATHS, make_app
+from mars_runtime.serving.limits import Application, Message, Receive, Send
+from mars_runtime.serving.local import EngineModel
+from mars_runtime.serving.models import NotReadyError, unknown
+from mars_runtime.serving.request import Caps
+
+
+class PageModels:
+    """The page's engines as Models."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The checkpoints that visitors may choose."""
+        return tuple(self._engines.entries)
+
+    @property
+    def trouble(self) -> str:
+        """Why the checkpoint that the page opens with answers nobody; empty where it does."""
+        return self._engines.trouble(self._engines.default)
+
+    def find(self, name: str) -> EngineModel:
+        """The model; one that is not loaded begins to. Raises UnknownModelError, NotReadyError."""
+        try:
+            self._engines.entry(name)
+            load = self._engines.begin(name)
+            served = load.wait(0.0)
+        except RefusalError:
+            raise unknown(self.names) from None
+        except UnavailableError as error:
+            raise NotReadyError(str(error)) from None
+        if served is None:
+            raise NotReadyError(f"{load.situation} Try again in a moment.")
+        return EngineModel.of(served.checkpoint, served.engine)
+
+
+class Beside:
+    """ASGI middleware: the endpoint answers at its own paths, the page everywhere else."""
+
+    def __init__(self, app: Application, endpoint: Application) -> None:
+        self._app = app
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on to whom it concerns."""
+        is_own = scope["type"] == "http" and PATHS.fullmatch(scope["path"])
+        await (self._endpoint if is_own else self._app)(scope, receive, send)
+
+
+def make_endpoint(engines: Engines) -> Application:
+    """The endpoint over the page's engines, under the page's caps."""
+    settings = engines.settings
+    caps = Caps(
+        settings.max_new_tokens,
+        settings.max_seconds,
+        settings.max_body_bytes,
+        settings.max_runs_per_address,
+    )
+    return make_app(PageModels(engines), caps, settings.api_key, engines.metrics.expose)

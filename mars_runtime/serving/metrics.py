@@ -1,0 +1,163 @@
+"""What engines do, as Prometheus reads it: a fold over the events of all their runs.
+
+The engine's worker only puts each event into a queue; a thread of this module, or whoever reads the
+metrics, folds what is there. Names are vLLM's under ``mars:``, times those of people (waiting and
+rests included). No prompt and no visitor is in a label. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.request import Request
+from mars_runtime.engine.run import Run
+from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.folds import drafted
+from mars_runtime.serving.series import Series
+
+FOLD_SECONDS = 1.0
+FINISHED = {"eos": "stop", "limit": "length", "cancelled": "abort"}
+"""The ends of runs in OpenAI's and vLLM's words; the others keep their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """An event as it was told. seconds: on the monotonic clock; num_sharing: as of the run then."""
+
+    name: str
+    run: Run
+    event: Event
+    seconds: float
+    num_sharing: int
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of a run that goes on. waiting: drafts by row, which wait for verification."""
+
+    num_tokens: int = 0
+    num_held: int = 0
+    first: float = 0.0
+    latest: float = 0.0
+    waiting: dict[int, int] = field(default_factory=dict)
+
+
+class Metrics:
+    """Of any number of engines, by the names of their models; one object serves a process."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()
+        self._registry = CollectorRegistry()
+        self._series = Series(self._registry)
+        self._heard: SimpleQueue[_Heard] = SimpleQueue()
+        self._seen: dict[str, dict[Run, _Seen]] = {}
+        self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of one that is being told
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None  # none before there is something to fold
+
+    def watch(self, name: str, engine: Engine) -> None:
+        """Count the runs of an engine under a name, from now on; the latest of a name is asked how
+        full it is."""
+
+        def hear(run: Run, event: Event) -> None:
+            self._heard.put(_Heard(name, run, event, time.monotonic(), run.num_sharing))
+
+        going = self._seen.setdefault(name, {})
+
+        def usage() -> float:
+            held = [seen.num_held for run, seen in list(going.items()) if run.job.is_shared]
+            return min(1.0, sum(held) / (engine.max_running * engine.capacity))
+
+        self._series.running.labels(name).set_function(lambda: engine.num_running)
+        self._series.waiting.labels(name).set_function(lambda: engine.num_waiting)
+        self._series.cache.labels(name).set_function(usage)
+        engine.observe(hear)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="mars-metrics", daemon=True)
+                self._thread.start()
+
+    def expose(self) -> bytes:
+        """Everything up to now, in Prometheus' text format."""
+        self._fold()
+        return generate_latest(self._registry)
+
+    def close(self) -> None:
+        """End the thread; what is not read by then is not folded any more."""
+        self._is_closed.set()
+
+    def _work(self) -> None:
+        while not self._is_closed.wait(FOLD_SECONDS):
+            self._fold()
+
+    def _fold(self) -> None:
+        with self._lock:
+            while True:
+                try:
+                    heard = self._heard.get_nowait()
+                except Empty:
+                    return
+                self._count(heard)
+
+    def _count(self, heard: _Heard) -> None:
+        event, series, name = heard.event, self._series, heard.name
+        going = self._seen[name]
+        seen = going.setdefault(heard.run, _Seen())
+        if isinstance(event, Prefill):
+            asked = heard.run.asked
+            is_plain = isinstance(asked, Request)
+            seen.num_held = len(asked.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
+            series.prompt_tokens.labels(name).inc(seen.num_held)
+            began = heard.run.began or heard.seconds
+            series.queue_time.labels(name).observe(began - heard.run.submitted)
+        elif isinstance(event, Step):
+            self._count_step(heard, event, seen)
+        else:
+            self._count_end(heard, event, going.pop(heard.run))
+
+    def _count_step(self, heard: _Heard, step: Step, seen: _Seen) -> None:
+        series, name = self._series, heard.name
+        num_new = sum(len(row.accepted) for row in step.rows)
+        if seen.num_tokens:
+            series.between.labels(name).observe(heard.seconds - seen.latest)
+        else:
+            seen.first = heard.seconds
+            series.first_token.labels(name).observe(heard.seconds - heard.run.submitted)
+        seen.latest = heard.seconds
+        seen.num_tokens += num_new
+        seen.num_held += num_new
+        series.generation_tokens.labels(name).inc(num_new)
+        num_rows, num_tokens = self._forward.get(name, (0, 0))
+        self._forward[name] = num_rows + 1, num_tokens + num_new
+        if num_rows == heard.num_sharing:  # the last run of those that shared the forward
+            series.iteration_tokens.labels(name).observe(num_tokens + num_new)
+            del self._forward[name]
+        for row in step.rows:
+            self._count_drafts(name, row, seen)
+
+    def _count_drafts(self, name: str, row: RowStep, seen: _Seen) -> None:
+        num_drafted = drafted(row, seen.waiting.get(row.row, 0))
+        seen.waiting[row.row] = len(row.drafts)
+        if not num_drafted:
+            return
+        num_accepted = min(num_drafted, len(row.accepted) - 1)
+        self._series.drafts.labels(name).inc()
+        self._series.draft_tokens.labels(name).inc(num_drafted)
+        self._series.accepted_tokens.labels(name).inc(num_accepted)
+        for position in range(num_accepted):
+            self._series.accepted_at.labels(name, str(position)).inc()
+
+    def _count_end(self, heard: _Heard, end: End, seen: _Seen) -> None:
+        series, name = self._series, heard.name
+        series.success.labels(name, FINISHED.get(end.reason, end.reason)).inc()
+        series.whole_time.labels(name).observe(heard.seconds - heard.run.submitted)
+        if seen.num_tokens > 1:
+            seconds = (seen.latest - seen.first) / (seen.num_tokens - 1)
+            series.per_token.labels(name).observe(seconds)

@@ -1,0 +1,78 @@
+"""The OpenAI-compatible endpoint beside the page: the same engines, caps and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from scripted_page import TEXT, ScriptedBackend
+from visitor import Visitor, assert_serves
+
+from app.handlers import Handlers
+
+openai = pytest.importorskip("openai")
+ASK = [{"role": "user", "content": "Say it."}]
+
+
+@pytest.fixture
+def client(address: str, scripted_backend: ScriptedBackend) -> Iterator[openai.OpenAI]:
+    scripted_backend.forward_seconds = 0.001
+    with openai.OpenAI(base_url=f"{address}v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def test_the_checkpoints_of_the_page_are_its_models(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["scripted", "absent"]
+
+
+def test_an_answer_and_a_stream(client: openai.OpenAI) -> None:
+    create = client.chat.completions.create
+    whole = create(model="scripted", messages=ASK, max_tokens=40)
+    assert whole.choices[0].message.content == TEXT[:40]
+    chunks = create(model="scripted", messages=ASK, max_tokens=40, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT[:40]
+
+
+def test_the_caps_of_the_page_hold(client: openai.OpenAI, served_handlers: Handlers) -> None:
+    most = served_handlers.engines.settings.max_new_tokens
+    with pytest.raises(openai.BadRequestError, match=f"at most {most} tokens"):
+        client.chat.completions.create(model="scripted", messages=ASK, max_tokens=most + 1)
+
+
+def test_an_address_gets_no_more_than_its_share(
+    client: openai.OpenAI, scripted_backend: ScriptedBackend, served_handlers: Handlers
+) -> None:
+    scripted_backend.forward_seconds = 0.05
+    share = served_handlers.engines.settings.max_runs_per_address
+    create = client.chat.completions.create
+    streams = [create(model="scripted", messages=ASK, stream=True) for _ in range(share)]
+    assert next(iter(streams[0])).choices[0].delta.role == "assistant"  # while it is written
+    with pytest.raises(openai.RateLimitError, match="your requests") as refused:
+        create(model="scripted", messages=ASK)
+    assert refused.value.response.headers["retry-after"] == "1"
+    for stream in streams:
+        stream.close()
+
+
+def test_a_checkpoint_that_cannot_be_had_is_a_sentence(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.InternalServerError) as refused:
+        for _ in range(2):
+            client.chat.completions.create(model="absent", messages=ASK)
+    assert refused.value.status_code == 503
+    assert refused.value.body["message"].endswith(".")
+
+
+def test_health_and_metrics_see_the_runs_of_the_page(address: str, client: openai.OpenAI) -> None:
+    visitor = Visitor(address)
+    assert_serves(visitor)
+    assert httpx.get(f"{address}health").json() == {"status": "ok"}
+    lines = httpx.get(f"{address}metrics").text.splitlines()
+    (told,) = (line for line in lines if line.startswith("mars:generation_tokens_total"))
+    assert 'model_name="scripted"' in told
+    assert float(told.split()[-1]) > 0
+
+
+@pytest.mark.parametrize("path", ["v1", "v1/", "v1/files", "v1/embeddings", "health/x", "metrics2"])
+def test_nothing_else_is_opened(address: str, path: str) -> None:
+    assert httpx.get(address + path).status_code == 404
