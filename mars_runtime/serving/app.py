@@ -8,7 +8,8 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -20,10 +21,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
 from mars_runtime.serving.errors import ApiError, refusal_of, told
-from mars_runtime.serving.fields import parse
+from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
+from mars_runtime.serving.going import Going, lanes_of, steer
+from mars_runtime.serving.lanes import Lanes, read_asked
 from mars_runtime.serving.limits import BodyLimit, CrowdLimit
 from mars_runtime.serving.models import Answering, Models
 from mars_runtime.serving.order import Kind, Order, read_order
@@ -39,6 +43,7 @@ CROWD = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
+Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
 """The metrics as Prometheus reads them."""
 
@@ -55,6 +60,10 @@ def make_app(
         Route("/v1/models", endpoint.models),
         Route("/v1/chat/completions", partial(endpoint.complete, "chat"), methods=["POST"]),
         Route("/v1/completions", partial(endpoint.complete, "text"), methods=["POST"]),
+        Route("/v1/runs", endpoint.run, methods=["POST"]),
+        Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
+        Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
+        Route("/v1/models/{name:path}/about", endpoint.about),
         Route("/health", endpoint.health),
     ]
     if expose is not None:
@@ -62,7 +71,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
-            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=_too_large()),
+            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 CrowdLimit,
                 most=caps.max_runs_per_address,
@@ -80,6 +89,7 @@ class Endpoint:
         self._models = models
         self._caps = caps
         self._key = f"Bearer {key}".encode() if key else b""
+        self._going = Going()
 
     async def models(self, request: Request) -> Response:
         """``/v1/models``: what may be asked for."""
@@ -98,15 +108,60 @@ class Endpoint:
 
     async def complete(self, kind: Kind, request: Request) -> Response:
         """``/v1/chat/completions`` and ``/v1/completions``."""
+        return await self._guarded(request, partial(self._answer, kind))
+
+    async def run(self, request: Request) -> Response:
+        """``/v1/runs``: one run or a race as it goes (``lanes.py``)."""
+        return await self._guarded(request, self._run)
+
+    async def steer(self, request: Request) -> Response:
+        """``/v1/runs/{run}/settings``: τ, B and others from the next forward on, also of an answer,
+        whose id is the name of its run."""
+        return await self._guarded(request, self._steer)
+
+    async def stop(self, request: Request) -> Response:
+        """End a run, or a lane of it, within one forward."""
+        self._check_key(request)
+        lane = request.query_params.get("lane", "")
+        chosen = Fields({"lane": int(lane) if lane.isdecimal() else lane or None})
+        for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
+            run.cancel()
+        return Response(status_code=204)
+
+    async def about(self, request: Request) -> Response:
+        """What a page needs to know to have a model on another machine: how it was trained, what it
+        runs on, its tokenizer."""
+        self._check_key(request)
+        model = self._models.find(request.path_params["name"])
+        return JSONResponse(await run_in_threadpool(about, model))
+
+    async def _guarded(self, request: Request, work: Work) -> Response:
+        """What is posted, with whatever goes wrong as a sentence."""
         self._check_key(request)
         if not request.headers.get("content-type", "").startswith("application/json"):
             raise ApiError(415, ONLY_JSON)
         try:
-            return await self._answer(kind, request)
+            return await work(request)
         except ClientDisconnect:
             return Response(status_code=499)  # which nobody reads
         except Exception as error:
             return refusal_of(error).response
+
+    async def _run(self, request: Request) -> Response:
+        fields = parse(await request.body())
+        model = self._models.find(fields.text("model"))
+        asked = await run_in_threadpool(read_asked, fields, model, self._caps)
+        lanes = Lanes(await model.race(asked.requests, asked.pace, asked.is_alone), model)
+        name = f"run-{uuid.uuid4().hex}"
+        self._going.add(name, lanes.runs)
+        stream = EventStream(lanes.told(), lanes)
+        stream.headers["x-run-id"] = name
+        return stream
+
+    async def _steer(self, request: Request) -> Response:
+        lanes = self._going.find(request.path_params["run"])
+        steer(lanes, parse(await request.body()))
+        return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
         order = read_order(kind, parse(await request.body()))
@@ -115,6 +170,7 @@ class Endpoint:
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(asked)
+        self._going.add(envelope.name, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:
@@ -160,7 +216,8 @@ async def _metrics(expose: Expose, request: Request) -> Response:
     return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _too_large() -> bytes:
+def too_large() -> bytes:
+    """What is answered to a body that is larger than may be."""
     return json.dumps(ApiError(413, TOO_LARGE).body).encode()
 
 
