@@ -14,9 +14,13 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.serving.loads import LOADING
 from app.serving.settings import AppSettings, AppSettingsError
+
+if TYPE_CHECKING:
+    from app.serving.engines import Engines
 
 FAREWELL_SECONDS = 0.2
 """For the streams of programs to say that the server ends."""
@@ -97,9 +101,7 @@ def serve(settings: AppSettings) -> None:
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
-    from app.serving.engines import Engines
-
-    engines = Engines(settings)
+    engines = make_engines(settings)
     engines.open()
 
     from app.handlers import make_handlers
@@ -111,6 +113,23 @@ def serve(settings: AppSettings) -> None:
     finally:
         engines.close()
         time.sleep(FAREWELL_SECONDS)
+
+
+def make_engines(settings: AppSettings) -> Engines:
+    """Engines on the device of this machine, of another one, or on GPUs that are lent. Raises
+    AppSettingsError."""
+    if "SPACES_ZERO_GPU" in os.environ:
+        from app.serving.zerogpu import is_on_zerogpu, zero_engines
+
+        if is_on_zerogpu():
+            return zero_engines(settings)
+    if settings.remote:
+        from app.serving.remote import RemoteEngines
+
+        return RemoteEngines(settings)
+    from app.serving.engines import Engines
+
+    return Engines(settings)
 
 
 if __name__ == "__main__":

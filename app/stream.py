@@ -242,6 +242,8 @@ def company(runs: Iterable[Run]) -> str:
     place = max((run.place for run in runs), default=0)
     if place:
         return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
+    if any(run.is_awaiting_device for run in runs):
+        return "Waiting for a GPU: it is lent for this run alone."
     if any(run.is_held_up for run in runs):
         return "Waiting: another run has the device alone."
     if any(run.is_hurried for run in runs):

@@ -71,6 +71,7 @@ GRADIO_FILES = {
     "app/live/tab.py",
     "app/live/wiring.py",
     "app/serving/serve.py",
+    "app/serving/zerogpu.py",
 }
 
 

@@ -65,6 +65,7 @@ def test_every_package_is_in_the_architecture() -> None:
 PROGRAMS = [
     *(["-m", "mars_runtime", name] for name in COMMANDS),
     *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "logits")),
+    ["-m", "app.deploy"],
     ["-m", "app.site"],
     ["-m", "app.record"],
     ["-m", "app.examples.measure"],

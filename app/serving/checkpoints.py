@@ -106,7 +106,7 @@ def footer(served: Served) -> str:
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
-        f"lossless is {'bitwise' if checkpoint.model.is_bitwise else 'exact up to near ties'}",
+        f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
         "all figures measured by this process",
     ]
     return " · ".join(parts)

@@ -129,7 +129,7 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(_advice(path.parent, "has no readable adapter.json")) from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise CheckpointError(_advice(path.parent, f"is not of format {FORMAT}"))

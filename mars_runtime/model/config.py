@@ -6,13 +6,19 @@ and is not computed by ``qwen2.py`` is refused with a sentence instead of being 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from reprlib import repr as shown
 from typing import Any
+
+from mars_runtime.settings import MAX_FED
 
 # a2d-qwen2 is what published MARS checkpoints call themselves: Qwen2 with remote code, unused here.
 MODEL_TYPES = ("qwen2", "a2d-qwen2", "llama")
+
+MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
+MOST_OF_ALL, MOST_REAL = 2**24, 1e30
+"""No model is larger; what says so is damaged, and must not cost memory before that is told."""
 
 
 class CheckpointError(ValueError):
@@ -78,40 +84,41 @@ class ModelConfig:
         model_type = config.get("model_type")
         if model_type not in MODEL_TYPES:
             raise CheckpointError(
-                f"Model type {model_type!r} is not supported: choose a checkpoint of type "
-                f"{', '.join(MODEL_TYPES)}."
+                f"Model type {shown(model_type)} is not supported: choose a checkpoint of "
+                f"type {', '.join(MODEL_TYPES)}."
             )
         _refuse_what_is_not_computed(config, is_llama=model_type == "llama")
         hidden_size, num_heads = (
-            _whole(config, "hidden_size"),
-            _whole(config, "num_attention_heads"),
+            whole(config, "hidden_size"),
+            whole(config, "num_attention_heads"),
         )
         theta, scaling = _rope(config)
         return cls(
-            vocab_size=_whole(config, "vocab_size"),
+            vocab_size=whole(config, "vocab_size"),
             hidden_size=hidden_size,
-            num_layers=_whole(config, "num_hidden_layers"),
+            num_layers=whole(config, "num_hidden_layers"),
             num_heads=num_heads,
-            num_kv_heads=_whole(config, "num_key_value_heads", num_heads),
-            head_dim=_whole(config, "head_dim", hidden_size // num_heads),
-            intermediate_size=_whole(config, "intermediate_size"),
+            num_kv_heads=whole(config, "num_key_value_heads", num_heads),
+            head_dim=whole(config, "head_dim", hidden_size // num_heads),
+            intermediate_size=whole(config, "intermediate_size"),
             rope_theta=theta,
             rms_norm_eps=_positive(config, "rms_norm_eps", 1e-6),
             tie_word_embeddings=config.get("tie_word_embeddings", False) is True,
             attention_bias=model_type != "llama",
-            max_positions=_whole(config, "max_position_embeddings"),
+            max_positions=whole(config, "max_position_embeddings"),
             model_type=model_type,
             rope_scaling=scaling,
         )
 
 
 def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -> None:
+    activation = config.get("hidden_act", "silu")
     reasons = {
         "sliding-window attention": config.get("use_sliding_window"),
         "quantized weights": config.get("quantization_config"),
         "biases in Llama's attention": is_llama and config.get("attention_bias"),
         "biases in the feed-forward layers": config.get("mlp_bias"),
-        f"the activation {config.get('hidden_act')!r}": config.get("hidden_act", "silu") != "silu",
+        f"the activation {shown(activation)}": activation != "silu",
     }
     for reason, is_used in reasons.items():
         if is_used:
@@ -131,25 +138,27 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
         return theta, None
     if kind != "llama3":
         raise CheckpointError(
-            f"Rope scaling of type {kind!r} is not supported: choose a checkpoint with type "
-            "default or llama3."
+            f"Rope scaling of type {shown(kind)} is not supported: choose a checkpoint with "
+            "type default or llama3."
         )
     scaling = RopeScaling(
         factor=_positive(rope, "factor"),
         low_freq_factor=_positive(rope, "low_freq_factor"),
         high_freq_factor=_positive(rope, "high_freq_factor"),
-        original_max_positions=_whole(rope, "original_max_position_embeddings"),
+        original_max_positions=whole(rope, "original_max_position_embeddings"),
     )
     return theta, scaling
 
 
-def _whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """A size as ``config.json`` gives it. Raises CheckpointError for one that no model has."""
     value = config.get(key)
     value = default if value is None else value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    most = MOST.get(key, MOST_OF_ALL)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise CheckpointError(
-            f"config.json must give {key} as a positive whole number, not {value!r}: fetch the "
-            "checkpoint again."
+            f"config.json must give {key} as a whole number from 1 to {most}, not "
+            f"{shown(value)}: fetch the checkpoint again."
         )
     return value
 
@@ -158,10 +167,10 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
     value = config.get(key)
     value = default if value is None else value
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_real or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
+    if not is_real or not 0 < value <= MOST_REAL:  # type: ignore[operator]  # NaN compares false
         raise CheckpointError(
-            f"config.json must give {key} as a positive number, not {value!r}: fetch the "
-            "checkpoint again."
+            f"config.json must give {key} as a positive number, not {shown(value)}: fetch "
+            "the checkpoint again."
         )
     return float(value)  # type: ignore[arg-type]
 

@@ -7,7 +7,6 @@ cache folder at once and whole. Knows nothing of what is in the file.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
+from mars_runtime.model.checksums import sha256_of
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, Gguf
 
@@ -193,11 +193,7 @@ def _has(path: Path, size: int, sha256: str) -> bool:
     """Whether the file is there with this content; the size is looked at first, being cheap."""
     if not path.is_file() or path.stat().st_size != size:
         return False
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest() == sha256
+    return sha256_of(path) == sha256
 
 
 @contextmanager

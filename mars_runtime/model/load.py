@@ -20,7 +20,8 @@ from torch import Tensor
 from mars_runtime.byte_level import MASK, TextError, read_spec
 from mars_runtime.model.adapter import Adapter, has_adapter
 from mars_runtime.model.build import Model, Weight, build_model
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names
+from mars_runtime.model.checksums import check_sums
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, whole
 from mars_runtime.model.fetch import is_intact
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.registry import REGISTRY, Entry, find
@@ -104,10 +105,11 @@ class _Parts:
 
 
 def _read_folder(folder: Path) -> _Parts:
+    check_sums(folder)
     raw = _read_json(folder / "config.json")
     config = ModelConfig.from_dict(raw)
     spec, spec_config = read_spec(folder)
-    block_size = int(raw.get("mars_block_size", DEFAULT_BLOCK_SIZE))
+    block_size = whole(raw, "mars_block_size", DEFAULT_BLOCK_SIZE)
     files = _weight_files(folder)
     weights = _weights(folder, files, config)
     return _Parts(config, weights, spec, spec_config, MASK, block_size, tuple(files))
@@ -131,6 +133,7 @@ def _adapter(
     folder = beside / entry.adapter if entry and entry.adapter else None
     if folder is None or not has_adapter(folder):
         return None, []
+    check_sums(folder)
     return Adapter.load(folder, config), sorted(folder.glob("adapter*.safetensors"))
 
 
@@ -223,7 +226,7 @@ def _weight_files(folder: Path) -> list[Path]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is missing or damaged: fetch the checkpoint again."
         ) from error

@@ -8,12 +8,13 @@ name. Knows no weights and no torch.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.settings import MAX_BLOCK_SIZE
 
 REGISTRY = Path(__file__).parents[2] / "checkpoints" / "registry.json"
 GGUF = ".gguf"
@@ -83,11 +84,29 @@ class Entry:
 
     @classmethod
     def from_dict(cls, line: dict[str, Any]) -> Entry:
-        """Raises TypeError or KeyError for a line that is none."""
-        if "gguf" not in line:
-            return cls(**line)
-        source = {**line["gguf"], "wheel": Wheel(**line["gguf"]["wheel"])}
-        return cls(**line | {"gguf": Gguf(**source)})
+        """Raises TypeError, ValueError or KeyError for a line that is none."""
+        if line.get("gguf") is None:
+            entry = cls(**line)
+        else:
+            wheel = _checked(Wheel(**line["gguf"]["wheel"]))
+            source = {**line["gguf"], "wheel": wheel}
+            entry = cls(**line | {"gguf": _checked(Gguf(**source))})
+        if not 1 <= _checked(entry).block_size <= MAX_BLOCK_SIZE:
+            raise ValueError(f"block_size of {entry.name}")
+        return entry
+
+
+E = TypeVar("E", Entry, Gguf, Wheel)
+
+
+def _checked(entry: E) -> E:
+    """Raises TypeError for one whose values are not of the kinds that its fields say."""
+    kinds = get_type_hints(type(entry))
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        if isinstance(value, bool) or not isinstance(value, kinds[field.name]):
+            raise TypeError(field.name)
+    return entry
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
@@ -95,7 +114,7 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     try:
         lines: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
         entries = [Entry.from_dict(line) for line in lines]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is missing or damaged: restore it.") from error
     if not entries:
         raise CheckpointError(f"{path} names no checkpoint: restore it.")

@@ -24,6 +24,11 @@ class About:
     block_size: int
     capacity: int
 
+    @property
+    def name(self) -> str:
+        """What it is called there."""
+        return self.facts.checkpoint
+
 
 def about(model: Model) -> dict[str, Any]:
     """As JSON; waits until the engine is warm."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import DEAD
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
+from mars_runtime.serving.about import About
 from mars_runtime.serving.models import NotReadyError, unknown
 from mars_runtime.text import Tokenizer
 
@@ -33,11 +35,11 @@ class EngineModel:
     name: str
     tokenizer: Tokenizer
     block_size: int
-    engine: Engine
-    checkpoint: Checkpoint | None = None
+    engine: BaseEngine
+    checkpoint: Checkpoint | About | None = None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, engine: Engine) -> EngineModel:
+    def of(cls, checkpoint: Checkpoint | About, engine: BaseEngine) -> EngineModel:
         """A loaded checkpoint and its engine."""
         return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
 
@@ -60,6 +62,8 @@ class EngineModel:
     def facts(self) -> Facts:
         """What it runs on; waits until the engine is warm."""
         known = self.checkpoint
+        if isinstance(known, About):
+            return known.facts
         return Facts(self.name) if known is None else facts_of(known, self.engine.costs())
 
 

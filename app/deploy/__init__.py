@@ -1,0 +1,1 @@
+"""Makes the folder that is uploaded as a Space."""

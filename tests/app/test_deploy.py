@@ -1,0 +1,245 @@
+"""The folders that are uploaded as Spaces: whole, pinned, and one of them started for real."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from test_launch import free_port, wait_for
+
+from app.deploy import __main__ as program
+from app.deploy.__main__ import deploy
+from app.deploy.files import NO_GIT, DeployError
+from app.deploy.targets import TARGETS
+from app.serving.engines import MAX_LOADED, read_entries
+from app.serving.settings import PREFIX, AppSettings
+
+ROOT = Path(__file__).parents[2]
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of each target."""
+    folder = tmp_path_factory.mktemp("spaces") / str(request.param)
+    deploy(folder, request.param)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cpu_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("space") / "cpu"
+    deploy(folder, "cpu")
+    return folder
+
+
+def front_of(folder: Path) -> dict[str, Any]:
+    _, front, _ = (folder / "README.md").read_text("utf-8").split("---\n", 2)
+    found = yaml.safe_load(front)
+    assert isinstance(found, dict)
+    return found
+
+
+def requirements_of(folder: Path) -> dict[str, Requirement]:
+    lines = (folder / "requirements.txt").read_text().splitlines()
+    found = [Requirement(line) for line in lines if not line.startswith("--")]
+    return {requirement.name: requirement for requirement in found}
+
+
+def variables_of(folder: Path) -> dict[str, str]:
+    lines = (folder / "variables.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def version_of(requirement: Requirement) -> str:
+    (pin,) = requirement.specifier
+    assert pin.operator == "==", f"{requirement} is not pinned"
+    return pin.version
+
+
+def test_the_card_is_what_the_hub_reads(built: Path) -> None:
+    front, target = front_of(built), TARGETS[built.name]
+    assert front["sdk"] == "gradio"
+    assert front["sdk_version"] == version_of(requirements_of(built)["gradio"])
+    assert (built / front["app_file"]).is_file()
+    assert isinstance(front["python_version"], str)
+    assert re.fullmatch(r"3\.12(\.\d+)?", front["python_version"])
+    assert front["suggested_hardware"] == target.hardware
+    assert len(front["short_description"]) <= 60
+    assert front.get("preload_from_hub", []) == list(target.preload)
+    hardware = pytest.importorskip("huggingface_hub").SpaceHardware
+    assert target.hardware in [each.value for each in hardware]
+
+
+def test_every_requirement_is_pinned_to_what_the_app_accepts(built: Path) -> None:
+    pinned = requirements_of(built)
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    asked = {requirement.name: requirement for requirement in map(Requirement, lines)}
+    assert pinned.keys() - asked.keys() == ({"spaces"} if built.name == "zerogpu" else set())
+    for name, requirement in asked.items():
+        assert requirement.specifier.contains(version_of(pinned[name])), name
+    if built.name == "zerogpu":
+        assert version_of(pinned["torch"]) == "2.11.0"
+
+
+def test_the_variables_are_all_that_a_duplicate_needs(built: Path) -> None:
+    """Each is read, and together they choose checkpoints that the image holds or brings."""
+    variables = variables_of(built)
+    assert variables == dict(TARGETS[built.name].variables)
+    assert variables.keys() <= {PREFIX + name.upper() for name in AppSettings.__slots__}
+    settings = AppSettings.from_environment(variables)
+    entries = read_entries(settings.checkpoint, settings.offered)
+    assert next(iter(entries)) == variables["MARS_CHECKPOINT"]
+    hubs = {entry.hub for entry in entries.values() if entry.hub}
+    assert hubs == set(TARGETS[built.name].preload)
+    assert built.name == "cpu" or len(entries) <= MAX_LOADED
+
+
+def test_what_the_app_imports_is_there_and_what_it_does_not_need_is_not(built: Path) -> None:
+    reached = set(modules_from("app.py"))
+    assert len(reached) > 100
+    assert [name for name in reached if not (built / name).is_file()] == []
+    names = [path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()]
+    assert not [
+        name for name in names if re.match(r"tests/|docs/|app/deploy/|\.|package.*json", name)
+    ]
+    assert "app/serving/zerogpu.py" in names
+    assert "checkpoints/registry.json" in names
+    assert "mars_runtime/model/native/native.cpp" in names
+
+
+def modules_from(first: str) -> Iterator[str]:
+    """The files of the repository that a file imports, function bodies included, to the end."""
+    left, seen = [first], {first}
+    while left:
+        name = left.pop()
+        yield name
+        for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
+            targets = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                targets = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for target in targets:
+                for file in files_of(target):
+                    if file not in seen:
+                        seen.add(file)
+                        left.append(file)
+
+
+def files_of(module: str) -> list[str]:
+    parts = module.split(".")
+    found = ["/".join(parts) + ".py"]
+    found += ["/".join([*parts[:end], "__init__.py"]) for end in range(1, len(parts) + 1)]
+    return [name for name in found if (ROOT / name).is_file()]
+
+
+def test_it_is_small_enough_for_the_hub(built: Path) -> None:
+    """The hub advises less than 10,000 files in a folder and refuses Spaces above 1 GB."""
+    sizes = [path.stat().st_size for path in built.rglob("*") if path.is_file()]
+    assert len(sizes) < 1000
+    assert max(sizes) < 10 * MEGABYTE
+    assert sum(sizes) < 50 * MEGABYTE
+
+
+def test_an_occupied_folder_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").write_text("precious")
+    monkeypatch.setattr(sys, "argv", ["deploy", "--to", str(tmp_path)])
+    assert program.main() == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert "is occupied" in sentence
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    assert "app.py" in deploy(tmp_path, "gpu")
+    assert (tmp_path / "app.py").is_file()
+
+
+def test_what_fails_on_the_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[Path] = []
+
+    def full(source: Path, target: Path) -> None:
+        copied.append(target)
+        if len(copied) == 20:
+            raise OSError(28, "No space left on device")
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(program.shutil, "copyfile", full)
+    with pytest.raises(DeployError, match="No space left"):
+        deploy(tmp_path / "space", "cpu")
+    assert len(copied) == 20
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DeployError) as caught:
+        deploy(tmp_path / "space", "cpu", root=tmp_path)
+    assert str(caught.value) == NO_GIT
+    assert list(tmp_path.iterdir()) == []
+
+
+def serve_and_ask(folder: Path, python: Path, cache: Path) -> None:
+    """Start the Space in its folder alone and let its endpoint answer, with no network."""
+    port = free_port()
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    environment = {
+        **kept, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_CACHE": str(cache),
+        "MARS_PORT": str(port), "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    log = cache / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(python), "-s", "app.py"], cwd=folder, env=environment, stdout=out, stderr=out
+        )
+    try:
+        address = f"http://127.0.0.1:{port}/"
+        wait_for(address, 120)
+        client = pytest.importorskip("gradio_client").Client(address, verbose=False)
+        item = client.predict(prompt="Once upon a time", max_new_tokens=12, api_name="/generate")
+        assert 1 <= item["num_tokens"] <= 12, log.read_text()
+        assert item["ended"] in ("eos", "limit")
+    finally:
+        process.kill()
+        process.wait()
+    assert str(ROOT) not in log.read_text()
+
+
+def test_the_cpu_space_starts_in_its_folder_alone_and_answers(
+    cpu_folder: Path, tmp_path: Path
+) -> None:
+    """Without a network mars-tiny answers in the place of the chat model."""
+    serve_and_ask(cpu_folder, Path(sys.executable), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_the_cpu_space_starts_in_an_environment_made_of_its_requirements(
+    cpu_folder: Path, tmp_path: Path
+) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--retries",
+        "0",
+        "-r",
+        "requirements.txt",
+    ]
+    subprocess.run(install, cwd=cpu_folder, check=True)
+    serve_and_ask(cpu_folder, python, tmp_path)

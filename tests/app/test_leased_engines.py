@@ -1,0 +1,248 @@
+"""The page over a device that is lent: processes forked for the test stand in for ZeroGPU's."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from scripted_page import TEXT, ScriptedBackend, controls, make_served
+
+from app.handlers import Handlers
+from app.handlers import make_handlers as handlers_over
+from app.serving import zerogpu
+from app.serving.leased import TOO_LATE, LeasedEngines
+from app.serving.loads import Served, UnavailableError
+from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.engine.leased import Call, Lease, LeaseError, News
+from mars_runtime.engine.leased.calls import Decode
+from mars_runtime.engine.leased.engine import LOST
+from mars_runtime.events import End, Step
+from mars_runtime.trace import Trace
+from mars_runtime.trace_reader import read_trace
+from tests.engine.forked_worker import ForkedWorkers
+
+FORWARD = 0.01
+
+
+class Space:
+    """Engines as of a Space, over a scripted model; ``workers`` are its processes."""
+
+    def __init__(self, folder: Path, num: int = 2, **caps: Any) -> None:
+        backend = ScriptedBackend(TEXT, FORWARD)
+        space = self
+
+        class Scripted(LeasedEngines):
+            def _load(self, name: str) -> Served:
+                served = super()._load(name)
+                scripted = make_served(folder, served.entry, backend, self.settings)
+                scripted.engine.close()
+                return Served(served.entry, scripted.checkpoint, served.engine)
+
+            def _open_backend(self, name: str, costs: object) -> Any:
+                return backend
+
+        def lend(decode: Decode) -> Lease:
+            space.workers = ForkedWorkers(decode, num)
+            return space.workers.lease
+
+        settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-tiny", **caps)
+        self.engines = Scripted(settings, lend)
+        self.handlers: Handlers = handlers_over(self.engines)
+
+    def close(self) -> None:
+        self.engines.close()
+        self.workers.end()
+
+
+@contextmanager
+def opened(folder: Path, **caps: Any) -> Iterator[Space]:
+    space = Space(folder, **caps)
+    try:
+        yield space
+    finally:
+        space.close()
+
+
+def values(**changes: object) -> dict[str, object]:
+    return controls(**{"checkpoint": "mars-tiny", "max_new_tokens": 300, **changes})
+
+
+def until(is_so: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def begun(stream: Iterator[str]) -> Iterator[str]:
+    while '"step"' not in next(stream):
+        pass
+    return stream
+
+
+def trace_of(value: str, lane: str) -> Trace:
+    tagged = [line.split("\t", 1) for line in value.splitlines()[1:]]
+    return read_trace([line for tag, line in tagged if tag == lane])
+
+
+def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> None:
+    with opened(tmp_path) as space:
+        stream = begun(space.handlers.live.run("a", values(tau=1, max_new_tokens=60)))
+        space.handlers.live.steer("a", values(tau=0.5, max_new_tokens=60))
+        whole = list(stream)[-1]
+        mars, ar = (trace_of(whole, lane) for lane in ("mars", "ar"))
+        assert [trace.events[-1] for trace in (mars, ar)] == [End("limit")] * 2
+        taus = [step.rows[0].settings.tau for step in mars.events if isinstance(step, Step)]
+        assert taus == sorted(taus, reverse=True)
+        assert set(taus) == {1.0, 0.5}
+
+
+def test_a_visitor_who_leaves_frees_the_process_and_the_next_one_is_served(tmp_path: Path) -> None:
+    with opened(tmp_path, num=1, max_runs=1, max_waiting=0) as space:
+        for visitor in ("a", "b", "c"):
+            stream = begun(space.handlers.live.run(visitor, values(tau=1)))
+            assert len(space.workers.busy) == 1
+            stream.close()
+            until(lambda: not space.workers.busy)
+        last = list(space.handlers.live.run("d", values(tau=1, max_new_tokens=5)))[-1]
+        assert '"limit"' in last
+
+
+def test_a_process_that_dies_is_a_sentence_on_the_page(tmp_path: Path) -> None:
+    with opened(tmp_path) as space:
+        stream = begun(space.handlers.live.run("a", values(tau=1)))
+        space.workers.busy[0].kill()
+        assert "GPU task aborted" in list(stream)[-1]
+        last = list(space.handlers.live.run("a", values(tau=1, max_new_tokens=5)))[-1]
+        assert '"limit"' in last
+
+
+def test_a_batch_runs_there_too(tmp_path: Path) -> None:
+    """Batches carry their decoder with them, which has to be one that can be sent."""
+    settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-tiny")
+    made: list[ForkedWorkers] = []
+
+    def lend(decode: Decode) -> Lease:
+        made.append(ForkedWorkers(decode, 1))
+        return made[0].lease
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
+        engines = LeasedEngines(settings, lend)
+    try:
+        from app.api.batches import batch
+
+        asked = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
+                 "batch_size": 2, "cache_block": 32}  # fmt: skip
+        found = list(batch(engines, {**values(max_new_tokens=8), **asked}))[-1]
+        assert found["ended"] in ("eos", "limit")
+        assert found["message"] == ""
+        assert len(found["results"]) == 2
+    finally:
+        engines.close()
+        made[0].end()
+
+
+def test_checkpoints_are_loaded_here_and_now_and_no_others_later(tmp_path: Path) -> None:
+    settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="ar-tiny", offline=True)
+    engines = LeasedEngines(settings, lambda decode: decode)
+    assert [engines.get(name, 5) is not None for name in ("mars-tiny", "ar-tiny")] == [True, True]
+    absent = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-7b-blk4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mars_runtime.model.registry._fetch", refused)
+        others = LeasedEngines(absent, lambda decode: decode)
+    assert others.get("mars-tiny", 5) is not None
+    with pytest.raises(UnavailableError, match="No network"):
+        others.get("mars-7b-blk4", 5)
+    others._brought.clear()
+    with pytest.raises(UnavailableError, match=TOO_LATE[:20]):
+        others.get("mars-7b-blk4", 5)
+    for each in (engines, others):
+        each.close()
+
+
+def refused(entry: object) -> Path:
+    from mars_runtime.model.config import CheckpointError
+
+    raise CheckpointError("No network.")
+
+
+@pytest.fixture
+def spaces(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A package like ``spaces`` on ZeroGPU; ``asked`` are the durations."""
+    module: Any = ModuleType("spaces")
+    config: Any = ModuleType("spaces.config")
+    config.Config = SimpleNamespace(zero_gpu=True)
+    module.config, module.asked = config, []
+    module.error = None
+
+    def gpu(duration: Callable[[Call], int]) -> Callable[[Decode], Lease]:
+        def decorate(task: Decode) -> Lease:
+            def wrapper(call: Call) -> Generator[News, None, None]:
+                module.asked.append(duration(call))
+                if module.error is not None:
+                    raise module.error
+                yield from task(call)
+
+            return wrapper
+
+        return decorate
+
+    module.GPU = gpu
+    module.__spec__ = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "spaces", module)
+    monkeypatch.setitem(sys.modules, "spaces.config", config)
+    monkeypatch.setattr(zerogpu, "find_spec", lambda name: SimpleNamespace())
+    return module
+
+
+def test_zerogpu_is_told_by_its_variable_and_its_package(
+    monkeypatch: pytest.MonkeyPatch, spaces: Any
+) -> None:
+    monkeypatch.delenv(zerogpu.VARIABLE, raising=False)
+    assert not zerogpu.is_on_zerogpu()
+    monkeypatch.setenv(zerogpu.VARIABLE, "true")
+    assert zerogpu.is_on_zerogpu()
+    spaces.config.Config.zero_gpu = False
+    assert not zerogpu.is_on_zerogpu()
+    monkeypatch.setattr(zerogpu, "find_spec", lambda name: None)
+    with pytest.raises(AppSettingsError, match="upload the folder"):
+        zerogpu.is_on_zerogpu()
+
+
+def test_the_time_is_asked_for_by_the_call(spaces: Any) -> None:
+    def decode(call: Call) -> Generator[News, None, None]:
+        yield News()
+
+    call: Any = SimpleNamespace(seconds=12.2)
+    assert list(zerogpu.lend(decode)(call)) == [News()]
+    assert spaces.asked == [13]
+
+
+@pytest.mark.parametrize(
+    ("title", "message", "told"),
+    [
+        ("ZeroGPU worker error", "GPU task aborted", LOST),
+        ("ZeroGPU worker error", "ZeroDivisionError", LOST),
+        ("ZeroGPU quota exceeded", "You have exceeded your free ZeroGPU quota (60s requested vs. "
+         "20s left). Try again in 0:12:00. ", "You have exceeded your free ZeroGPU quota (60s "
+         "requested vs. 20s left). Try again in 0:12:00."),
+        ("ZeroGPU queue timeout", "No GPU was available. [Sign up](https://x.y) to <b>wait</b>",
+         "No GPU was available. Sign up to wait"),
+    ],
+)  # fmt: skip
+def test_what_zerogpu_refuses_is_one_sentence_as_plain_text(
+    spaces: Any, title: str, message: str, told: str
+) -> None:
+    spaces.error = gr.Error(message, title=title)
+    call: Any = SimpleNamespace(seconds=1.0)
+    with pytest.raises(LeaseError) as caught:
+        list(zerogpu.lend(lambda call: iter(()))(call))  # type: ignore[arg-type, return-value]
+    assert str(caught.value) == told
