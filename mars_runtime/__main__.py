@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
     "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
+    "scale": ("mars_runtime.lab.scaling.cli", "what a second replica brings"),
     "turns": ("mars_runtime.lab.profiling.turns", "what kept turns save a conversation"),
 }
 

@@ -39,6 +39,7 @@ RANKS = {
     "lab.benchmark": 6,
     "lab.verification": 6,
     "lab.profiling": 6,
+    "lab.scaling": 6,
     "terminal": 6,
     "cli": 7,
     "cli_fetch": 7,

@@ -36,8 +36,9 @@ def is_there() -> bool:
     return importlib.util.find_spec("ray") is not None
 
 
-def begin(host: str, port: int) -> bool:
-    """Join the cluster at RAY_ADDRESS or start one, and Ray's proxies; whether it was started."""
+def begin(host: str, port: int, num_cores: int | None = None) -> bool:
+    """Join the cluster at RAY_ADDRESS or start one, and Ray's proxies; whether it was started.
+    num_cores: that Ray counts here, unless it is to look for itself."""
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
@@ -49,34 +50,37 @@ def begin(host: str, port: int) -> bool:
     from ray import serve
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    own: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
+    if address:
+        own = {}
     ray.init(address=address or "local", **own, **quiet)
     serve.start(http_options={"host": host, "port": port}, logging_config=_logging())
     return not address
 
 
-def deploy(plan: Plan, bring: Bring) -> None:
-    """Serve the plan, in the place of what was served before, a replica after the other: none
-    loses what it has begun. Returns when it answers. Raises DeployError."""
+def deploy(plan: Plan, bring: Bring, name: str = "") -> None:
+    """Serve the plan, under /name, in the place of what was served before: a replica after the
+    other, and none loses what it has begun. Returns when it answers. Raises DeployError."""
     from ray import serve
 
     has_key = bool(os.environ.get(KEY))
     bound = serve.deployment(serve.ingress()(Replica), **options(plan)).bind(plan, bring, has_key)
     try:
-        serve.run(bound, name=APP)
+        serve.run(bound, name=name or APP, route_prefix=f"/{name}")
     except RuntimeError as error:
-        found = serve.status().applications.get(APP)
+        found = serve.status().applications.get(name or APP)
         told = found.deployments[DEPLOYMENT].message if found and found.deployments else str(error)
         raise DeployError(sentence_in(told)) from error
 
 
-def end() -> None:
+def end(*names: str) -> None:
     """End every stream with a sentence, then the replicas, the proxies and the cluster."""
     import ray
     from ray import serve
 
     try:
-        serve.get_app_handle(APP).broadcast("leave").results(timeout_s=GRACE_SECONDS)
+        for name in names or (APP,):
+            serve.get_app_handle(name).broadcast("leave").results(timeout_s=GRACE_SECONDS)
     finally:
         serve.shutdown()
         ray.shutdown()
