@@ -206,7 +206,8 @@ def _no_bytes(token: int) -> bytes:
 
 def _tell(run: RemoteRun, event: Event) -> None:
     if isinstance(event, End):
-        _finish(run, event)
+        is_wished = event.reason != "cancelled" or run.is_cancelled
+        _finish(run, event if is_wished else End("error", LOST))  # it was closed there
         return
     if isinstance(event, (Prefill, Step)):
         run.clock += event.seconds
