@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -40,14 +40,11 @@ bodies: list[bytes] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_asked() -> Iterator[None]:
+def _nothing_asked() -> None:
     bodies.clear()
-    yield
 
 
-def asked(
-    *replicas: Replica, path: str = "/v1/completions"
-) -> tuple[int, dict[bytes, bytes], bytes]:
+def asked(*replicas: Replica, path: str = "/v1/completions") -> tuple[int, Any, bytes]:
     """What a client reads; the replicas are asked in turn, the last one again and again."""
     left = list(replicas)
     sent: list[dict[str, Any]] = []
