@@ -45,6 +45,11 @@ class Served:
         return self.checkpoint.facts if isinstance(self.checkpoint, About) else self.checkpoint
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether another machine decodes."""
+        return isinstance(self.checkpoint, About)
+
+    @property
     def is_bitwise(self) -> bool:
         """Whether what a token gives depends on nothing else in a forward."""
         if isinstance(self.checkpoint, About):

@@ -70,6 +70,12 @@ def test_a_slider_and_stop_reach_the_machine(place: Place, handlers: Handlers) -
     assert eventually(lambda: place.num_open == 0, 5)
 
 
+def test_the_footer_says_where_figures_are_measured(handlers: Handlers) -> None:
+    *_, choice = handlers.checkpoints.choose(NAME)
+    assert choice.footer is not None
+    assert "measured by another machine" in choice.footer
+
+
 def test_what_this_page_cannot_do_is_a_sentence(handlers: Handlers) -> None:
     value = last(handlers.batch.run("a", batch_controls()))
     assert "Batches run only where the page runs" in value

@@ -30,14 +30,14 @@ def serve(plan: Plan, host: str, port: int) -> int:
         print(error, file=sys.stderr)
         return 2
     is_own = begin(host, port)
-    leaving = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: leaving.set())
     try:
         deploy(plan, bring)
     except DeployError as error:
         print(error, file=sys.stderr)
         return 1
+    leaving = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leaving.set())
     print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
     if is_own:
         leaving.wait()

@@ -49,6 +49,7 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     import ray
     from ray import serve
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     own: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
     if address:
@@ -119,7 +120,7 @@ def options(plan: Plan) -> dict[str, Any]:
 def sentence_in(message: str) -> str:
     """Why replicas did not start, out of what Ray tells of it."""
     marks = [line for line in message.splitlines() if "ReplicaError: " in line]
-    why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray"
+    why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray."
     return f"The replicas did not start: {why}"
 
 
