@@ -71,6 +71,7 @@ PROGRAMS = [
     ["-m", "app.examples.measure"],
     ["app.py"],
     ["tests/soak.py"],
+    ["tests/attack/clients.py"],
 ]
 
 

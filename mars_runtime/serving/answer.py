@@ -102,7 +102,8 @@ class Answer:
         return text
 
     def _is_told(self, token: Told) -> bool:
-        """Whether its text has been shown: all of it, or at the end its beginning."""
+        """Whether its text was shown: all of it, or its beginning where a stop string cut it."""
         if self.end is not None and not self.is_cut:
             return True
-        return token.start < self._num_shown if self.is_cut else token.end <= self._num_shown
+        is_begun = token.start < self._num_shown
+        return is_begun and (self.is_cut or token.end <= self._num_shown)

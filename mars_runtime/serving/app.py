@@ -5,16 +5,17 @@ Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -43,6 +44,8 @@ CROWD = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
+NUM_READERS = 2  # threads that encode prompts
+T = TypeVar("T")
 Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
 """The metrics as Prometheus reads them."""
@@ -89,6 +92,7 @@ class Endpoint:
         self._models = models
         self._caps = caps
         self._key = f"Bearer {key}".encode() if key else b""
+        self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
         self._going = Going()
 
     async def models(self, request: Request) -> Response:
@@ -133,7 +137,7 @@ class Endpoint:
         runs on, its tokenizer."""
         self._check_key(request)
         model = self._models.find(request.path_params["name"])
-        return JSONResponse(await run_in_threadpool(about, model))
+        return JSONResponse(await self._aside(partial(about, model)))
 
     async def _guarded(self, request: Request, work: Work) -> Response:
         """What is posted, with whatever goes wrong as a sentence."""
@@ -150,7 +154,7 @@ class Endpoint:
     async def _run(self, request: Request) -> Response:
         fields = parse(await request.body())
         model = self._models.find(fields.text("model"))
-        asked = await run_in_threadpool(read_asked, fields, model, self._caps)
+        asked = await self._aside(partial(read_asked, fields, model, self._caps))
         lanes = Lanes(await model.race(asked.requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
         self._going.add(name, lanes.runs)
@@ -166,7 +170,8 @@ class Endpoint:
     async def _answer(self, kind: Kind, request: Request) -> Response:
         order = read_order(kind, parse(await request.body()))
         model = self._models.find(order.model)
-        asked = await run_in_threadpool(make_request, order, model, self._caps)
+        work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
+        asked = await self._aside(work)
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(asked)
@@ -178,6 +183,10 @@ class Endpoint:
         finally:
             run.cancel()
         return JSONResponse(envelope.whole(answer, piece))
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """What takes a while, done by another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode("latin-1")

@@ -52,7 +52,7 @@ class Metrics:
     """Of any number of engines, by the names of their models; one object serves a process."""
 
     def __init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._series = Series(self._registry)
         self._heard: SimpleQueue[_Heard] = SimpleQueue()

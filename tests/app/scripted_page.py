@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from scripted_text import ScriptedBackend, write_tokenizer
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
@@ -16,6 +15,7 @@ from app.serving.loads import Served
 from app.serving.settings import AppSettings
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.registry import Entry
+from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 

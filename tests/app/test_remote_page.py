@@ -12,7 +12,6 @@ from scripted_page import controls
 pytest.importorskip("openai")
 
 from batch_page import controls as batch_controls
-from scripted_server import NAME, Oracle, Place, eventually, serving
 from test_handlers import begun, lane_trace, last
 
 from app.handlers import Handlers, make_handlers
@@ -20,6 +19,7 @@ from app.serving.remote import RemoteEngines
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.events import End
 from mars_runtime.serving.remote.machine import LOST
+from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
 
 
 def handlers_at(address: str, **more: str) -> Handlers:

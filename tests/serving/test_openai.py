@@ -151,6 +151,17 @@ def test_the_conversation_is_what_the_model_reads(place: Place) -> None:
     assert ids.count(tokenizer.im_end_id) == 4
 
 
+def test_a_second_turn_begins_with_the_tokens_of_the_first(place: Place) -> None:
+    """Which is what a prefix cache keeps."""
+    answer = chat(place).choices[0].message.content
+    first = place.backend.prompts[-1]
+    chat(
+        place, [*ASK, {"role": "assistant", "content": answer}, {"role": "user", "content": "Why?"}]
+    )
+    begun = (*first, *answer.encode())
+    assert place.backend.prompts[-1][: len(begun)] == begun
+
+
 def test_settings_ride_along(place: Place) -> None:
     own = {"method": "mars", "tau": 0.7, "block_size": 3, "lossless": False, "lookup": False}
     one = chat(place, extra_body=own, max_tokens=12)

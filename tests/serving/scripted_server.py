@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx
 import openai
-from scripted_text import ScriptedBackend, write_tokenizer
 
 from mars_runtime.engine import Engine
 from mars_runtime.serving.app import make_app
@@ -21,6 +20,7 @@ from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.request import USUAL_CAPS, Caps
 from mars_runtime.serving.server import Server, bound
 from mars_runtime.text import Tokenizer
+from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 NAME = "scripted"
 

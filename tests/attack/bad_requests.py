@@ -1,0 +1,110 @@
+"""Bad requests for the OpenAI-compatible endpoint: every field with values that it cannot have, and
+bodies that are no request at all. ``random_requests`` makes as many more as one likes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+MODEL = "scripted"
+MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
+HALF = "\ud83d"
+DEEP: Any = json.loads("[" * 400 + "]" * 400)
+BAD_VALUES: dict[str, list[Any]] = {
+    "model": [None, 1, "", "nope", "../../etc/passwd", "x" * 5000, [], {}, HALF, True],
+    "messages": [
+        None, 1, "Hello", [], {}, [[]], [None], ["Hello"], DEEP, [MESSAGES], MESSAGES * 1001,
+        [{"role": "user"}], [{"content": "Hello"}], [{"role": "tool", "content": "x"}],
+        [{"role": "user", "content": ""}], [{"role": "user", "content": " \n"}],
+        [{"role": "user", "content": HALF}], [{"role": "user", "content": 7}],
+        [{"role": ["user"], "content": "x"}], [{"role": "assistant", "content": "x"}],
+        [{"role": "system", "content": "x"}], [{"role": "user", "content": []}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": "http://x"}]}],
+        [{"role": "user", "content": [{"type": "text"}]}],
+        [{"role": "user", "content": [{"type": "text", "text": HALF}]}],
+        [{"role": "user", "content": ["x"]}], [{"role": "user", "content": "x" * 250_000}],
+        [{"role": "assistant", "content": None, "tool_calls": [{}]}, *MESSAGES],
+    ],
+    "prompt": [None, 1, "", {}, [], [[]], ["a", "b"], [-1], [10**9], [1.5], [True], [258], HALF],
+    "max_tokens": [0, -1, 1.5, "5", 10**400, True, [], 4097],
+    "max_completion_tokens": [0, -1, 2.0, "5", 10**400, False, {}],
+    "temperature": [-1, 2.1, "1", 10**400, True, []],
+    "seed": [-1, 1.5, 2**31, 10**400, "7", []],
+    "stop": [1, [""], ["a"] * 5, [1], {}, ["x" * 201], HALF, [HALF], [[]]],
+    "stream": [1, "true", [], {}],
+    "stream_options": [1, [], "x", {"include_usage": 1}],
+    "top_logprobs": [4, -1, "2", 1.5, 2],
+    "n": [0, 2, -1, "1", 10**9, True],
+    "best_of": [2],
+    "top_p": [0.5, "x", 2],
+    "presence_penalty": [1],
+    "frequency_penalty": [-2, "x"],
+    "logit_bias": [{"50256": -100}, []],
+    "tools": [[{"type": "function"}], {}],
+    "response_format": [{"type": "json_object"}, "json"],
+    "tau": [-0.1, 1.1, "0.5", 10**400, True, {}],
+    "block_size": [0, 17, 3.5, "four", 10**400, 9, True, []],
+    "metric": ["nope", 1, [], {}, HALF],
+    "groups": ["two", 1, []],
+    "method": ["nope", 1, [], "__class__"],
+    "lossless": [1, "yes", []],
+    "lookup": [0, "no", {}],
+}  # fmt: skip
+ONLY = {"messages": CHAT, "top_logprobs": CHAT, "prompt": TEXT, "best_of": TEXT}
+BODIES = [
+    b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe\x00", b"{}", b"[" * 100_000,
+    b'{"a":' * 50_000, b'{"model": NaN}', b'{"tau": Infinity}', b"9" * 10_000, b"\x00" * 100,
+    '{"model": "ü"'.encode("utf-16"), b"a=b&c=d",
+]  # fmt: skip
+NOT_FINITE = ["NaN", "Infinity", "-Infinity", "1e999"]
+
+
+def good(path: str, model: str = MODEL) -> dict[str, Any]:
+    """A request that is answered."""
+    asked: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
+    return {"model": model, "max_tokens": 4, **asked}
+
+
+def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
+    """(path, body): each field with each bad value, and broken bodies."""
+    for path in (CHAT, TEXT):
+        for body in BODIES:
+            yield path, body
+        for name in good(path, model).keys() - {"max_tokens"}:
+            yield (
+                path,
+                dumped({key: value for key, value in good(path, model).items() if key != name}),
+            )
+        for name, values in BAD_VALUES.items():
+            for value in values:
+                if ONLY.get(name, path) == path:
+                    yield path, dumped({**good(path, model), name: value})
+        for name in ("temperature", "tau", "top_p", "seed", "max_tokens"):
+            for spelled in NOT_FINITE:
+                yield (
+                    path,
+                    dumped({**good(path, model), name: "@"}).replace(b'"@"', spelled.encode()),
+                )
+
+
+def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
+    """Without end: some fields bad at once, and bodies with bytes changed or cut."""
+    rng = random.Random(seed)
+    whole = list(bad_requests(model))
+    while True:
+        path, body = rng.choice(whole)
+        if rng.random() < 0.5 and len(body) > 2:
+            at = rng.randrange(len(body))
+            body = body[:at] + rng.randbytes(rng.randrange(4)) + body[at + rng.randrange(4) :]
+        else:
+            fields = rng.sample([n for n in BAD_VALUES if ONLY.get(n, path) == path], 3)
+            body = dumped({**good(path, model), **{n: rng.choice(BAD_VALUES[n]) for n in fields}})
+        yield path, body
+
+
+def dumped(value: Any) -> bytes:
+    """JSON with every character spelled out, halves of characters too."""
+    return json.dumps(value).encode()

@@ -1,0 +1,215 @@
+"""Many clients of the OpenAI-compatible endpoint at once, of whom many leave in the middle.
+
+``python tests/attack/clients.py --clients 50 --seconds 60`` serves a checkpoint as people do
+(``python -m mars_runtime serve``) and lets the clients ask, stream, leave at any moment and send
+nonsense. Every answer must be its own prompt's: what is written alone first, greedily, is what a
+crowd gets, and what a client saw before it left is its beginning. At the end no request may be
+left, and threads and memory must be where they were. Prints JSON; the exit code is 1 where anything
+failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from tests.attack.bad_requests import CHAT, random_requests  # noqa: E402
+
+PROMPTS = [f"Sort these numbers: {n * 7 % 10}, {n * 3 % 10}, {n}" for n in range(8)]
+SETTINGS: list[dict[str, Any]] = [
+    {"max_tokens": 40},
+    {"max_tokens": 30, "method": "ar"},
+    {"max_tokens": 48, "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
+]
+GROWTH = 0.1  # of memory, from after a first crowd to the end
+SETTLE_SECONDS = 20.0
+Asked = dict[str, Any]
+
+
+@contextmanager
+def served(checkpoint: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server's process and its address."""
+    command = [sys.executable, "-m", "mars_runtime", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--checkpoint", checkpoint], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+(?=/v1)", process.stdout.readline())
+        if found is None:
+            raise SystemExit("The server did not start.")
+        yield process, found.group()
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+class Crowd:
+    """Clients that ask what was answered alone before, and what they found."""
+
+    def __init__(self, address: str, checkpoint: str, seed: int) -> None:
+        self._address = address
+        self._checkpoint = checkpoint
+        self._rng = random.Random(seed)
+        self._nonsense = random_requests(seed, checkpoint)
+        self._alone: list[tuple[Asked, str]] = []
+        self.outcomes: Counter[str] = Counter()
+        self.faults: list[str] = []
+
+    async def ask_alone(self) -> None:
+        """Have every question answered with nobody else there."""
+        async with httpx.AsyncClient(base_url=self._address, timeout=120) as client:
+            for prompt, settings in product(PROMPTS, SETTINGS):
+                messages = [{"role": "user", "content": prompt}]
+                asked = {"model": self._checkpoint, "messages": messages, **settings}
+                answer = (await client.post(CHAT, json=asked)).json()
+                self._alone.append((asked, answer["choices"][0]["message"]["content"]))
+
+    async def come(self, num_clients: int, seconds: float) -> None:
+        """So many clients for so many seconds."""
+        until = time.monotonic() + seconds
+        await asyncio.gather(*(self._client(until) for _ in range(num_clients)))
+
+    async def _client(self, until: float) -> None:
+        while time.monotonic() < until:
+            async with httpx.AsyncClient(base_url=self._address, timeout=120) as client:
+                kind = self._rng.choice([self._whole, self._stream, self._stream, self._nuisance])
+                try:
+                    await asyncio.wait_for(kind(client), self._patience())
+                except asyncio.TimeoutError:
+                    self.outcomes["left"] += 1
+                except httpx.HTTPError as error:
+                    self.faults.append(type(error).__name__)
+
+    def _patience(self) -> float:
+        """Half of the clients leave at any moment, the others never."""
+        return self._rng.uniform(0.0, 2.0) if self._rng.random() < 0.5 else 300.0
+
+    async def _whole(self, client: httpx.AsyncClient) -> None:
+        asked, alone = self._rng.choice(self._alone)
+        answer = await client.post(CHAT, json=asked)
+        if await self._is_answer(answer.status_code):
+            text = answer.json()["choices"][0]["message"]["content"]
+            self._compare("whole", asked, text == alone)
+
+    async def _stream(self, client: httpx.AsyncClient) -> None:
+        asked, alone = self._rng.choice(self._alone)
+        text, is_over = "", False
+        async with client.stream("POST", CHAT, json={**asked, "stream": True}) as answer:
+            if not await self._is_answer(answer.status_code):
+                return
+            async for line in answer.aiter_lines():
+                is_over = is_over or line == "data: [DONE]"
+                if line.startswith("data: {"):
+                    chunk = json.loads(line.removeprefix("data: "))
+                    if "error" in chunk:
+                        self.faults.append(f"a stream ended with {chunk['error']['message']}")
+                        return
+                    text += chunk["choices"][0]["delta"].get("content") or ""
+                    if not alone.startswith(text):
+                        break
+        self._compare("stream", asked, text == alone and is_over)
+
+    async def _nuisance(self, client: httpx.AsyncClient) -> None:
+        path, body = next(self._nonsense)
+        answer = await client.post(path, content=body, headers={"content-type": "application/json"})
+        if answer.status_code >= 500:
+            self.faults.append(f"{answer.status_code} for {body[:100]!r}")
+        self.outcomes["nonsense"] += 1
+
+    async def _is_answer(self, status: int) -> bool:
+        """Whether it is; one that is turned away waits a while."""
+        if status == 200:
+            return True
+        self.outcomes[str(status)] += 1
+        if status not in (429, 503):
+            self.faults.append(f"status {status}")
+        await asyncio.sleep(self._rng.uniform(0.1, 1.0))
+        return False
+
+    def _compare(self, kind: str, asked: Asked, is_same: bool) -> None:
+        self.outcomes[kind] += 1
+        if not is_same:
+            self.faults.append(f"another text than alone: {json.dumps(asked)}")
+
+
+def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
+    """Threads, memory and requests of the server, once it has none left or much time is over."""
+    until = time.monotonic() + SETTLE_SECONDS
+    while True:
+        text = httpx.get(f"{address}/metrics", timeout=30).text
+        left = re.findall(r"^mars:num_requests_\w+\{.*\} (\S+)$", text, re.MULTILINE)
+        num_left = sum(map(float, left))
+        if not num_left or time.monotonic() > until:
+            break
+        time.sleep(0.1)
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    threads, memory = (
+        int(re.search(rf"{name}:\s+(\d+)", status)[1])  # type: ignore[index]
+        for name in ("Threads", "VmRSS")
+    )
+    sockets = sum(1 for _ in Path(f"/proc/{process.pid}/fd").iterdir())
+    return {"requests": num_left, "threads": threads, "files": sockets, "kib": memory}
+
+
+def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict[str, Any]:
+    """What was found; ``faults`` is empty where all is well."""
+    with served(checkpoint) as (process, address):
+        crowd = Crowd(address, checkpoint, seed)
+        asyncio.run(crowd.ask_alone())
+        asyncio.run(crowd.come(num_clients, min(5.0, seconds)))  # caches and pools fill up
+        before = standing(process, address)
+        asyncio.run(crowd.come(num_clients, seconds))
+        after = standing(process, address)
+        asyncio.run(crowd.come(1, 1.0))
+        is_well = httpx.get(f"{address}/health", timeout=30).status_code == 200
+    faults = [*crowd.faults] if is_well else [*crowd.faults, "the server is not well"]
+    for name in ("requests", "threads", "files"):
+        if after[name] > before[name] + (2 if name == "files" else 0):
+            faults.append(f"{name}: {before[name]:g} before, {after[name]:g} after")
+    if after["kib"] > before["kib"] * (1 + GROWTH):
+        faults.append("memory grew")
+    return {
+        "checkpoint": checkpoint,
+        "clients": num_clients,
+        "seconds": seconds,
+        "outcomes": dict(crowd.outcomes),
+        "before": before,
+        "after": after,
+        "num_faults": len(faults),
+        "faults": faults[:20],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Attack as asked; the exit code."""
+    parser = argparse.ArgumentParser(description="Attack the endpoint with many clients at once.")
+    parser.add_argument("--clients", type=int, default=50, help="at once (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long (%(default)s)")
+    parser.add_argument("--checkpoint", default="mars-tiny", help="what is served (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of all choices (%(default)s)")
+    args = parser.parse_args(arguments)
+    found = attack(args.checkpoint, args.clients, args.seconds, args.seed)
+    print(json.dumps(found, indent=1))
+    return int(found["num_faults"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

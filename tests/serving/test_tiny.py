@@ -1,0 +1,81 @@
+"""The bundled checkpoint behind the endpoint: over the wire comes what its engine writes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from mars_runtime.engine import Engine, Request
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.settings import DecodeSettings
+
+NAME = "mars-tiny"
+QUESTION = "Sort these numbers: 7, 3, 5"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``python -m mars_runtime serve`` and its address."""
+    command = [sys.executable, "-m", "mars_runtime", "serve", "--checkpoint", NAME, "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield process, process.stdout.readline().split()[-1]
+    process.kill()
+    process.wait()
+
+
+def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], str]) -> None:
+    client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
+    checkpoint = load_checkpoint(NAME)
+    kinds = [
+        {"method": "ar"},
+        {"method": "mars", "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
+    ]
+    with Engine(checkpoint) as engine:
+        for own in kinds:
+            settings = DecodeSettings(max_new_tokens=30, **own)  # type: ignore[arg-type]
+            run = engine.submit(Request(checkpoint.tokenizer.encode_prompt(QUESTION), settings))
+            assert run.wait(120)
+            tokens = [
+                t for e in run.events_since(0) if hasattr(e, "rows") for t in e.rows[0].accepted
+            ]
+            text = checkpoint.tokenizer.decode(
+                token for token in tokens if token not in checkpoint.tokenizer.eos_ids
+            )
+            for is_stream in (False, True):
+                assert asked(client, is_stream, own) == text
+            if own["method"] == "ar":  # lossless writes the same
+                assert asked(client, True, {}) == text
+
+
+def test_told_to_end_it_ends_streams_with_a_sentence(
+    server: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, address = server
+    tale = [{"role": "user", "content": "Tell me a long tale of a cat."}]
+    body = {"model": NAME, "messages": tale, "stream": True, "max_tokens": 400, "method": "ar"}
+    with httpx.stream("POST", f"{address}/chat/completions", json=body, timeout=60) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        told = [line for line in lines if line]
+    assert "shutting down" in told[-2]
+    assert told[-1] == "data: [DONE]"
+    assert process.wait(30) == -signal.SIGTERM  # uvicorn ends by what ended it
+
+
+def asked(client: openai.OpenAI, is_stream: bool, own: dict[str, object]) -> str:
+    """The text."""
+    messages = [{"role": "user", "content": QUESTION}]
+    create = client.chat.completions.create
+    if not is_stream:
+        whole = create(model=NAME, messages=messages, max_tokens=30, extra_body=own)  # type: ignore[call-overload]
+        return str(whole.choices[0].message.content)
+    chunks = create(model=NAME, messages=messages, max_tokens=30, stream=True, extra_body=own)  # type: ignore[call-overload]
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
