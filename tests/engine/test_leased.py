@@ -2,82 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
-from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 import pytest
 
-from mars_runtime.engine import EngineBusy, EngineError, Request, RequestError, Solo
-from mars_runtime.engine.leased import Call, Lease, LeasedEngine, LeaseError, News, Slots, Worker
-from mars_runtime.engine.request import Asked
-from mars_runtime.engine.run import Run
-from mars_runtime.events import End, Event, Step
-from mars_runtime.settings import DecodeSettings
-from tests.engine.forked_worker import ABORTED, ForkedWorkers
-from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
-
-FORWARD = 0.005
-FOREVER_LONG = request(1, FOREVER)
-
-
-class Counted(Script):
-    """A scripted backend whose forwards the tests can count from outside its process."""
-
-    def __init__(self, counter: Any, **changes: Any) -> None:
-        super().__init__(**changes)
-        self.counter = counter
-
-    def _forward(self, rows: list[Any]) -> Step:
-        self.counter.value += 1
-        return super()._forward(rows)
-
-
-class Setting:
-    """An engine, its processes and the number of forwards that they have done."""
-
-    def __init__(self, seconds: float = FORWARD, num: int = 3, **kinds: Any) -> None:
-        self.num_forwards = RawValue("q", 0)
-        slots = Slots(8)
-
-        def open_backend(name: str, costs: object) -> Script:
-            every = dict.fromkeys(range(100), seconds)
-            return Counted(self.num_forwards, seconds=every, fails_at={66: 3})
-
-        self.workers = ForkedWorkers(Worker(slots, open_backend).decode, num, **kinds)
-        self.slots = slots
-        self.engine = self.open(self.workers.lease)
-
-    def open(self, lease: Lease, **caps: int) -> LeasedEngine:
-        return LeasedEngine("scripted", lease, self.slots, lambda asked: None, 5000, **caps)
-
-    def close(self) -> None:
-        self.engine.close()
-        self.workers.end()
-
-
-@contextmanager
-def setting(**kinds: Any) -> Iterator[Setting]:
-    made = Setting(**kinds)
-    try:
-        yield made
-    finally:
-        made.close()
+from mars_runtime.engine.leased import Call, LeaseError, News
+from mars_runtime.events import End
+from tests.engine.forked_worker import ABORTED
+from tests.engine.leased_setting import FOREVER_LONG, Setting, begun, setting
+from tests.engine.scripted import FOREVER, eventually, last, request, steps
 
 
 @pytest.fixture
 def lent() -> Iterator[Setting]:
     with setting() as made:
         yield made
-
-
-def begun(run: Run) -> bool:
-    return len(steps(run)) > 2
 
 
 def test_a_run_is_decoded_in_another_process_to_its_end(lent: Setting) -> None:
@@ -210,146 +152,4 @@ def test_a_fault_nobody_foresaw_is_a_sentence_too(lent: Setting, caplog: Any) ->
     assert "run it again" in end.message
     assert words not in caplog.text
     assert "ZeroDivisionError" in caplog.text
-    engine.close()
-
-
-def test_who_waits_is_told_how_many_are_ahead_and_when_it_is_for_a_device(lent: Setting) -> None:
-    gate = threading.Event()
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        assert gate.wait(60)
-        yield from lent.workers.lease(call)
-
-    engine = lent.open(lease, max_runs=1, max_waiting=2)
-    first, second, third = (engine.submit(request(1, 5)) for _ in range(3))
-    with pytest.raises(EngineBusy, match="try again"):
-        engine.submit(request(1))
-    assert [run.place for run in (first, second, third)] == [0, 1, 2]
-    assert [run.is_awaiting_device for run in (first, second, third)] == [True, False, False]
-    second.cancel()
-    assert second.wait(5)
-    assert third.place == 1
-    gate.set()
-    assert first.wait(60)
-    assert third.wait(60)
-    assert last(third) == End("limit")
-    assert not first.is_awaiting_device
-    engine.close()
-
-
-def test_who_leaves_while_waiting_for_a_device_makes_room_at_once(lent: Setting) -> None:
-    gate = threading.Event()
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        assert call.number == numbers[0] or gate.wait(60)
-        yield from lent.workers.lease(call)
-
-    numbers: list[int] = []
-    engine = lent.open(lease, max_runs=1, max_waiting=0)
-    numbers.append(-1)
-    run = engine.submit(request(1, 5))
-    run.cancel()
-    assert run.wait(5)
-    assert list(run) == [End("cancelled")]
-    gate.set()
-    assert list(engine.submit(request(2, 5)))[-1] == End("limit")
-    engine.close()
-
-
-def test_a_deadline_holds_while_a_device_is_waited_for(lent: Setting) -> None:
-    gate = threading.Event()
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        gate.wait(60)
-        yield News()
-
-    engine = lent.open(lease)
-    run = engine.submit(request(1, 5, deadline=0.05))
-    assert run.wait(5)
-    assert last(run) == End("deadline", "The time limit of 0.05 s is over.")
-    gate.set()
-    engine.close()
-
-
-def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) -> None:
-    monkeypatch.setattr("mars_runtime.engine.leased.calls.MOST_SECONDS", 2.2)
-    with setting() as lent:
-        run = lent.engine.submit(FOREVER_LONG)
-        end = list(run)[-1]
-        assert isinstance(end, End)
-        assert end.reason == "deadline"
-        assert "fewer tokens" in end.message
-        assert begun(run)
-
-
-def test_the_time_that_is_asked_for_follows_prompt_and_answer(lent: Setting) -> None:
-    asked: list[Call] = []
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        asked.append(call)
-        yield News()
-
-    engine = lent.open(lease)
-    long = Request((1,) * 2000, DecodeSettings(max_new_tokens=5))
-    for lanes in ([request(1, 5)], [request(1, 500)], [request(1, 500)] * 2, [long]):
-        assert all(run.wait(60) for run in engine.race(lanes))
-    few, many, race, read = [call.seconds for call in asked]
-    assert few < many < race
-    assert few < read
-    engine.close()
-
-
-def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
-    run = lent.engine.submit(FOREVER_LONG)
-    assert eventually(lambda: begun(run))
-    lent.engine.close()
-    assert last(run) == End("cancelled", "The engine was closed.")
-    assert not lent.engine.is_alive
-    with pytest.raises(EngineError):
-        lent.engine.submit(request(1))
-    assert eventually(lambda: not lent.workers.busy)
-
-
-def test_slots_come_back_whatever_happens(lent: Setting) -> None:
-    for _ in range(20):  # more often than there are slots
-        run = lent.engine.submit(request(1, 2))
-        assert run.wait(60)
-    assert eventually(lambda: len(lent.slots._free) == 8)
-
-
-def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> None:
-    def decode(model: object, vocabulary: object, settings: Settings) -> Iterator[Event]:
-        raise AssertionError
-
-    (end,) = lent.engine.solo(decode, DecodeSettings())
-    assert isinstance(end, End)
-    assert end.reason == "error"
-    assert list(lent.engine.submit(request(1)))[-1] == End("limit")
-
-
-def test_what_is_refused_is_refused_before_anything_is_lent(lent: Setting) -> None:
-    def check(asked: Asked) -> None:
-        assert isinstance(asked, (Request, Solo))
-        raise RequestError("Too long.")
-
-    engine = LeasedEngine("scripted", lent.workers.lease, lent.slots, check, 10)
-    with pytest.raises(RequestError, match="Too long"):
-        engine.submit(request(1))
-    engine.close()
-
-
-def test_the_device_is_asked_for_in_the_context_of_whoever_asked(lent: Setting) -> None:
-    """ZeroGPU finds the visitor whose quota it is in context variables."""
-    visitor: ContextVar[str] = ContextVar("visitor", default="nobody")
-    seen: list[str] = []
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        seen.append(visitor.get())
-        yield from lent.workers.lease(call)
-
-    engine = lent.open(lease)
-    for name in ("one", "another"):
-        visitor.set(name)
-        engine.submit(request(1, 2)).wait(60)
-    assert seen == ["one", "another"]
     engine.close()
