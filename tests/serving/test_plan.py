@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scripted_replicas
+from scripted_server import NAME
 
 from mars_runtime.__main__ import main
 from mars_runtime.model.config import CheckpointError
@@ -79,3 +81,11 @@ def test_a_replica_whose_model_fails_to_load_says_why() -> None:
 
     with pytest.raises(ReplicaError, match="damaged"):
         Replica(Plan("x"), bring, has_key=False)
+
+
+def test_a_replica_whose_engine_is_gone_is_not_healthy() -> None:
+    replica = Replica(Plan(NAME), scripted_replicas.bring, has_key=False)
+    replica.check_health()
+    replica.leave()
+    with pytest.raises(ReplicaError, match=r"\.$"):
+        replica.check_health()
