@@ -157,14 +157,14 @@ class Endpoint:
         asked = await self._aside(partial(read_asked, fields, model, self._caps))
         lanes = Lanes(await model.race(asked.requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
-        self._going.add(name, lanes.runs)
+        self._going.add(name, model, lanes.runs)
         stream = EventStream(lanes.told(), lanes)
         stream.headers["x-run-id"] = name
         return stream
 
     async def _steer(self, request: Request) -> Response:
-        lanes = self._going.find(request.path_params["run"])
-        steer(lanes, parse(await request.body()))
+        job = self._going.find(request.path_params["run"])
+        steer(job, parse(await request.body()))
         return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
@@ -175,7 +175,7 @@ class Endpoint:
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(asked)
-        self._going.add(envelope.name, [run])
+        self._going.add(envelope.name, model, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:

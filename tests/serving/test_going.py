@@ -59,6 +59,7 @@ def test_an_answer_is_stopped_by_its_id(slow: Place) -> None:
         ({"tau": 2}, "threshold"),
         ({"tau": [1]}, "threshold"),
         ({"block_size": "wide"}, "block size"),
+        ({"block_size": 9}, "depth"),
         ({"metric": ["probability"]}, "metric"),
         ({"pace": "slow"}, "pace"),
         ({"lane": 1}, "lane"),
