@@ -18,7 +18,7 @@ from app.handlers import Handlers, make_handlers
 from app.serving.remote import RemoteEngines
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.events import End
-from mars_runtime.serving.remote.machine import LOST
+from mars_runtime.serving.remote.machine import AWAY, LOST
 from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
 
 
@@ -98,6 +98,7 @@ def test_a_machine_that_comes_later_is_found_by_the_next_run(tmp_path: Path) -> 
         port = int(place.address.rsplit(":", 1)[1])
     handlers = handlers_at(f"http://127.0.0.1:{port}")
     assert "does not answer" in last(handlers.live.run("a", controls()))
+    assert handlers.checkpoints.arrival("a").sentence == AWAY  # and no other model stands in
     with serving(tmp_path, Oracle(), port=port):
         assert '"reason":"eos"' in last(handlers.live.run("a", controls(max_new_tokens=200)))
     handlers.engines.close()
