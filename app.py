@@ -116,12 +116,17 @@ def serve(settings: AppSettings) -> None:
 
 
 def make_engines(settings: AppSettings) -> Engines:
-    """Engines on the device of this machine, or on GPUs that are lent. Raises AppSettingsError."""
+    """Engines on the device of this machine, of another one, or on GPUs that are lent. Raises
+    AppSettingsError."""
     if "SPACES_ZERO_GPU" in os.environ:
         from app.serving.zerogpu import is_on_zerogpu, zero_engines
 
         if is_on_zerogpu():
             return zero_engines(settings)
+    if settings.remote:
+        from app.serving.remote import RemoteEngines
+
+        return RemoteEngines(settings)
     from app.serving.engines import Engines
 
     return Engines(settings)

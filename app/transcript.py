@@ -81,7 +81,7 @@ def writer_of(
     task: what the prompt is, where that is known. context: what stands before it, and after it.
     """
     header = make_header(
-        served.checkpoint,
+        served.about,
         prompt,
         request,
         costs=served.engine.costs(),

@@ -28,6 +28,7 @@ COMMANDS = {
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
     "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
     "load": ("mars_runtime.lab.load.cli", "this machine under load"),
+    "scale": ("mars_runtime.lab.scaling.cli", "what a second replica brings"),
     "turns": ("mars_runtime.lab.profiling.turns", "what kept turns save a conversation"),
 }
 

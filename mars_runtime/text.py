@@ -10,6 +10,7 @@ text into one.
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ class Tokenizer:
             )
         self._encoder = encoder
         self._tokens = tokens
+        self._names = dict(added)
         self._added = {index: name for name, index in added.items()}
         self._bytes: dict[int, bytes] = {}
         characters = {token for token in tokens.values() if len(token) == 1}
@@ -134,6 +136,26 @@ class Tokenizer:
             pad if isinstance(pad, str) else None,
             mask or spare_token(added),
             system or default_system(config.get("chat_template")),
+        )
+
+    def parts(self) -> dict[str, Any]:
+        """What another process needs to make the same one, as JSON values."""
+        names = {index: name for name, index in self._names.items()}
+        return {
+            "encoder": json.loads(self._encoder.to_str()),
+            "added": self._names,
+            "pad": names.get(self.pad_id),
+            "mask": names[self.mask_id],
+            "system": self.system,
+        }
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Any]) -> Tokenizer:
+        """Back again. Raises TextError, or KeyError or TypeError for what ``parts`` never gave."""
+        encoder, _ = plain_encoder(parts["encoder"], {})
+        tokens = {index: token for token, index in encoder.get_vocab().items()}
+        return cls(
+            encoder, tokens, parts["added"], parts["pad"], parts["mask"], system=parts["system"]
         )
 
     def encode(self, text: str) -> list[int]:

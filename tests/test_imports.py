@@ -40,6 +40,7 @@ RANKS = {
     "lab.verification": 6,
     "lab.profiling": 6,
     "lab.load": 6,
+    "lab.scaling": 6,
     "terminal": 6,
     "cli": 7,
     "cli_fetch": 7,

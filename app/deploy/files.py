@@ -20,7 +20,7 @@ KEPT = re.compile(
     r"|assets/results/(evaluation|benchmark)\.json"
 )
 LEFT_OUT = re.compile(
-    r"app/deploy/.+|mars_runtime/lab/(training|verification|benchmark|profiling)/.+"
+    r"app/deploy/.+|mars_runtime/lab/(training|verification|benchmark|profiling|scaling)/.+"
     r"|checkpoints/[^/]+/log[\w-]*\.jsonl"
 )
 """Of these what makes and measures checkpoints, and this package."""

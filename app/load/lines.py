@@ -7,16 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from app.serving.loads import Served
-from mars_runtime.engine.backend import num_threads
+from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.lab.load.controller import Decision, steered
 from mars_runtime.lab.load.drive import Progress
 from mars_runtime.lab.load.figures import Figures, agreement, texts_of
 from mars_runtime.lab.load.records import Record
 from mars_runtime.lab.load.simulate import BUSIEST, Costs, day_arrivals, fleets, hour_seconds
 from mars_runtime.lab.load.ways import Way
-from mars_runtime.machine import device_name, versions
 
-VERSIONED = ("mars-live", "torch", "python")
 DAY_REQUESTS, MOST_MACHINES = 3000, 6
 NOBODY = -1
 """A number that no request has."""
@@ -24,15 +22,10 @@ NOBODY = -1
 
 def about(served: Served, places: int) -> dict[str, Any]:
     """On what it runs, and how many requests are with the engine at once."""
-    model = served.checkpoint.model
-    return {
-        "checkpoint": served.checkpoint.name,
-        "hardware": device_name(model.device),
-        "dtype": model.arithmetic,
-        "threads": num_threads(served.checkpoint),
-        "versions": {name: versions()[name] for name in VERSIONED if name in versions()},
-        "places": places,
-    }
+    here = served.about
+    facts = asdict(here if isinstance(here, Facts) else facts_of(here))
+    told = ("checkpoint", "hardware", "dtype", "threads", "versions")
+    return {**{name: facts[name] for name in told}, "places": places}
 
 
 def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from functools import partial
 
+from app.controls import RefusalError
 from app.feed import Feed
 from app.load.lines import about, agreement_lines, day_line, decision_line, tick_line
 from app.load.order import CURVE, SEED, Loading, LoadOrder
@@ -29,6 +30,7 @@ from mars_runtime.lab.load.ways import AR, Way, ways_of
 
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
+ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 """After the last arrival: what goes on then is cut, so that no load drags on."""
 NUM_SAMPLED = 8
 """Requests that plain AR answers afterwards, where it was not among the ways."""
@@ -56,6 +58,8 @@ class LoadRun(TabRun):
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """The loads, then what is computed of them."""
+        if served.is_elsewhere:
+            raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self._max_seconds
         places = max(1, served.engine.max_running - 1)
         self.feed.add("about", about(served, places))

@@ -15,8 +15,15 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from app.serving.doors import API, answer, replayed, whole_body
-from mars_runtime.serving.limits import Application, Message, Receive, Send
+from app.serving.doors import API, answer
+from mars_runtime.serving.limits import (
+    Application,
+    Message,
+    Receive,
+    Send,
+    replayed,
+    whole_body,
+)
 
 GRACE_SECONDS = 5.0
 _JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")

@@ -86,7 +86,7 @@ class CheckpointHandlers:
         if load is None:
             return Arrival("", is_over=True)
         if load.failure:
-            return Arrival(f"{load.failure} {self._meanwhile()}", is_over=True)
+            return Arrival(f"{load.failure} {self._meanwhile()}".rstrip(), is_over=True)
         if load.served is None:
             return Arrival(load.situation)
         if session in self._settled:
@@ -94,7 +94,10 @@ class CheckpointHandlers:
         return Arrival("", wanted, is_over=True)
 
     def _meanwhile(self) -> str:
+        """Which other one answers, if any does."""
         name = self._engines.default
+        if name == self._engines.wanted:
+            return ""
         is_bound = set_for(self._engines.entry(name)) == TASKS
         knows = ", which knows only its tasks," if is_bound else ""
         return f"Until then {name}{knows} answers."
@@ -106,7 +109,7 @@ def footer(served: Served) -> str:
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
-        f"lossless is {'bitwise' if checkpoint.model.is_bitwise else 'exact up to near ties'}",
-        "all figures measured by this process",
+        f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
+        f"all figures measured by {'another machine' if served.is_elsewhere else 'this process'}",
     ]
     return " · ".join(parts)

@@ -172,7 +172,8 @@ class Engines:
             tell(f"Loading {name}…")
         with self._memory:
             served = self._load(name)
-        self.metrics.watch(name, served.engine)
+        if served.engine.max_running:
+            self.metrics.watch(name, served.engine)
         return served
 
     def _load(self, name: str) -> Served:

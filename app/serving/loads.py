@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD
+from mars_runtime.engine.header import Facts
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
+from mars_runtime.serving.about import About
 
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
@@ -31,11 +33,28 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A loaded checkpoint and its engine."""
+    """A checkpoint and its engine; where that is another machine's, what is known of it here."""
 
     entry: Entry
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint | About
     engine: BaseEngine
+
+    @property
+    def about(self) -> Checkpoint | Facts:
+        """For the head of a trace: what it runs on."""
+        return self.checkpoint.facts if isinstance(self.checkpoint, About) else self.checkpoint
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another machine decodes."""
+        return isinstance(self.checkpoint, About)
+
+    @property
+    def is_bitwise(self) -> bool:
+        """Whether what a token gives depends on nothing else in a forward."""
+        if isinstance(self.checkpoint, About):
+            return self.checkpoint.facts.is_bitwise
+        return self.checkpoint.model.is_bitwise
 
 
 class UnavailableError(RuntimeError):

@@ -36,6 +36,8 @@ class AppSettings:
         share an address.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
+    remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
+        itself. remote_key: the key that machine asks for.
     api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
     """
 
@@ -54,6 +56,8 @@ class AppSettings:
     max_runs_per_address: int = 8
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
+    remote: str = ""
+    remote_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:

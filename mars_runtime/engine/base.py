@@ -38,7 +38,7 @@ class BaseEngine(ABC):
 
     @property
     def max_running(self) -> int:
-        """Jobs that can be served at once."""
+        """Jobs that can be served at once; 0 where that is not this engine's to say."""
         return self._schedule.max_active
 
     def observe(self, observer: Observer) -> None:

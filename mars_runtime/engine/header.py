@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,41 @@ VERSIONED = ("mars-live", "torch", "python")
 """What the arithmetic and its clock depend on; a trace names no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a checkpoint runs on, where it runs; the fields as in ``Header``."""
+
+    checkpoint: str
+    hardware: str = ""
+    dtype: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    threads: int = 1
+    rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    forward_seconds: float = 0.0
+    is_bitwise: bool = False
+    slot_bytes: int = 0
+
+
+def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
+    """Of a checkpoint that was loaded here; costs: as the engine that serves it measured them."""
+    from mars_runtime.engine.memory import slot_bytes
+
+    model = checkpoint.model
+    return Facts(
+        checkpoint=checkpoint.name,
+        hardware=device_name(model.device),
+        dtype=model.arithmetic,
+        versions={name: versions()[name] for name in VERSIONED},
+        threads=num_threads(checkpoint),
+        rho=dict(costs.rho) if costs is not None else {},
+        forward_seconds=costs.seconds if costs is not None else 0.0,
+        is_bitwise=model.is_bitwise,
+        slot_bytes=slot_bytes(model),
+    )
+
+
 def make_header(
-    checkpoint: Checkpoint,
+    about: Checkpoint | Facts,
     prompt: str,
     request: Request,
     *,
@@ -30,31 +64,22 @@ def make_header(
     context: Context = ALONE,
     room: int = 0,
 ) -> Header:
-    """The header for the trace of ``request``, which asks ``prompt`` of ``checkpoint``, now.
+    """The header for the trace of ``request``, which asks ``prompt``, now.
 
-    costs: as the engine that serves it measured them. context: what stands before the prompt, and
-    after it. room: the engine's.
+    about: the checkpoint where it was loaded here, else what is known of it; costs: as the engine
+    that serves it here measured them. context: what stands before the prompt, and after it. room:
+    the engine's.
     """
-    from mars_runtime.engine.memory import slot_bytes
-
-    model = checkpoint.model
+    facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(
-        checkpoint=checkpoint.name,
+        **{each.name: getattr(facts, each.name) for each in fields(facts)},
         prompt=prompt,
         prompt_ids=tuple(request.prompt_ids),
         settings=request.settings,
-        hardware=device_name(model.device),
-        dtype=model.arithmetic,
-        versions={name: versions()[name] for name in VERSIONED},
-        threads=num_threads(checkpoint),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         task=task,
         name=name,
-        rho=dict(costs.rho) if costs is not None else {},
-        forward_seconds=costs.seconds if costs is not None else 0.0,
-        is_bitwise=model.is_bitwise,
         num_given=context.num_given,
-        slot_bytes=slot_bytes(model),
         history=context.history,
         num_left_out=context.num_left_out,
         room=room,

@@ -9,11 +9,12 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,10 +23,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
 from mars_runtime.serving.errors import ApiError, refusal_of, told
-from mars_runtime.serving.fields import parse
+from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
+from mars_runtime.serving.going import Going, lanes_of, steer
+from mars_runtime.serving.lanes import Lanes, read_asked
 from mars_runtime.serving.limits import BodyLimit, CrowdLimit
 from mars_runtime.serving.models import Answering, Models
 from mars_runtime.serving.order import Kind, Order, read_order
@@ -42,6 +46,8 @@ NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
 NUM_READERS = 2  # threads that encode prompts
+T = TypeVar("T")
+Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
 """The metrics as Prometheus reads them."""
 
@@ -58,6 +64,10 @@ def make_app(
         Route("/v1/models", endpoint.models),
         Route("/v1/chat/completions", partial(endpoint.complete, "chat"), methods=["POST"]),
         Route("/v1/completions", partial(endpoint.complete, "text"), methods=["POST"]),
+        Route("/v1/runs", endpoint.run, methods=["POST"]),
+        Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
+        Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
+        Route("/v1/models/{name:path}/about", endpoint.about),
         Route("/health", endpoint.health),
     ]
     if expose is not None:
@@ -65,7 +75,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
-            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=_too_large()),
+            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 CrowdLimit,
                 most=caps.max_runs_per_address,
@@ -84,6 +94,7 @@ class Endpoint:
         self._caps = caps
         self._key = f"Bearer {key}".encode() if key else b""
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
+        self._going = Going()
 
     async def models(self, request: Request) -> Response:
         """``/v1/models``: what may be asked for."""
@@ -102,25 +113,71 @@ class Endpoint:
 
     async def complete(self, kind: Kind, request: Request) -> Response:
         """``/v1/chat/completions`` and ``/v1/completions``."""
+        return await self._guarded(request, partial(self._answer, kind))
+
+    async def run(self, request: Request) -> Response:
+        """``/v1/runs``: one run or a race as it goes (``lanes.py``)."""
+        return await self._guarded(request, self._run)
+
+    async def steer(self, request: Request) -> Response:
+        """``/v1/runs/{run}/settings``: τ, B and others from the next forward on, also of an answer,
+        whose id is the name of its run."""
+        return await self._guarded(request, self._steer)
+
+    async def stop(self, request: Request) -> Response:
+        """End a run, or a lane of it, within one forward."""
+        self._check_key(request)
+        lane = request.query_params.get("lane", "")
+        chosen = Fields({"lane": int(lane) if lane.isdecimal() else lane or None})
+        for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
+            run.cancel()
+        return Response(status_code=204)
+
+    async def about(self, request: Request) -> Response:
+        """What a page needs to know to have a model on another machine: how it was trained, what it
+        runs on, its tokenizer."""
+        self._check_key(request)
+        model = self._models.find(request.path_params["name"])
+        return JSONResponse(await self._aside(partial(about, model)))
+
+    async def _guarded(self, request: Request, work: Work) -> Response:
+        """What is posted, with whatever goes wrong as a sentence."""
         self._check_key(request)
         if not request.headers.get("content-type", "").startswith("application/json"):
             raise ApiError(415, ONLY_JSON)
         try:
-            return await self._answer(kind, request)
+            return await work(request)
         except ClientDisconnect:
             return Response(status_code=499)  # which nobody reads
         except Exception as error:
             return refusal_of(error).response
 
+    async def _run(self, request: Request) -> Response:
+        fields = parse(await request.body())
+        model = self._models.find(fields.text("model"))
+        asked = await self._aside(partial(read_asked, fields, model, self._caps))
+        lanes = Lanes(await model.race(asked.requests, asked.pace, asked.is_alone), model)
+        name = f"run-{uuid.uuid4().hex}"
+        self._going.add(name, model, lanes.runs)
+        stream = EventStream(lanes.told(), lanes)
+        stream.headers["x-run-id"] = name
+        return stream
+
+    async def _steer(self, request: Request) -> Response:
+        job = self._going.find(request.path_params["run"])
+        steer(job, parse(await request.body()))
+        return Response(status_code=204)
+
     async def _answer(self, kind: Kind, request: Request) -> Response:
         order = read_order(kind, parse(await request.body()))
         model = self._models.find(order.model)
         work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
-        asked = await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        asked = await self._aside(work)
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         owner = request.client.host if request.client else ""
         run = await model.submit(replace(asked, owner=owner))
+        self._going.add(envelope.name, model, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:
@@ -128,6 +185,10 @@ class Endpoint:
         finally:
             run.cancel()
         return JSONResponse(envelope.whole(answer, piece))
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """What takes a while, done by another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode("latin-1")
@@ -166,7 +227,8 @@ async def _metrics(expose: Expose, request: Request) -> Response:
     return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _too_large() -> bytes:
+def too_large() -> bytes:
+    """What is answered to a body that is larger than may be."""
     return json.dumps(ApiError(413, TOO_LARGE).body).encode()
 
 

@@ -9,14 +9,8 @@ import argparse
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mars_runtime.serving.local import EngineModel
-    from mars_runtime.serving.metrics import Metrics
-
-KEY = "MARS_API_KEY"
-"""The environment variable with the key that callers must send; none is asked for without it."""
+from mars_runtime.serving.plan import KEY, Plan, PlanError, bring
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,26 +24,41 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--max-runs", type=int, default=8, help="requests served at once (%(default)s)")
     add("--max-waiting", type=int, default=32, help="requests in line behind (%(default)s)")
+    add("--ray", action="store_true", help="replicas of it by Ray Serve, with the options below")
+    add("--threads", type=int, default=1, help="of a replica (%(default)s)")
+    add("--min-replicas", type=int, default=1, help="at least (%(default)s)")
+    add("--max-replicas", type=int, default=2, help="at most, under load (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
-    if args.max_runs < 1 or args.max_waiting < 0:
-        print("Serve at least 1 request at once, with a line of 0 or more.", file=sys.stderr)
+    try:
+        plan = Plan.of(args)
+    except PlanError as error:
+        print(error, file=sys.stderr)
         return 2
+    if args.ray:
+        from mars_runtime.serving.replicas.cli import serve
+
+        return serve(plan, args.host, args.port)
+    return serve_here(plan, args.host, args.port)
+
+
+def serve_here(plan: Plan, at: str, wanted: int) -> int:
+    """Serve from this process alone; the exit code."""
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.local import SingleModel
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.server import PlaceTakenError, Server, bound
 
     try:
-        listener = bound(args.host, args.port)
+        listener = bound(at, wanted)
     except PlaceTakenError as error:
         print(error, file=sys.stderr)
         return 2
     host, port = listener.getsockname()[:2]
     metrics = Metrics()
-    models = SingleModel(args.checkpoint, lambda: bring(args, metrics))
+    models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose)
     server = Server(app, models.close)
 
@@ -58,20 +67,8 @@ def run(args: argparse.Namespace) -> int:
             print(trouble, file=sys.stderr)
             server.leave()
         else:
-            print(f"Serving {args.checkpoint} at http://{host}:{port}/v1", flush=True)
+            print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
 
     threading.Thread(target=tell, daemon=True).start()
     server.run(sockets=[listener])
     return 1 if models.failure else 0
-
-
-def bring(args: argparse.Namespace, metrics: Metrics) -> EngineModel:
-    """Load what was asked for, and count what it does. Raises CheckpointError."""
-    from mars_runtime.engine.engine import Engine
-    from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.serving.local import EngineModel
-
-    checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
-    engine = Engine(checkpoint, max_runs=args.max_runs, max_waiting=args.max_waiting)
-    metrics.watch(checkpoint.name, engine)
-    return EngineModel.of(checkpoint, engine)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
@@ -66,10 +66,16 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
+class Cancellable(Protocol):
+    """What ends with the stream that tells of it."""
+
+    def cancel(self) -> None: ...
+
+
 class EventStream(StreamingResponse):
     """Server-sent events for as long as somebody is there; ``run`` is cancelled at the end."""
 
-    def __init__(self, lines: AsyncIterator[str], run: Answering) -> None:
+    def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:
         super().__init__(lines, media_type="text/event-stream")
         self.headers["cache-control"] = "no-cache"
         self.headers["x-accel-buffering"] = "no"

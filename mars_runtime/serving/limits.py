@@ -100,3 +100,29 @@ class CrowdLimit:
             await self._app(scope, receive, send)
         finally:
             self._going -= Counter([address])
+
+
+async def whole_body(receive: Receive) -> bytes | None:
+    """The body of a request; None where the caller has gone."""
+    parts, is_more = [], True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        is_more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for whoever is to read the body once more."""
+    is_sent = False
+
+    async def again() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD
+from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
+from mars_runtime.serving.about import About
 from mars_runtime.serving.models import NotReadyError, unknown
 from mars_runtime.text import Tokenizer
 
@@ -34,11 +36,12 @@ class EngineModel:
     tokenizer: Tokenizer
     block_size: int
     engine: BaseEngine
+    checkpoint: Checkpoint | About | None = None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, engine: BaseEngine) -> EngineModel:
+    def of(cls, checkpoint: Checkpoint | About, engine: BaseEngine) -> EngineModel:
         """A loaded checkpoint and its engine."""
-        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
+        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
 
     @property
     def capacity(self) -> int:
@@ -48,6 +51,20 @@ class EngineModel:
     async def submit(self, request: Request) -> Run:
         """Serve a request. Raises what ``Engine.submit`` raises."""
         return self.engine.submit(request)
+
+    async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
+        """Serve several side by side, or one. Raises what ``Engine.race`` raises."""
+        if len(requests) == 1:
+            return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
+        return self.engine.race(requests, pace)
+
+    @property
+    def facts(self) -> Facts:
+        """What it runs on; waits until the engine is warm."""
+        known = self.checkpoint
+        if isinstance(known, About):
+            return known.facts
+        return Facts(self.name) if known is None else facts_of(known, self.engine.costs())
 
 
 class SingleModel:

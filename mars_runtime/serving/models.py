@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from mars_runtime.engine.header import Facts
 from mars_runtime.engine.request import Request
+from mars_runtime.engine.run import Run
 from mars_runtime.events import Event
 from mars_runtime.text import Tokenizer
 
@@ -52,8 +54,16 @@ class Model(Protocol):
     @property
     def capacity(self) -> int: ...
 
-    async def submit(self, request: Request) -> Answering:
+    async def submit(self, request: Request) -> Run:
         """Serve a request. Raises EngineBusy, EngineError or RequestError, each one sentence."""
+
+    async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
+        """Serve several side by side, or a single one, which shares forwards unless ``is_alone``.
+        Raises what ``submit`` raises, and SettingsError."""
+
+    @property
+    def facts(self) -> Facts:
+        """What it runs on, as the head of a trace tells it."""
 
 
 class Models(Protocol):

@@ -7,6 +7,7 @@ unknown or change nothing are passed over, as other servers do. Knows no engine 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -84,9 +85,16 @@ def _is_same(value: object, neutral: object) -> bool:
 
 
 def _settings(fields: Fields) -> DecodeSettings:
-    """Each field judged alone, so that it can be named."""
-    settings = RECOMMENDED
-    for name in (*OWN, "temperature", "seed"):
+    settings = changed(RECOMMENDED, fields, (*OWN, "temperature", "seed"))
+    if settings.temperature and not fields.has("seed"):
+        settings = replace(settings, seed=secrets.randbelow(2**31))
+    return settings
+
+
+def changed(settings: DecodeSettings, fields: Fields, names: Iterable[str]) -> DecodeSettings:
+    """The settings with those of these names that are there, each judged alone so that it can be
+    named. Raises ApiError."""
+    for name in names:
         if fields.has(name):
             chosen: dict[str, Any] = {name: fields.raw(name)}
             try:
@@ -95,8 +103,6 @@ def _settings(fields: Fields) -> DecodeSettings:
                 raise ApiError(400, str(error), name) from None
             except TypeError:  # a list where a word is looked up
                 fields.refuse(name, "cannot be read")
-    if settings.temperature and not fields.has("seed"):
-        settings = replace(settings, seed=secrets.randbelow(2**31))
     return settings
 
 

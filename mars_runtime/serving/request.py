@@ -5,13 +5,15 @@ Knows no HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mars_runtime.engine.request import Request
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.serving.order import Order
-from mars_runtime.settings import MAX_NEW_TOKENS, RECOMMENDED
+from mars_runtime.settings import MAX_NEW_TOKENS, RECOMMENDED, DecodeSettings
 from mars_runtime.text import Said, Tokenizer
 
 
@@ -33,16 +35,35 @@ USUAL_CAPS = Caps()
 def make_request(order: Order, model: Model, caps: Caps) -> Request:
     """What to submit. Raises ApiError, TextError or RequestError."""
     asked, most = order.max_tokens, caps.max_new_tokens
-    if asked is not None and asked > most:
-        raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
-    if isinstance(order.settings.block_size, int) and order.settings.block_size > model.block_size:
-        depth = model.block_size
-        sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
-        raise ApiError(400, sentence, "block_size")
+    if asked is not None:
+        check_length(asked, most)
+    check_depth(order.settings, model)
     ids = _encode(order, model.tokenizer)
     if asked is None:  # as much as there is room for, within reason
         asked = max(1, min(RECOMMENDED.max_new_tokens, most, model.capacity - len(ids)))
     return Request(ids, replace(order.settings, max_new_tokens=asked), caps.max_seconds)
+
+
+def check_length(num_tokens: int, most: int) -> None:
+    """Raises ApiError for an answer that may not be so long."""
+    if num_tokens > most:
+        raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
+
+
+def check_depth(settings: DecodeSettings, model: Model) -> None:
+    """Raises ApiError for more proposals than the checkpoint was trained for."""
+    depth = model.block_size
+    if isinstance(settings.block_size, int) and settings.block_size > depth:
+        sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
+        raise ApiError(400, sentence, "block_size")
+
+
+def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
+    """The ids, where they are tokens that a prompt may hold. Raises ApiError."""
+    size, never = tokenizer.size, tokenizer.mask_id
+    if any(type(token) is not int or not 0 <= token < size or token == never for token in ids):
+        raise ApiError(400, "The prompt holds tokens that are no text of this model.", "prompt")
+    return list(ids)
 
 
 def _encode(order: Order, tokenizer: Tokenizer) -> list[int]:
@@ -51,10 +72,7 @@ def _encode(order: Order, tokenizer: Tokenizer) -> list[int]:
         return tokenizer.encode_prompt(str(text), before=before)
     if isinstance(order.prompt, str):
         return tokenizer.encode(order.prompt)
-    never = tokenizer.mask_id
-    if any(not 0 <= token < tokenizer.size or token == never for token in order.prompt):  # type: ignore[operator]
-        raise ApiError(400, "The prompt holds tokens that are no text of this model.", "prompt")
-    return list(order.prompt)  # type: ignore[arg-type]
+    return check_ids(order.prompt, tokenizer)
 
 
 def _said(said: Said, tokenizer: Tokenizer) -> Said:

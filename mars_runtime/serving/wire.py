@@ -31,7 +31,7 @@ class Envelope:
         self._num_prompt_tokens = num_prompt_tokens
         self._seed = seed
         self._is_chat = order.kind == "chat"
-        self._id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self.name = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._created = int(time.time())
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
@@ -71,7 +71,7 @@ class Envelope:
 
     def _head(self, name: str, choices: list[Json]) -> Json:
         return {
-            "id": self._id,
+            "id": self.name,
             "object": name,
             "created": self._created,
             "model": self._order.model,

@@ -78,6 +78,7 @@ def serving(
     caps: Caps = USUAL_CAPS,
     key: str = "",
     held: threading.Event | None = None,
+    port: int = 0,
 ) -> Iterator[Place]:
     """A server in a thread, at any port. held: the model goes on loading until it is set."""
 
@@ -90,7 +91,7 @@ def serving(
 
     metrics = Metrics()
     models = SingleModel(NAME, bring)
-    listener = bound("127.0.0.1", 0)
+    listener = bound("127.0.0.1", port)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
     server = Server(make_app(models, caps, key, metrics.expose), models.close)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

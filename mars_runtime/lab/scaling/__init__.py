@@ -1,0 +1,1 @@
+"""What more replicas bring, measured on one machine."""

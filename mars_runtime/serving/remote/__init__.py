@@ -1,0 +1,1 @@
+"""An engine on another machine, behind the interface of one that is here."""

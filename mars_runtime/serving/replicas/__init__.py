@@ -1,0 +1,1 @@
+"""The same endpoint on several processes and machines, by Ray Serve."""

@@ -1,0 +1,128 @@
+"""Puts replicas on a cluster of Ray's, with Ray's own proxies and routers before them.
+
+Without RAY_ADDRESS the cluster is this machine alone, and ends with this process. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from mars_runtime.serving.errors import BUSY_SECONDS
+from mars_runtime.serving.plan import KEY, Plan
+from mars_runtime.serving.replicas.replica import Bring, Replica
+from mars_runtime.serving.request import USUAL_CAPS
+
+APP, DEPLOYMENT = "mars", "Replica"
+MENDING = "mars_runtime.serving.replicas.mend.middlewares"
+ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+NUM_STEERING = 4  # requests to a replica beside those that it serves: settings, stops, health
+GRACE_SECONDS = 15.0
+HEALTH_SECONDS = 2.0
+START_SECONDS = 60.0  # of a proxy, on a machine that is busy; Ray gives it 5
+NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
+ROOT = Path(__file__).parents[3]
+
+
+class DeployError(RuntimeError):
+    """Nothing was deployed; the message is one sentence."""
+
+
+def is_there() -> bool:
+    """Whether Ray Serve is installed."""
+    return importlib.util.find_spec("ray") is not None
+
+
+def begin(host: str, port: int, num_cores: int | None = None) -> bool:
+    """Join the cluster at RAY_ADDRESS or start one, and Ray's proxies; whether it was started.
+    num_cores: that Ray counts here, unless it is to look for itself."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))
+    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = MENDING
+    import ray
+    from ray import serve
+
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    own: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
+    if address:
+        own = {}
+    ray.init(address=address or "local", **own, **quiet)
+    serve.start(http_options={"host": host, "port": port}, logging_config=_logging())
+    return not address
+
+
+def deploy(plan: Plan, bring: Bring, name: str = "") -> None:
+    """Serve the plan, under /name, in the place of what was served before: a replica after the
+    other, and none loses what it has begun. Returns when it answers. Raises DeployError."""
+    from ray import serve
+
+    has_key = bool(os.environ.get(KEY))
+    bound = serve.deployment(serve.ingress()(Replica), **options(plan)).bind(plan, bring, has_key)
+    try:
+        serve.run(bound, name=name or APP, route_prefix=f"/{name}")
+    except RuntimeError as error:
+        found = serve.status().applications.get(name or APP)
+        told = found.deployments[DEPLOYMENT].message if found and found.deployments else str(error)
+        raise DeployError(sentence_in(told)) from error
+
+
+def end(*names: str) -> None:
+    """End every stream with a sentence, then the replicas, the proxies and the cluster."""
+    import ray
+    from ray import serve
+
+    try:
+        for name in names or (APP,):
+            serve.get_app_handle(name).broadcast("leave").results(timeout_s=GRACE_SECONDS)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def options(plan: Plan) -> dict[str, Any]:
+    """How Ray runs the plan. Requests with the same x-session-id go to the same replica for as long
+    as there are the same ones; a replica that ends finishes what it has begun."""
+    busy = plan.max_runs + plan.max_waiting
+    if plan.min_replicas == plan.max_replicas:
+        number: dict[str, Any] = {"num_replicas": plan.min_replicas}
+    else:
+        number = {
+            "autoscaling_config": {
+                "min_replicas": plan.min_replicas,
+                "max_replicas": plan.max_replicas,
+                "target_ongoing_requests": plan.max_runs,
+            }
+        }
+    return {
+        "name": DEPLOYMENT,
+        **number,
+        "ray_actor_options": {"num_cpus": plan.threads},
+        "max_ongoing_requests": busy + NUM_STEERING,
+        "max_queued_requests": busy,
+        "backpressure_config": {"status_code": 429, "retry_after_s": BUSY_SECONDS},
+        "request_router_config": {"request_router_class": ROUTER},
+        "graceful_shutdown_timeout_s": USUAL_CAPS.max_seconds + GRACE_SECONDS,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "health_check_period_s": HEALTH_SECONDS,
+        "max_constructor_retry_count": 2,
+        "logging_config": _logging(),
+    }
+
+
+def sentence_in(message: str) -> str:
+    """Why replicas did not start, out of what Ray tells of it."""
+    marks = [line for line in message.splitlines() if "ReplicaError: " in line]
+    why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray."
+    return f"The replicas did not start: {why}"
+
+
+def _logging() -> dict[str, Any]:
+    return {"log_level": "WARNING", "enable_access_log": False}

@@ -1,0 +1,125 @@
+"""What a client reads when a replica dies under its request, or all of them are full.
+
+Stands in Ray's proxies, in front of every replica. A request of which nothing was answered yet
+starts anew, which another replica takes; a stream that is torn ends with a sentence; Ray's own
+refusals become ours. Knows no Ray, no engine and no prompt.
+"""
+
+from __future__ import annotations
+
+import json
+
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mars_runtime.serving.app import PATHS, too_large
+from mars_runtime.serving.errors import BUSY_SECONDS, ApiError
+from mars_runtime.serving.limits import BodyLimit, replayed, whole_body
+from mars_runtime.serving.request import USUAL_CAPS
+
+NUM_TRIES = 3
+EVENTS = b"text/event-stream"
+TORN = "The machine that wrote this answer was lost: please send the request again."
+NOBODY = "No machine can answer at the moment: please send the request again in a moment."
+FULL = "All machines are busy: please send the request again in a moment."
+RETRY_SECONDS = 5
+
+
+def middlewares() -> list[Middleware]:
+    """What every proxy puts before its replicas: Ray imports this by its name."""
+    limit = Middleware(BodyLimit, max_bytes=USUAL_CAPS.max_body_bytes, refusal=too_large())
+    return [limit, Middleware(Mend)]
+
+
+class Mend:
+    """ASGI middleware, for what the endpoint serves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, once more where nothing came back."""
+        if scope["type"] != "http" or not PATHS.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        body = await whole_body(receive)
+        if body is None:
+            return
+        for _ in range(NUM_TRIES):
+            answer = Passing(replayed(body, receive), send)
+            await self._app(scope, answer.receive, answer.send)
+            if answer.is_gone or answer.is_over:
+                return
+            if answer.has_begun:
+                await answer.end_torn()
+                return
+        refusal = ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
+        await refusal.response(scope, receive, send)
+
+
+class Passing:
+    """One answer on its way. ``has_begun``: something of it was sent; ``is_over``: all of it;
+    ``is_gone``: nobody is there to read it."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self.is_gone = self.has_begun = self.is_over = False
+        self._receive = receive
+        self._send = send
+        self._start: Message = {}
+        self._refusal: ApiError | None = None
+
+    async def receive(self) -> Message:
+        """For the replica: what the client sends."""
+        message = await self._receive()
+        self.is_gone = self.is_gone or message["type"] == "http.disconnect"
+        return message
+
+    async def send(self, message: Message) -> None:
+        """For the replica: the head waits for something behind it."""
+        if message["type"] == "http.response.start":
+            self._start = message
+            self._refusal = refusal_of(message)
+            return
+        is_last = not message.get("more_body", False)
+        if self._refusal is not None:
+            message = {**message, "body": b"" if not is_last else self._refused()}
+        if not self.has_begun:
+            self.has_begun = True
+            await self._send(self._start)
+        await self._send(message)
+        self.is_over = is_last
+
+    async def end_torn(self) -> None:
+        """Say that no more comes, where there is a way to: other connections are cut, as Ray cuts
+        them."""
+        if _header(self._start, b"content-type").startswith(EVENTS):
+            told = json.dumps(ApiError(503, TORN, retry_after=RETRY_SECONDS).body)
+            end = f"data: {told}\n\ndata: [DONE]\n\n".encode()
+            await self._send({"type": "http.response.body", "body": end})
+
+    def _refused(self) -> bytes:
+        return json.dumps(self._refusal.body).encode() if self._refusal else b""
+
+
+def refusal_of(start: Message) -> ApiError | None:
+    """What to say instead of what Ray says in plain text; its head gets our headers then."""
+    is_ours = start["status"] < 400 or _header(start, b"content-type") == b"application/json"
+    if is_ours:
+        return None
+    is_full = start["status"] == 429
+    refusal = ApiError(429, FULL, None, BUSY_SECONDS) if is_full else _nobody()
+    told = refusal.response.raw_headers
+    length = str(len(json.dumps(refusal.body).encode())).encode()
+    kept = [(name, value) for name, value in told if name != b"content-length"]
+    start["status"] = refusal.status
+    start["headers"] = [*kept, (b"content-length", length)]
+    return refusal
+
+
+def _nobody() -> ApiError:
+    return ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
+
+
+def _header(start: Message, name: bytes) -> bytes:
+    found: bytes = dict(start.get("headers", ())).get(name, b"")
+    return found

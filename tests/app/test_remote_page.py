@@ -1,0 +1,117 @@
+"""The page as a client of another machine: its handlers over a plain server, the wire between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from scripted_page import controls
+
+pytest.importorskip("openai")
+
+from batch_page import controls as batch_controls
+from test_handlers import begun, lane_trace, last
+
+from app.handlers import Handlers, make_handlers
+from app.serving.remote import RemoteEngines
+from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.events import End
+from mars_runtime.serving.remote.machine import AWAY, LOST
+from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
+
+
+def handlers_at(address: str, **more: str) -> Handlers:
+    settings = AppSettings(checkpoint=NAME, remote=address, **more)
+    return make_handlers(RemoteEngines(settings))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A forward takes 20 ms."""
+    with serving(tmp_path, Oracle(forward_seconds=0.02)) as found:
+        yield found
+
+
+@pytest.fixture
+def handlers(place: Place) -> Iterator[Handlers]:
+    made = handlers_at(place.address)
+    yield made
+    made.engines.close()
+
+
+def test_a_race_is_drawn_as_one_that_is_decoded_here(place: Place, handlers: Handlers) -> None:
+    values = list(handlers.live.run("a", controls(tau=0.5, max_new_tokens=200)))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(values))
+    mars, ar = (lane_trace(values[-1], lane) for lane in ("mars", "ar"))
+    text = place.text_for("Say hello.").encode()
+    for trace in (mars, ar):
+        assert trace.header.checkpoint == NAME
+        assert trace.header.room == place.model.capacity
+        written = [t for step in trace.events[1:-1] for t in step.rows[0].accepted]
+        assert bytes(written[:-1]) == text
+        assert trace.events[-1] == End("eos")
+    assert len(mars.events) < len(ar.events)
+
+
+def test_a_slider_and_stop_reach_the_machine(place: Place, handlers: Handlers) -> None:
+    stream = begun(handlers.live.run("a", controls(tau=1.0)))
+    handlers.live.steer("a", controls(tau=0.5))
+    run = handlers.live.runs.of("a")
+    assert run is not None
+    mars = run.transcripts[0]
+    for _ in stream:
+        if mars.events[-1].rows[0].settings.tau == 0.5:
+            break
+    handlers.live.stop("a")
+    value = last(stream)
+    assert lane_trace(value, "mars").events[-1].reason == "cancelled"
+    assert eventually(lambda: place.num_open == 0, 5)
+
+
+def test_the_footer_says_where_figures_are_measured(handlers: Handlers) -> None:
+    *_, choice = handlers.checkpoints.choose(NAME)
+    assert choice.footer is not None
+    assert "measured by another machine" in choice.footer
+
+
+def test_what_this_page_cannot_do_is_a_sentence(handlers: Handlers) -> None:
+    value = last(handlers.batch.run("a", batch_controls()))
+    assert "Batches run only where the page runs" in value
+
+
+def test_the_death_of_the_machine_is_a_sentence_and_the_next_run_works(tmp_path: Path) -> None:
+    with serving(tmp_path, Oracle(forward_seconds=0.02)) as place:
+        handlers = handlers_at(place.address)
+        stream = begun(handlers.live.run("a", controls(tau=1.0)))
+        port = int(place.address.rsplit(":", 1)[1])
+    assert LOST in last(stream)
+    assert "does not answer" in last(handlers.live.run("a", controls()))
+    with serving(tmp_path, Oracle(), port=port):
+        assert '"reason":"eos"' in last(handlers.live.run("a", controls(max_new_tokens=200)))
+    handlers.engines.close()
+
+
+def test_a_machine_that_comes_later_is_found_by_the_next_run(tmp_path: Path) -> None:
+    with serving(tmp_path, Oracle()) as place:
+        port = int(place.address.rsplit(":", 1)[1])
+    handlers = handlers_at(f"http://127.0.0.1:{port}")
+    assert "does not answer" in last(handlers.live.run("a", controls()))
+    assert handlers.checkpoints.arrival("a").sentence == AWAY  # and no other model stands in
+    with serving(tmp_path, Oracle(), port=port):
+        assert '"reason":"eos"' in last(handlers.live.run("a", controls(max_new_tokens=200)))
+    handlers.engines.close()
+
+
+def test_the_key_of_the_machine_is_sent(tmp_path: Path) -> None:
+    with serving(tmp_path, Oracle(), key="secret") as place:
+        for key, told in (("", "Send the key"), ("secret", '"limit"')):
+            handlers = handlers_at(place.address, remote_key=key)
+            assert told in last(handlers.live.run("a", controls()))
+            handlers.engines.close()
+
+
+def test_an_address_that_is_none_is_refused_at_the_start() -> None:
+    with pytest.raises(AppSettingsError, match="MARS_REMOTE"):
+        handlers_at("localhost")

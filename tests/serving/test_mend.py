@@ -1,0 +1,120 @@
+"""What stands in Ray's proxies, over replicas that are written by hand: no Ray is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mars_runtime.serving.replicas.mend import NOBODY, NUM_TRIES, TORN, Mend
+
+Replica = Callable[[Any, Any, Any], Awaitable[None]]
+EVENTS = [(b"content-type", b"text/event-stream")]
+JSON = [(b"content-type", b"application/json")]
+TEXT = [(b"content-type", b"text/plain")]
+
+
+def start(status: int, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def part(body: bytes, more: bool) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+def replica(*messages: dict[str, Any]) -> Replica:
+    """One that sends these and is gone: without a last part it died."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        bodies.append((await receive())["body"])
+        for message in messages:
+            await send(dict(message))
+
+    return app
+
+
+bodies: list[bytes] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked() -> None:
+    bodies.clear()
+
+
+def asked(*replicas: Replica, path: str = "/v1/completions") -> tuple[int, Any, bytes]:
+    """What a client reads; the replicas are asked in turn, the last one again and again."""
+    left = list(replicas)
+    sent: list[dict[str, Any]] = []
+    posted = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (left.pop(0) if len(left) > 1 else left[0])(scope, receive, send)
+
+    async def receive() -> dict[str, Any]:
+        return posted.pop() if posted else await asyncio.Future()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+    asyncio.run(Mend(app)(scope, receive, send))
+    assert [message["type"] for message in sent].count("http.response.start") == 1
+    assert sent[-1].get("more_body", False) is False
+    body = b"".join(message.get("body", b"") for message in sent)
+    return sent[0]["status"], dict(sent[0]["headers"]), body
+
+
+ANSWER = replica(start(200, JSON), part(b'{"a":', True), part(b"1}", False))
+
+
+def test_an_answer_passes_as_it_is() -> None:
+    status, headers, body = asked(ANSWER)
+    assert (status, headers[b"content-type"], body) == (200, b"application/json", b'{"a":1}')
+
+
+@pytest.mark.parametrize("dead", [replica(), replica(start(200, EVENTS))])
+def test_a_request_of_which_nothing_was_answered_starts_anew(dead: Replica) -> None:
+    assert asked(dead, ANSWER)[2] == b'{"a":1}'
+    assert bodies == [b"{}", b"{}"]
+
+
+def test_where_nobody_answers_it_is_a_sentence() -> None:
+    status, headers, body = asked(replica())
+    assert status == 503
+    assert int(headers[b"retry-after"]) >= 1
+    assert json.loads(body)["error"]["message"] == NOBODY
+    assert len(bodies) == NUM_TRIES
+
+
+def test_a_torn_stream_ends_with_a_sentence_and_is_not_begun_again() -> None:
+    torn = replica(start(200, EVENTS), part(b'data: {"a":1}\n\n', True))
+    status, _, body = asked(torn, ANSWER)
+    first, second, last, rest = body.decode().split("\n\n")
+    assert (status, first, last, rest) == (200, 'data: {"a":1}', "data: [DONE]", "")
+    assert json.loads(second.removeprefix("data: "))["error"]["message"] == TORN
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [(429, 429), (503, 503), (500, 503), (408, 503), (404, 503)]
+)
+def test_refusals_of_ray_become_ours(theirs: int, ours: int) -> None:
+    told = [*TEXT, (b"content-length", b"7")]
+    status, headers, body = asked(replica(start(theirs, told), part(b"Ray: no", False)))
+    assert status == ours
+    assert int(headers[b"retry-after"]) >= 1
+    assert headers[b"content-length"] == str(len(body)).encode()
+    assert json.loads(body)["error"]["message"].endswith(".")
+
+
+def test_our_own_refusals_pass() -> None:
+    own = replica(start(429, JSON), part(b'{"error":{}}', False))
+    assert asked(own)[::2] == (429, b'{"error":{}}')
+
+
+def test_what_is_not_ours_passes() -> None:
+    theirs = replica(start(500, TEXT), part(b"as it is", False))
+    assert asked(theirs, path="/-/healthz")[::2] == (500, b"as it is")

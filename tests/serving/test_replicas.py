@@ -1,0 +1,295 @@
+"""Two replicas by Ray Serve on this machine: killed, slow, too few, updated. Needs ray[serve]."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("ray.serve", reason="pip install -r requirements-serve.txt")
+pytest.importorskip("openai")
+
+import openai
+import scripted_replicas
+from scripted_server import NAME, Oracle, eventually
+
+from mars_runtime.serving.plan import Plan
+from mars_runtime.serving.replicas import deploy
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+PLAN = Plan(NAME, max_runs=2, max_waiting=2, min_replicas=2, max_replicas=2)
+CAPACITY = 8
+SECONDS = 300.0
+AR = {"method": "ar"}
+
+
+class Cluster:
+    """Where it is, and OpenAI's client of it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.client = openai.OpenAI(
+            base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=SECONDS
+        )
+
+    def ask(self, text: str, **more: Any) -> Any:
+        messages = [{"role": "user", "content": text}]
+        more = {"extra_body": AR, "max_tokens": 300, **more}
+        return self.client.chat.completions.create(model=NAME, messages=messages, **more)
+
+    def whole(self, text: str, **more: Any) -> str:
+        return str(self.ask(text, **more).choices[0].message.content)
+
+    def pids(self, number: int = 16) -> Counter[int]:
+        """The processes that answer short questions."""
+        return Counter(pid_of(self.whole(f"{n}", max_tokens=12)) for n in range(number))
+
+    def is_whole_again(self) -> bool:
+        """Whether both replicas answer."""
+        try:
+            return len(self.pids()) == 2
+        except openai.APIStatusError:
+            return False
+
+
+def pid_of(text: str) -> int:
+    return int(text.split()[0])
+
+
+class Reader(threading.Thread):
+    """Reads a stream to its end."""
+
+    def __init__(self, cluster: Cluster, text: str, **more: Any) -> None:
+        super().__init__(daemon=True)
+        self.asked, self.text = text, ""
+        self.pieces: list[str] = []
+        self.error: Exception | None = None
+        self.has_ended = False
+        self._work = partial(cluster.ask, text, stream=True, **more)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for chunk in self._work():
+                if chunk.choices:
+                    self.pieces.append(chunk.choices[0].delta.content or "")
+                    self.text += self.pieces[-1]
+                    self.has_ended = bool(chunk.choices[0].finish_reason)
+        except Exception as error:
+            self.error = error
+
+    @property
+    def pid(self) -> int:
+        """Which process answers; 0 as long as that is not known."""
+        return pid_of(self.text) if " " in self.text else 0
+
+
+def answer_to(cluster: Cluster, text: str, folder: Path) -> str:
+    """What stands behind the number of the process."""
+    from scripted_text import write_tokenizer
+
+    ids = write_tokenizer(folder).encode_prompt(text)
+    return scripted_replicas.text_of(Oracle().answer_to(ids))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Cluster]:
+    here = Path(__file__).parent
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (here, here.parent)))
+    os.environ.pop("RAY_ADDRESS", None)
+    port = free_port()
+    assert deploy.begin("127.0.0.1", port)
+    try:
+        yield Cluster(f"http://127.0.0.1:{port}")
+    finally:
+        deploy.end()
+
+
+@contextmanager
+def deployed(cluster: Cluster, plan: Plan = PLAN, **kinds: Any) -> Iterator[Cluster]:
+    deploy.deploy(plan, partial(scripted_replicas.bring, **kinds))
+    assert eventually(cluster.is_whole_again, SECONDS)
+    yield cluster
+
+
+@pytest.fixture
+def two(started: Cluster) -> Iterator[Cluster]:
+    """Two replicas, two requests at once and two in line each; a forward takes 20 ms."""
+    with deployed(started) as found:
+        yield found
+
+
+def test_the_same_endpoint_answers_as_without_ray(two: Cluster) -> None:
+    get = partial(httpx.get, timeout=SECONDS)
+    assert get(f"{two.address}/v1/models").json()["data"][0]["id"] == NAME
+    assert get(f"{two.address}/health").json() == {"status": "ok"}
+    refused = get(f"{two.address}/v1/nothing")
+    assert refused.status_code == 404
+    assert refused.json()["error"]["message"].endswith(".")
+    with pytest.raises(openai.NotFoundError, match="choose among"):
+        two.client.chat.completions.create(model="x", messages=[{"role": "user", "content": "a"}])
+
+
+def test_text_streams_as_it_is_written(two: Cluster) -> None:
+    reader = Reader(two, "Stream")
+    assert eventually(lambda: len(reader.pieces) > 5, SECONDS)
+    assert reader.is_alive()
+    assert not reader.has_ended
+    reader.join(SECONDS)
+    assert reader.has_ended
+    assert len(reader.text) == 300
+
+
+def test_who_leaves_frees_a_row(two: Cluster) -> None:
+    streams = [two.ask(f"{n}", stream=True, max_tokens=3000) for n in range(3)]
+    for stream in streams:
+        next(iter(stream))
+        stream.close()
+    began = time.monotonic()
+    readers = [Reader(two, f"Next {n}", max_tokens=20) for n in range(CAPACITY // 2)]
+    for reader in readers:
+        reader.join(SECONDS)
+    assert all(reader.has_ended for reader in readers)
+    assert time.monotonic() - began < 30  # rows that go on would have taken a minute
+
+
+def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_path: Path) -> None:
+    readers: list[Reader] = []
+    while len({reader.pid for reader in readers} - {0}) < 2 and len(readers) < CAPACITY:
+        readers.append(Reader(two, f"Question {len(readers)}"))
+        assert eventually(lambda: bool(readers[-1].pid or readers[-1].error), SECONDS)
+    victim = readers[0].pid
+    os.kill(victim, signal.SIGKILL)
+    after = two.whole("Right after", max_tokens=12)
+    assert pid_of(after) != victim
+    for reader in readers:
+        reader.join(SECONDS)
+        if reader.pid == victim:
+            assert isinstance(reader.error, openai.APIError)
+            assert "was lost" in str(reader.error)
+        else:
+            assert reader.error is None
+            assert reader.has_ended
+            told = answer_to(two, reader.asked, tmp_path)
+            assert reader.text == f"{reader.pid} {told}"[:300]
+    assert eventually(two.is_whole_again, SECONDS)
+
+
+def test_what_was_not_answered_yet_starts_anew_elsewhere(two: Cluster, tmp_path: Path) -> None:
+    victim = next(iter(two.pids()))
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(two.whole, f"Whole {n}", max_tokens=200) for n in range(4)]
+        time.sleep(1.5)
+        os.kill(victim, signal.SIGKILL)
+        answers = [each.result(SECONDS) for each in asked]
+    for number, answer in enumerate(answers):
+        told = answer_to(two, f"Whole {number}", tmp_path)
+        assert answer == f"{pid_of(answer)} {told}"[:200]
+    assert eventually(two.is_whole_again, SECONDS)
+
+
+def test_a_burst_beyond_capacity_is_refused_in_sentences_and_passes(two: Cluster) -> None:
+    def attempt(number: int) -> int:
+        try:
+            two.whole(f"Burst {number}", max_tokens=60)
+            return 200
+        except openai.APIStatusError as error:
+            refused.append(error.response)
+            return int(error.status_code)
+
+    refused: list[httpx.Response] = []
+    with ThreadPoolExecutor(40) as pool:
+        found = Counter(pool.map(attempt, range(40)))
+    for response in refused:
+        assert int(response.headers["retry-after"]) >= 1
+        assert response.json()["error"]["message"].endswith(".")
+    assert found.keys() <= {200, 429, 503}
+    assert found[200] >= CAPACITY // 2
+    assert found[429] + found[503] > 0
+    assert two.whole("After", max_tokens=12)
+
+
+def test_settings_reach_the_replica_that_runs_it(two: Cluster) -> None:
+    careful = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
+    for number in range(4):
+        headers = {"x-session-id": f"session {number}"}
+        asked = {"extra_headers": headers, "extra_body": careful, "max_tokens": 400}
+        chunks = iter(two.ask(f"Steer {number}", stream=True, **asked))
+        name = next(chunks).id
+        url = f"{two.address}/v1/runs/{name}/settings"
+        with httpx.Client(headers=headers, timeout=SECONDS) as http:
+            assert http.post(url, json={"tau": 2}).status_code == 400
+            assert http.post(url, json={"tau": 0.0, "block_size": 8}).status_code == 204
+        assert list(chunks)[-1].mars["tokens_per_forward"] > 1.5  # 1 where nothing was heard
+
+
+def test_a_run_is_stopped_on_the_replica_that_runs_it(two: Cluster) -> None:
+    headers = {"x-session-id": "a session"}
+    chunks = iter(two.ask("Stop", stream=True, extra_headers=headers, max_tokens=400))
+    url = f"{two.address}/v1/runs/{next(chunks).id}"
+    with httpx.Client(headers=headers, timeout=SECONDS) as http:
+        assert http.delete(url).status_code == 204
+        assert eventually(lambda: http.delete(url).status_code == 404, SECONDS)
+    with pytest.raises(openai.APIError):
+        list(chunks)
+
+
+def test_the_slow_one_keeps_nobody_else_waiting(started: Cluster, tmp_path: Path) -> None:
+    with deployed(started, first=str(tmp_path / "first"), seconds=0.01, slow=0.5) as two:
+        readers = [Reader(two, f"{number}", max_tokens=30) for number in range(4)]
+        assert eventually(lambda: all(reader.has_ended for reader in readers), SECONDS)
+        took = {}
+        for number in range(12):
+            began = time.monotonic()
+            pid = pid_of(two.whole(f"{number}", max_tokens=10))
+            took.setdefault(pid, []).append(time.monotonic() - began)
+        fast, slow = sorted(min(times) for times in took.values())
+        assert slow > 4.0
+        assert fast < 2.0
+
+
+def test_a_rolling_update_loses_nothing(two: Cluster, tmp_path: Path) -> None:
+    before = set(two.pids())
+    reader = Reader(two, "Long", max_tokens=400)
+    assert eventually(lambda: bool(reader.pid), SECONDS)
+    is_over = threading.Event()
+    answered: list[str] = []
+    failures: list[Exception] = []
+
+    def go_on() -> None:
+        while not is_over.is_set():
+            try:
+                answered.append(two.whole("During", max_tokens=12))
+            except Exception as error:
+                failures.append(error)
+
+    worker = threading.Thread(target=go_on)
+    worker.start()
+    try:
+        deploy.deploy(PLAN, partial(scripted_replicas.bring, seconds=0.015))
+        assert eventually(lambda: not before & set(two.pids()), SECONDS)
+    finally:
+        is_over.set()
+        worker.join(SECONDS)
+    assert not failures
+    assert answered
+    reader.join(SECONDS)
+    assert reader.error is None
+    assert reader.text == f"{reader.pid} {answer_to(two, 'Long', tmp_path)}"[:400]
