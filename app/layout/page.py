@@ -44,10 +44,10 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 batch_tab(page, handlers.batch, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("Grid", elem_id="grid-tab"):
                 grid_tab(page, handlers.grid, engines, handlers.feeds, tab.controls)
-            with gr.Tab("Load lab", elem_id="load-tab"):
-                load_tab(page, handlers.load, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
+            with gr.Tab("Load lab", elem_id="load-tab"):
+                load_tab(page, handlers.load, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
                 explain_tab()
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
