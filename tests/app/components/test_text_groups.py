@@ -93,6 +93,20 @@ def test_counts_of_eleven_pixels_stand_on_empty_card(still: playwright.Page) -> 
     assert {without.colours[place] for place in around} == {card}
 
 
+def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends(
+    still: playwright.Page,
+) -> None:
+    put(still, recording("tale").value)
+    heights = still.locator(f"{TEXT} .rv-t").evaluate_all(
+        """all => all.map((n) => {
+          n.dataset.k = "15";
+          return getComputedStyle(n, "::after").height;
+        })"""
+    )
+    assert len(heights) > 60
+    assert set(heights) == {"11px"}
+
+
 def test_the_text_is_copied_without_its_counts(still: playwright.Page) -> None:
     put(still, recording("python").value)
     assert still.locator(f"{TEXT} [data-k]").count() > 5
