@@ -141,7 +141,7 @@ def test_views_stand_where_the_browser_forbids_channels(
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(address)
     page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    tabs = {"Batch": "#batch", "Grid": "#grid", "Compare": "#compare", "Load lab": "#load"}
+    tabs = {"Batch": "#batch", "Grid": "#grid", "Load lab": "#load", "Compare": "#compare"}
     for name, view in tabs.items():
         page.get_by_role("tab", name=name, exact=True).click()
         page.wait_for_selector(f"{view} section")
