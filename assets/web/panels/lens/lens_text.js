@@ -1,6 +1,6 @@
 // A text in other groups than those in which it was written: classes on its tokens, so that nothing moves.
 
-import { beginsWithInk, countPlace } from "../text/counts.js";
+import { beginsWithSpace, countPlace } from "../text/counts.js";
 
 export class LensText {
   /** @param {TokenView} view */
@@ -17,7 +17,7 @@ export class LensText {
     for (const { first, count, isGuess, isFirst } of groups) {
       const fill = count > 1 ? `rv-l${Math.min(count, 5)}` : "";
       const place = count > 1 ? countPlace(lane.tokens, first, count) : -1;
-      const gap = beginsWithInk(lane.tokens[first]) ? "rv-mid" : "rv-begin";
+      const gap = beginsWithSpace(lane.tokens[first]) ? "rv-begin" : "rv-mid";
       for (let i = first; i < first + count; i += 1) {
         const drawn = lane.tokens[i].isEnd ? "" : fill;
         const kind = [drawn, drawn && isGuess && "rv-guess", i === first && gap, isFirst && i === first && "rv-parts"];

@@ -14,7 +14,7 @@ export function countPlace(tokens, first, count) {
 }
 
 /**
- * Whether a group begins with a letter, which its gap must not cut.
+ * Whether a group begins with a space, whose room its gap may take: behind a line end it would hide the letter that follows.
  * @param {Token} token
  */
-export const beginsWithInk = (token) => /^\S/.test(token.text);
+export const beginsWithSpace = (token) => /^[^\S\n]/.test(token.text);

@@ -3,7 +3,7 @@
 
 import { shown } from "../../core/bytes.js";
 import { placeIn, put, targetOf } from "../../core/dom.js";
-import { beginsWithInk, countPlace } from "./counts.js";
+import { beginsWithSpace, countPlace } from "./counts.js";
 import { Groups } from "./groups.js";
 import { MoveMarks } from "./moves.js";
 import { TextRange } from "./range.js";
@@ -134,7 +134,7 @@ export class TokenView {
     if (step.count > 1) {
       const place = countPlace(this.lane.tokens, step.first, step.count);
       node.dataset.n = String(step.count);
-      node.classList.toggle("rv-mid", beginsWithInk(this.lane.tokens[step.first]));
+      node.classList.toggle("rv-mid", !beginsWithSpace(this.lane.tokens[step.first]));
       if (place >= 0) this.tokens[place].dataset.k = String(step.count);
     }
     return node;
