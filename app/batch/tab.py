@@ -5,6 +5,7 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -14,6 +15,7 @@ from app.batch.order import BATCH, MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, 
 from app.components.batch_view import BatchView
 from app.feed import Feeds
 from app.layout.block_size import block_size_slider, block_size_update
+from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, in_words, run_queue, wire_stream
 from app.serving.engines import Engines
 
@@ -70,28 +72,13 @@ def _what(
 
 
 def _knobs(controls: dict[str, Field], engines: Engines, max_tokens: int) -> None:
-    _slider(controls, "tau", 0, 1, TAU, 0.01, "τ threshold")
+    add = partial(add_slider, controls, "batch")
+    add("tau", 0, 1, TAU, 0.01, "τ threshold")
     depth = engines.entry(engines.default).block_size
     controls["block_size"] = block_size_slider(depth, "batch-block_size")
-    _slider(
-        controls, "cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block"
-    )
-    _slider(controls, "batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
-    _slider(controls, "max_new_tokens", 1, max_tokens, min(NUM_TOKENS, max_tokens), 1, "Max tokens")
-
-
-def _slider(
-    controls: dict[str, Field],
-    name: str,
-    low: float,
-    high: float,
-    value: float,
-    step: float,
-    label: str,
-) -> None:
-    controls[name] = gr.Slider(
-        low, high, value, step=step, label=label, elem_id=f"batch-{name}", buttons=[]
-    )
+    add("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block")
+    add("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
+    add("max_new_tokens", 1, max_tokens, min(NUM_TOKENS, max_tokens), 1, "Max tokens")
 
 
 def _wire(

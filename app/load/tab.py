@@ -5,10 +5,13 @@ Values are taken raw, as in ``wiring.py``, because the handlers judge every one 
 
 from __future__ import annotations
 
+from functools import partial
+
 import gradio as gr
 
 from app.components.load_view import LoadView
 from app.feed import Feeds
+from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, run_queue, wire_stream
 from app.load.handlers import LoadHandlers
 from app.load.order import COMPARE, KINDS, LOAD, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS
@@ -82,24 +85,11 @@ def _radio(
 
 
 def _knobs(controls: dict[str, Field], load: LoadHandlers, checkpoint: str) -> None:
-    _slider(controls, "rate", 0.5, MAX_RATE, load.rate(checkpoint), 0.5, "requests/s")
-    _slider(controls, "seconds", 1, MAX_SECONDS, SECONDS, 1, "seconds")
+    add = partial(add_slider, controls, "load")
+    add("rate", 0.5, MAX_RATE, load.rate(checkpoint), 0.5, "requests/s")
+    add("seconds", 1, MAX_SECONDS, SECONDS, 1, "seconds")
     most = load.max_tokens
-    _slider(controls, "max_new_tokens", 2, most, min(NUM_TOKENS, most), 1, "Max tokens")
-    _slider(controls, "high", 0, 1, USUAL.high, 0.01, "τ")
-    _slider(controls, "low", 0, 1, USUAL.low, 0.01, "lowest τ")
-    _slider(controls, "budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
-
-
-def _slider(
-    controls: dict[str, Field],
-    name: str,
-    low: float,
-    high: float,
-    value: float,
-    step: float,
-    label: str,
-) -> None:
-    controls[name] = gr.Slider(
-        low, high, value, step=step, label=label, elem_id=f"load-{name}", buttons=[]
-    )
+    add("max_new_tokens", 2, most, min(NUM_TOKENS, most), 1, "Max tokens")
+    add("high", 0, 1, USUAL.high, 0.01, "τ")
+    add("low", 0, 1, USUAL.low, 0.01, "lowest τ")
+    add("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")

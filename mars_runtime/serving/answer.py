@@ -1,7 +1,7 @@
 """What a caller is told of a run: a fold over its events, token by token.
 
-How many tokens a forward brought makes no difference to the text, to where a stop string cuts it,
-nor to the tokens that are counted. Knows no HTTP and no JSON.
+The number of tokens per forward changes neither the text, nor where a stop string cuts it, nor the
+number of tokens that are counted. Knows no HTTP and no JSON.
 """
 
 from __future__ import annotations
