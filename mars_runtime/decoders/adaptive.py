@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mars_runtime.acceptance import Judgement, is_lossless
+from mars_runtime.acceptance import Judgement
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 MEMORY = 0.95  # what is left of an observation after one more forward that observed something
@@ -104,7 +104,7 @@ class Outlook:
 
     def __init__(self, settings: DecodeSettings, depth: int) -> None:
         self._basis = _basis(settings)
-        self._is_verified = is_lossless(settings)
+        self._is_verified = settings.is_verified
         self._made, self._agreed = Evidence(depth), Evidence(depth)
         self.num_found = 0
 
@@ -234,5 +234,6 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
     return tokens / (cost * len(rows))
 
 
-def _basis(settings: DecodeSettings) -> tuple[float, str, bool]:
-    return settings.tau, settings.metric, is_lossless(settings)
+def _basis(settings: DecodeSettings) -> tuple[object, ...]:
+    adapted = settings.threshold, settings.target
+    return settings.tau, settings.metric, settings.is_verified, adapted

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +16,12 @@ from torch import Tensor
 from mars_runtime.acceptance import DecodeError, Draw
 from mars_runtime.branches import Branches
 from mars_runtime.events import Event, Prefill, Proposal, Step
+from mars_runtime.methods import Method
 from mars_runtime.prefixes import Share
-from mars_runtime.settings import DecodeSettings, Method, Metric
+from mars_runtime.settings import DecodeSettings, Metric
+
+if TYPE_CHECKING:
+    from mars_runtime.model.slots import MaskGroup
 
 PREFILL_CHUNK = 512
 
@@ -61,6 +65,7 @@ class CausalModel(Protocol):
         forbidden: Tensor,
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
+        groups: Sequence[MaskGroup] = (),
     ) -> list[list[Proposal]]: ...
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, judge
+from mars_runtime.acceptance import DecodeError, Draw, verify
 from mars_runtime.branches import Branches
 from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import (
@@ -32,13 +32,15 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
 )
 from mars_runtime.decoders.checks import Checker
+from mars_runtime.decoders.judged import Judged, added_to
 from mars_runtime.decoders.keeping import Keeping
+from mars_runtime.decoders.partner import NOTHING, Added, Partner, Speculation
 from mars_runtime.decoders.plan import Plan, plan_row
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.decoders.steering import Steering
 from mars_runtime.events import Proposal, RowStep, Step
 from mars_runtime.prefixes import Keeper, Share
-from mars_runtime.settings import MAX_FED
+from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED
 
 
 class CursorBatch(Batch):
@@ -57,11 +59,13 @@ class CursorBatch(Batch):
         capacity: int,
         costs: ForwardCosts | None = None,
         keeper: Keeper | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
         costs: of forwards on this device; without them no row can leave B to be chosen.
         keeper: where keys and values of earlier texts are found and those of these rows are kept.
+        speculation: draft models, without which no row can be speculative.
         """
         self._model = model
         self._vocabulary = vocabulary
@@ -76,7 +80,12 @@ class CursorBatch(Batch):
         self._keeping = Keeping(keeper, self.cache, vocabulary.mask_id)
         self._ended: list[int] = []
         has_mask = vocabulary.mask_id is not None
-        self._steering = Steering(costs, vocabulary.eos_ids, has_mask=has_mask)
+        self._partner: Partner | None = None
+        block_size = MAX_BLOCK_SIZE
+        if speculation is not None:
+            self._partner = speculation.partner(vocabulary.eos_ids, num_rows, capacity)
+            block_size = speculation.block_size
+        self._steering = Steering(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -110,7 +119,7 @@ class CursorBatch(Batch):
         """Feed the next part of a prompt, without head; returns how many tokens are left to read.
 
         What is kept of its beginning is copied first. The last prompt token is left to the first
-        step. Raises KeyError.
+        step. A draft model reads along. Raises KeyError.
         """
         place, row = self._find(number)
         self._keeping.reuse(place, row)
@@ -120,7 +129,22 @@ class CursorBatch(Batch):
             self._model.forward(tokens, self.cache.row(place), None)
             self.cache.cursors[place] += len(chunk)
             del row.unread[:at_most]
-        return len(row.unread)
+        if self._partner is None or row.settings().method != "speculative":
+            return len(row.unread)
+        return len(row.unread) + self._partner.read(row, at_most)
+
+    @torch.inference_mode()
+    def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
+        """From place ``start`` on the row's text, prompt included, reads ``tokens``, at least one.
+        What of it is in the cache stays there; its limit counts from here. Raises KeyError."""
+        place, row = self._find(number)
+        same = start + verify(tokens, row.text[start:])
+        row.text[same:] = tokens[same - start :]
+        cursor = self.cache.cursors[place] = min(self.cache.cursors[place], same, len(row.text) - 1)
+        row.unread, row.pending = [], row.text[cursor:]
+        if len(row.pending) > MAX_BLOCK_SIZE:
+            row.unread, row.pending = row.pending[:-1], row.pending[-1:]
+        row.num_drafts = row.num_emitted = 0
 
     def num_reused(self, number: int) -> int:
         """How many tokens of a prompt that has been read were kept and not fed. Raises KeyError."""
@@ -133,6 +157,8 @@ class CursorBatch(Batch):
         self._keeping.leave(place, row)
         self._rows.drop(number)
         self._steering.forget(number)
+        if self._partner is not None:
+            self._partner.forget(number)
 
     def tidy(self) -> None:
         """Keep the texts of the rows that have ended and free their places; not part of the step,
@@ -174,9 +200,16 @@ class CursorBatch(Batch):
         ]
         num_fed = max(plan.layout.num_fed for plan in plans)
         predictions = self._predict(plans, num_fed)
+        eos_ids = self._vocabulary.eos_ids
+        judged = [
+            Judged.of(plan, slots, self._steering, eos_ids)
+            for plan, slots in zip(plans, predictions, strict=True)
+        ]
+        added = added_to(judged, self._partner, eos_ids)  # if it fails, every row is as it was
         steps = []
-        for place, (plan, slots) in enumerate(zip(plans, predictions, strict=True)):
-            steps.append(self._settle(place, plan, slots, num_fed))
+        for place, one in enumerate(judged):
+            more = added.get(one.plan.row.number, NOTHING)
+            steps.append(self._settle(place, one, more, num_fed))
         self._ended = [done.row for done in steps if done.stop in ("eos", "limit")]
         return Step(tuple(steps))
 
@@ -196,8 +229,9 @@ class CursorBatch(Batch):
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
         head = _head(plans, num_fed, device)
+        groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
         try:
-            predictions = self._model.read(hidden, head, self._forbidden, metrics, draws)
+            predictions = self._model.read(hidden, head, self._forbidden, metrics, draws, groups)
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error
@@ -209,36 +243,19 @@ class CursorBatch(Batch):
         first = self.cache.cursors[place] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
-    def _settle(self, place: int, plan: Plan, slots: list[Proposal], num_fed: int) -> RowStep:
-        row, settings, eos_ids = plan.row, plan.settings, self._vocabulary.eos_ids
-        choices, groups = plan.split(slots)
-        verdict = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids)
-        drafts, is_looked_up = self._steering.settle(plan, verdict)
-        done = RowStep(
-            row=row.number,
-            start=row.num_emitted,
-            cursor=self.cache.cursors[place],
-            num_pending=len(plan.tokens),
-            num_fed=num_fed,
-            proposals=verdict.proposals,
-            accepted=tuple(verdict.emitted),
-            num_drafted=0 if is_looked_up else len(drafts),
-            settings=settings,
-            stop=verdict.stop,
-            block_size=max(plan.groups) + 1 if settings.is_auto else 0,
-            groups=plan.groups if plan.is_tree else (),
-            looked_up=tuple(drafts) if is_looked_up else (),
-        )
+    def _settle(self, place: int, one: Judged, added: Added, num_fed: int) -> RowStep:
+        row, verdict = one.plan.row, one.verdict
+        done = one.step(self.cache.cursors[place], num_fed, added)
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
-        self.cache.cursors[place] += plan.first_slot + 1 + verdict.num_agreed
-        row.emit(verdict.emitted, verdict.num_agreed, drafts)
-        row.is_sound = True
+        self.cache.cursors[place] += one.plan.first_slot + 1 + verdict.num_agreed
+        row.emit(verdict.emitted, verdict.num_agreed, [*one.ahead.tokens, *added.tokens])
+        row.raised, row.is_sound = one.raised, True
         return done
 
 
 def _head(plans: list[Plan], num_fed: int, device: torch.device) -> Tensor | slice:
     """The slots of every row that are to be read; what is read beyond a row's own is left."""
-    firsts = [plan.first_slot for plan in plans]
+    firsts = [plan.first_read for plan in plans]
     num_slots = max(plan.num_slots for plan in plans)
     if all(first == firsts[0] for first in firsts):
         return slice(firsts[0], firsts[0] + num_slots)
@@ -253,17 +270,19 @@ def decode(
     settings: SettingsSource,
     costs: ForwardCosts | None = None,
     share: Share | None = None,
+    speculation: Speculation | None = None,
 ) -> Decoding:
     """Decode a ragged batch by the method the settings name at each step.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
     belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. share: of what is
-    kept, for a single prompt. Raises DecodeError at once when a prompt cannot fit.
+    kept, for a single prompt. speculation: what ``speculative`` alone needs. Raises DecodeError at
+    once when a prompt cannot fit.
     """
     assert share is None or len(prompts) == 1, "a share is of one prompt"
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
-    lent = _new(model, vocabulary, len(prompts), capacity, costs, share)
+    lent = _new(model, vocabulary, len(prompts), capacity, costs, share, speculation)
     return Decoding(lent, prompts, settings, share)
 
 
@@ -275,6 +294,7 @@ def _new(
     capacity: int,
     costs: ForwardCosts | None,
     keeper: Keeper | None,
+    speculation: Speculation | None,
 ) -> Iterator[CursorBatch]:
     """A batch whose memory is taken when it is entered."""
-    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper)
+    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper, speculation)

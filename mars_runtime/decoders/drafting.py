@@ -271,4 +271,5 @@ class Drafter:
 
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """What settings must share for the same lessons to hold."""
-    return settings.tau, settings.metric, settings.groups, settings.lookup, settings.temperature
+    way = settings.tau, settings.metric, settings.groups, settings.lookup
+    return *way, settings.temperature, settings.top_p

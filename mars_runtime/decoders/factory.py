@@ -23,6 +23,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.partner import Speculation
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.decoders.static.seats import row_bucket
 from mars_runtime.decoders.static.step import StaticModel
@@ -45,15 +46,17 @@ def new_batch(
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
     keeper: Keeper | None = None,
+    speculation: Speculation | None = None,
 ) -> Batch:
     """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
     On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone,
-    and ``keeper``, where keys and values are kept, of all others.
+    and ``keeper``, where keys and values are kept, and ``speculation``, how draft models are come
+    by, of all others.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
     if not _is_static(model, forced):
-        return CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper)
+        return CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper, speculation)
     static = cast(StaticModel, model)
     return StaticBatch(
         static, vocabulary, num_rows, capacity, costs, steps_per_read=steps_per_read, forced=forced
@@ -70,6 +73,7 @@ def decode(
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
     share: Share | None = None,
+    speculation: Speculation | None = None,
 ) -> Iterator[Event]:
     """Decode a ragged batch by the method that the settings name at each step.
 
@@ -77,10 +81,11 @@ def decode(
     belongs to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA,
     how many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or
     so where nobody does. forced: for timing models without real weights. share: of what is kept,
-    for a single prompt; not on CUDA. Raises DecodeError at once when a prompt cannot fit.
+    for a single prompt, and speculation, what ``speculative`` needs; not on CUDA. Raises
+    DecodeError at once when a prompt cannot fit.
     """
     if not _is_static(model, forced):
-        return cursor.decode(model, vocabulary, prompts, settings, costs, share)
+        return cursor.decode(model, vocabulary, prompts, settings, costs, share, speculation)
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
     kind = (vocabulary, steps_per_read, forced)

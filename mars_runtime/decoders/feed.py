@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars_runtime.acceptance import is_lossless, num_proposals
-from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
+from mars_runtime.acceptance import num_proposals
+from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,15 @@ class Feed:
     is_every: bool
 
     @classmethod
-    def of(cls, settings: DecodeSettings) -> Feed:
-        """What settings ask that leave nothing to be chosen."""
-        num_drafts = MAX_DRAFTS if is_lossless(settings) else 0
-        return cls(num_drafts, settings.num_proposals - 1, settings.groups == "every")
+    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> Feed:
+        """What settings ask that leave nothing to be chosen. trained: the B that the model was
+        trained with, which counts beside a draft model: there B is the draft's first of all."""
+        if settings.method == "jacobi":
+            return cls(settings.num_guesses, 0, is_every=False)
+        num_drafts = MAX_DRAFTS if settings.is_verified else 0
+        size = settings.num_proposals
+        size = min(size, trained) if settings.method == "speculative" else size
+        return cls(num_drafts, size - 1, settings.groups == "every")
 
 
 def group_sizes(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mars_runtime.acceptance import is_lossless
 from mars_runtime.branches import Layout
 from mars_runtime.decoders.base import NoMaskError
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.decoders.rows import Row
+from mars_runtime.decoders.threshold import raised_after
 from mars_runtime.events import Proposal
+from mars_runtime.model.slots import MaskGroup
 from mars_runtime.settings import DecodeSettings
 
 
@@ -23,7 +24,9 @@ class Plan:
     tokens may leave.
 
     layout: how the tokens are fed. is_tree: whether masks stand after other tokens than the last
-    pending one. first_slot: the slot that predicts the first place not yet emitted.
+    pending one. first_slot: the slot that predicts the first place not yet emitted. num_checks:
+    slots before it that are read too, for what AR would have chosen in the places of tokens that
+    have left.
     """
 
     row: Row
@@ -35,25 +38,56 @@ class Plan:
     layout: Layout = field(init=False)
     is_tree: bool = field(init=False)
     first_slot: int = field(init=False)
+    num_checks: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.layout = Layout(len(self.tokens), self.groups)
         self.is_tree = any(self.groups[:-1])
         self.first_slot = len(self.tokens) - self.num_drafts - 1
+        follows = self.settings.is_adaptive and self.settings.threshold == "agreement"
+        self.num_checks = self.first_slot if follows else 0
 
     @property
     def num_slots(self) -> int:
-        """Slots to be read, from the first on: a choice of AR for each group, and its masks."""
-        return len(self.groups) + sum(self.groups)
+        """Slots to be read, one after the other: checks, a choice of AR for each group, and its
+        masks."""
+        return self.num_checks + len(self.groups) + sum(self.groups)
+
+    @property
+    def first_read(self) -> int:
+        """The first slot to be read."""
+        return self.first_slot - self.num_checks
 
     @property
     def drafts(self) -> list[int]:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
+    def risen(self, checks: list[Proposal]) -> float:
+        """How far τ has risen, with what AR chose in the places of the row's latest tokens. The
+        row learns it once the forward is settled."""
+        left = self.tokens[1 : 1 + len(checks)]
+        agreed = [check.token == token for check, token in zip(checks, left, strict=True)]
+        return raised_after(self.row.raised, agreed, self.settings.target)
+
     def read_positions(self) -> list[int]:
         """Where the slots to be read stand, counted from the cursor."""
         layout = self.layout
-        return layout.numbers(layout.num_fed)[0][self.first_slot :]
+        return layout.numbers(layout.num_fed)[0][self.first_read :]
+
+    def ranked(self, place: int) -> list[MaskGroup]:
+        """The masks that a sampler head may choose anew; ``place``: of the row in the forward.
+
+        The first mask of a group follows what AR chose behind the token that the group stands
+        after. Rows that draw keep what was drawn; entropy says nothing of single candidates.
+        """
+        if self.settings.temperature > 0 or self.settings.metric == "entropy":
+            return []
+        found, at = [], self.num_checks + len(self.groups)
+        for number, size in enumerate(self.groups):
+            if size:
+                found.append(MaskGroup(place, self.num_checks + number, range(at, at + size)))
+            at += size
+        return found
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
         """What the slots predict, as ``acceptance.judge`` asks for it: choices and groups."""
@@ -75,7 +109,7 @@ def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> 
     remaining = max(1, limit - row.num_emitted)
     num_drafts = min(row.num_drafts, feed.num_drafts, remaining - 1)
     groups = group_sizes(settings, feed, remaining, num_drafts)
-    if not has_mask and is_lossless(settings) and settings.lookup:
+    if not has_mask and settings.is_verified and settings.lookup:
         groups = (0,) * len(groups)
     if any(groups) and not has_mask:
         raise NoMaskError((row.number,))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, is_lossless, judge, read
+from mars_runtime.acceptance import DecodeError, Draw, judge, read
 from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, forbidden_ids
 from mars_runtime.events import Proposal, RowStep
 from mars_runtime.settings import DecodeSettings
@@ -104,11 +104,13 @@ class Proposer:
 
 def unverified(source: SettingsSource) -> DecodeSettings:
     """The settings in force. Raises DecodeError where they ask for what only the cursor cache has:
-    verified tokens, or a B that is chosen at each forward."""
+    verified tokens, a B that is chosen at each forward, or a threshold that adapts."""
     settings = source()
     if settings.is_auto:
         raise DecodeError("Only the cursor cache chooses B itself: give a number as B.")
-    if is_lossless(settings):
+    if settings.is_adaptive:
+        raise DecodeError("Only the cursor cache adapts τ: choose a fixed threshold.")
+    if settings.is_verified:
         raise DecodeError("Only the cursor cache verifies: switch lossless off or choose cursor.")
     return settings
 

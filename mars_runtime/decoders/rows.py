@@ -36,6 +36,7 @@ class Row:
     pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
     text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
     num_reused: prompt tokens that were neither unread nor fed, because they were in a cache before.
+    raised: how far its threshold has risen, by what AR thought of its tokens.
     is_sound: whether the latest forward of the row went well. What it read of its slots were
         numbers, so keys and values of all tokens before them are.
     """
@@ -49,6 +50,7 @@ class Row:
     num_drafts: int = 0
     num_emitted: int = 0
     num_reused: int = 0
+    raised: float = 0.0
     is_sound: bool = False
     lookup: Lookup = field(default_factory=Lookup)
 

@@ -6,26 +6,49 @@ Knows rows, judgements and costs; knows no tensors, model or cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from mars_runtime.acceptance import DecodeError, Judgement, is_lossless, up_to_end
+from mars_runtime.acceptance import DecodeError, Judgement, up_to_end
 from mars_runtime.decoders.adaptive import Curve, ForwardCosts, Pilot
 from mars_runtime.decoders.drafting import Drafter, basis_of
 from mars_runtime.decoders.feed import Feed
+from mars_runtime.decoders.jacobi import first_guesses
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.plan import Plan
 from mars_runtime.decoders.rows import Row
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
 
+class Ahead(NamedTuple):
+    """What a row drafts: proposals of its forward, or what was looked up in its place, and guesses
+    behind the proposals. All are tokens."""
+
+    proposed: Sequence[int] = ()
+    looked_up: Sequence[int] = ()
+    guessed: Sequence[int] = ()
+
+    @property
+    def tokens(self) -> list[int]:
+        """What the next forward verifies."""
+        return [*self.proposed, *self.looked_up, *self.guessed]
+
+
 class Steering:
     """The choices of one batch. ``costs``: of forwards on its device; without them no row can leave
-    B to be chosen. ``has_mask``: whether there is a mask token."""
+    B to be chosen. ``block_size``: the most masks and one that a model is fed beside a draft model.
+    ``has_mask``: whether there is a mask token."""
 
     def __init__(
-        self, costs: ForwardCosts | None, eos_ids: frozenset[int], *, has_mask: bool
+        self,
+        costs: ForwardCosts | None,
+        eos_ids: frozenset[int],
+        block_size: int,
+        *,
+        has_mask: bool,
     ) -> None:
         self._costs = costs
         self._eos_ids = eos_ids
+        self._block_size = block_size
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
         self._pilot = Pilot(costs) if costs is not None else None
         self._drafters: dict[int, Drafter] = {}
@@ -37,18 +60,19 @@ class Steering:
         rows that ask for what was not measured."""
         asked = {row.number: now for row, now in zip(rows, settings, strict=True) if now.is_auto}
         if not asked:
-            return [Feed.of(now) for now in settings]
+            return [Feed.of(now, self._block_size) for now in settings]
         if self._costs is None or self._pilot is None:
             sentence = "What forwards cost here was not measured: choose a number as B."
             raise DecodeError(sentence, tuple(asked))
         self._curve = self._curve_of(self._costs, len(rows))
         chosen = self._chosen(self._pilot, asked)
         return [
-            chosen.get(row.number) or Feed.of(now) for row, now in zip(rows, settings, strict=True)
+            chosen.get(row.number) or Feed.of(now, self._block_size)
+            for row, now in zip(rows, settings, strict=True)
         ]
 
     def _chosen(self, pilot: Pilot, asked: Mapping[int, DecodeSettings]) -> dict[int, Feed]:
-        unverified = {number: now for number, now in asked.items() if not is_lossless(now)}
+        unverified = {number: now for number, now in asked.items() if not now.is_verified}
         size = pilot.block_size(unverified) if unverified else 1
         return {
             number: Feed(0, size - 1, is_every=False)
@@ -57,15 +81,17 @@ class Steering:
             for number, now in asked.items()
         }
 
-    def settle(self, plan: Plan, verdict: Judgement) -> tuple[list[int], bool]:
-        """Learn from a forward; returns what the row drafts, and whether that was looked up."""
+    def settle(self, plan: Plan, verdict: Judgement) -> Ahead:
+        """Learn from a forward and say what the row drafts."""
         row, settings = plan.row, plan.settings
-        if not is_lossless(settings):
+        if not settings.is_verified:
             if settings.is_auto and self._pilot is not None:
                 self._pilot.observe(row.number, verdict, 0, max(plan.groups) + 1)
-            return [], False
+            return Ahead()
         if verdict.stop in ("eos", "limit"):
-            return [], False
+            return Ahead()
+        if settings.method == "jacobi":
+            return self._guess(plan, verdict)
         found: list[int] = []
         num_matching = 0
         if settings.lookup:
@@ -74,7 +100,7 @@ class Steering:
         if not settings.is_auto:
             found = found[: REACH[num_matching - 1]] if found else []
             is_longer = len(found) > len(verdict.drafts)
-            return (found, True) if is_longer else (verdict.drafts, False)
+            return Ahead(looked_up=found) if is_longer else Ahead(verdict.drafts)
         group = verdict.proposals[len(verdict.emitted) :] if verdict.may_go_on else ()
         drafter = self._drafter(row.number, settings)
         drafts, is_found = drafter.settle(
@@ -82,7 +108,13 @@ class Steering:
         )
         drafts = up_to_end(drafts, self._eos_ids)
         drafter.cut(len(drafts))
-        return drafts, is_found
+        return Ahead(looked_up=drafts) if is_found else Ahead(drafts)
+
+    def _guess(self, plan: Plan, verdict: Judgement) -> Ahead:
+        """As many guesses as B and the limit leave room for."""
+        last, answers = verdict.emitted[-1], verdict.drafts
+        count = min(plan.settings.num_guesses, plan.remaining - len(verdict.emitted) - 1)
+        return Ahead(answers, guessed=first_guesses(last, answers, count, self._eos_ids))
 
     def forget(self, number: int) -> None:
         """The row is gone; its number may be used anew."""

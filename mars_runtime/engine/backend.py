@@ -9,11 +9,15 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
+from mars_runtime.engine.speculation import ONLY_CPU, can_warm, check_draft, draft_models
 from mars_runtime.events import Event
-from mars_runtime.settings import METHODS, DecodeSettings
+from mars_runtime.methods import METHODS, Method
+from mars_runtime.model.registry import REGISTRY
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.adaptive import ForwardCosts
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = 12
+NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
 READ_ALONE, READ_BESIDE = 512, 64
 """Prompt tokens that are read at once; the second where others wait to decode."""
 
@@ -69,15 +74,21 @@ class CheckpointBackend:
 
     ``keeps``: whether they are kept, so that a prompt which begins as an earlier text did need not
     be read from its beginning; off for whoever measures. They never are where a model is not
-    bitwise: who asked before would decide near ties.
+    bitwise: who asked before would decide near ties. ``registry_path``: what names draft models.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, num_bytes: int | None = None, *, keeps: bool = True
+        self,
+        checkpoint: Checkpoint,
+        num_bytes: int | None = None,
+        *,
+        keeps: bool = True,
+        registry_path: Path = REGISTRY,
     ) -> None:
         from mars_runtime.engine.memory import free_bytes, store_for
 
         self.costs: ForwardCosts | None = None
+        self._drafts = draft_models(checkpoint, registry_path)
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
         given = free_bytes(checkpoint.model) if num_bytes is None else num_bytes
@@ -129,6 +140,7 @@ class CheckpointBackend:
 
         prompt, kinds = self.warm_up_alone()
         self.costs = measure_costs(self._checkpoint, sorted({1, self._room.num_rows}))
+        kinds = [kind for kind in kinds if not METHODS[kind.method].is_alone]
         batch = self.batch()
         live = list(range(min(len(kinds), self._room.num_rows)))
         for number in live:
@@ -142,10 +154,15 @@ class CheckpointBackend:
         """Run each method once by itself; returns the prompt and the settings."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
         kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
+        kinds = [k for k in kinds if can_warm(self._drafts, k) and self._can(k.method)]
         for kind in kinds:
             for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
                 pass
         return prompt, kinds
+
+    def _can(self, method: Method) -> bool:
+        """Whether the checkpoint was trained for a method that not every one can be decoded by."""
+        return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
     def check(self, asked: Asked) -> None:
         """Refuse tokens that the model does not have and answers that do not fit into it.
@@ -153,6 +170,9 @@ class CheckpointBackend:
         What a Solo decodes is its own affair; it raises when it begins.
         """
         check_fits(self._checkpoint.model, asked, self.capacity)
+        if not self._can(asked.settings.method):
+            raise RequestError(NO_BLOCKS.format(self._checkpoint.name))
+        check_draft(self._drafts, asked)
 
     def batch(self) -> Batch:
         """The rows that share forwards, on a cache whose memory is taken at the first call."""
@@ -162,7 +182,9 @@ class CheckpointBackend:
             model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
             room = self._room
             self._batch = new_batch(
-                model, tokenizer, room.num_rows, room.capacity, self.costs, keeper=self._store
+                *(model, tokenizer, room.num_rows, room.capacity, self.costs),
+                keeper=self._store,
+                speculation=self._drafts,
             )
         return self._batch
 
@@ -174,9 +196,18 @@ class CheckpointBackend:
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(asked, Solo):
             return asked.decode(model, tokenizer, settings)
+        if settings().method == "block_diffusion":
+            from mars_runtime.decoders import diffusion
+
+            size = self._checkpoint.diffusion_size
+            return diffusion.decode(model, tokenizer, asked.prompt_ids, settings, size)
         ids, store = asked.prompt_ids, self._store
         share = Share(store, ids) if store is not None else None
-        return decode(model, tokenizer, [ids], settings, self.costs, share=share)
+        return decode(
+            *(model, tokenizer, [ids], settings, self.costs),
+            share=share,
+            speculation=self._drafts,
+        )
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""
@@ -193,6 +224,8 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
 
     if isinstance(asked, Solo):
         return
+    if asked.settings.method == "speculative" and model.device.type != "cpu":
+        raise RequestError(ONLY_CPU)
     length, limit = len(asked.prompt_ids), asked.settings.max_new_tokens
     try:
         check_prompt(model, asked.prompt_ids, limit)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.schedule import Schedule
+from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class BaseEngine(ABC):
 
         Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
         """
+        is_alone = is_alone or METHODS[request.settings.method].is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
 
     def solo(
@@ -102,5 +104,7 @@ class BaseEngine(ABC):
         """
         if not 1 <= len(asked) <= MAX_LANES:
             raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
-        is_alone = len(asked) == 1 and isinstance(asked[0], Request)
-        return self._serve(asked, pace, is_shared=is_alone)
+        first = asked[0]
+        if len(asked) == 1 and isinstance(first, Request):
+            return [self.submit(first, pace)]
+        return self._serve(asked, pace)

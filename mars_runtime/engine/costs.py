@@ -120,6 +120,8 @@ class _Timer:
         """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks."""
         import torch
 
+        from mars_runtime.model.slots import MaskGroup
+
         if self._probe is not None:  # a captured step, as it is when decoding
             torch.cuda.synchronize(self._model.device)
             began = time.perf_counter()
@@ -134,5 +136,11 @@ class _Timer:
             tokens = torch.tensor(fed, device=self._model.device)
             hidden = self._model.hidden(tokens, self._cache)
             metrics: list[Metric] = ["probability"] * self._num_rows
-            self._model.read(hidden, slice(0, length), self._forbidden, metrics)
+            real = length - num_masks
+            groups = [
+                MaskGroup(row, real - 1, range(real, length))
+                for row in range(self._num_rows if num_masks else 0)
+            ]
+            head, forbidden = slice(0, length), self._forbidden
+            self._model.read(hidden, head, forbidden, metrics, groups=groups)
             return time.perf_counter() - began

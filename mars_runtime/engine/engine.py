@@ -35,6 +35,8 @@ MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
 """A worker that shows no sign of life for so long hangs: in a forward, in the warm-up (which may
 compile)."""
 HEARTBEAT_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+"""How long who closes an engine waits for its warm-up, which nobody needs any more."""
 BUSY = "All places are taken and {} runs are ahead: please try again in a moment."
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
@@ -115,12 +117,13 @@ class Engine(BaseEngine):
         return costs
 
     def close(self) -> None:
-        """End every run and the worker, within one forward. A second call does nothing."""
+        """End every run and the worker, within one forward; a warm-up that takes longer than
+        ``CLOSE_SECONDS`` is left to end by itself. A second call does nothing."""
         with self._bell:
             self._is_closed = True
             self._bell.ring()
         if threading.current_thread() is not self._worker:
-            self._is_over.wait()
+            self._is_over.wait(None if self._is_ready.is_set() else CLOSE_SECONDS)
             for thread in (self._worker, self._watcher):
                 thread.join(HEARTBEAT_SECONDS)  # one that hangs is never over
         atexit.unregister(self.close)

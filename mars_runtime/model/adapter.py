@@ -17,11 +17,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.reranker import Sampler
 
 FORMAT = 1
 SETTINGS_FILE = "adapter.json"
 PARTS = ("qkv", "o", "gate_up", "down")
 EMBEDDING = "mask_embedding"
+SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Adapter:
     layers: for each layer the updates by part. ``qkv`` gives queries, then keys, then values in
         transformers' order of rows, ``gate_up`` the gate, then up.
     block_size: B it was trained with. mask_token: the base's token that serves as mask. base: what
-        it was trained on, in words.
+        it was trained on, in words. sampler: the head that ranks candidates anew, if there is one.
     """
 
     mask_embedding: Tensor
@@ -49,6 +51,7 @@ class Adapter:
     block_size: int
     mask_token: str
     base: str = ""
+    sampler: Sampler | None = None
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
@@ -58,6 +61,7 @@ class Adapter:
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
             raise CheckpointError(_advice(folder, f"has no {EMBEDDING} of the base's size"))
+        sampler = _sampler(tensors, config, folder)
         layers = tuple(dict(_updates(tensors, i, config, folder)) for i in range(config.num_layers))
         if tensors:
             raise CheckpointError(_advice(folder, f"has a weight of no use, {min(tensors)}"))
@@ -66,7 +70,8 @@ class Adapter:
             raise CheckpointError(
                 _advice(folder, "does not say its block_size and mask_token in adapter.json")
             )
-        return cls(embedding, layers, block_size, mask_token, str(said.get("base", "")))
+        base = str(said.get("base", ""))
+        return cls(embedding, layers, block_size, mask_token, base, sampler)
 
     def weights(self) -> Iterator[Tensor]:
         """Every weight, to measure or to check."""
@@ -74,6 +79,23 @@ class Adapter:
         for layer in self.layers:
             for update in layer.values():
                 yield from (update.a, update.b)
+        if self.sampler is not None:
+            yield from (self.sampler.first, self.sampler.second)
+
+
+def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> Sampler | None:
+    """The sampler head, taken out of ``tensors``, where there is one."""
+    found = [tensors.pop(name) for name in SAMPLER if name in tensors]
+    if not found:
+        return None
+    hidden = config.hidden_size
+    fits = [tensor.shape for tensor in found] == [
+        (len(found[0]), 2 * hidden),
+        (hidden, len(found[0])),
+    ]
+    if not fits:
+        raise CheckpointError(_advice(folder, "has a sampler that does not fit the base"))
+    return Sampler(*found)
 
 
 def has_adapter(folder: Path) -> bool:

@@ -127,9 +127,12 @@ class Positions:
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
         """[R, 1, Q * group, T]: each token sees the slots up to its own, but of a tree only those
-        of its root and its branch."""
+        of its root and its branch, and of a block that is seen both ways all."""
         slot = torch.arange(end, device=self._device)
-        is_hidden = slot > slots.unsqueeze(2)
+        ends = slots
+        if branches is not None and branches.ends is not None:
+            ends = cursors.unsqueeze(1) + branches.ends
+        is_hidden = slot > ends.unsqueeze(2)
         if branches is not None:
             first = cursors.view(-1, 1, 1)
             is_behind_root = slot >= first + branches.roots.unsqueeze(2)
@@ -151,7 +154,9 @@ class Positions:
             bias = bias.repeat_interleave(self._config.group, dim=0)
             if is_kept:
                 self._biases[num_queries] = bias
-        return bias[:, -end:]
+        bias = bias[:, -end:]
+        # Attention on CUDA reads several numbers at once, from where a slice may not begin.
+        return bias if self._device.type == "cpu" else bias.contiguous()
 
     def _extend_turns(self, length: int) -> None:
         if length > len(self._turns):

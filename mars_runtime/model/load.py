@@ -28,6 +28,7 @@ from mars_runtime.model.registry import REGISTRY, Entry, find
 from mars_runtime.text import Tokenizer
 
 DEFAULT_BLOCK_SIZE = 4
+DIFFUSION_KEY = "block_diffusion_size"
 UNTRAINED = 1
 """Block size of a file that says nothing of masks."""
 
@@ -38,6 +39,7 @@ class Checkpoint:
 
     path: its folder or GGUF file; weight_files: all files with weights, an adapter's among them.
     block_size: the B it was trained with; more proposals than that are off its training.
+    diffusion_size: of the blocks that it was trained to fill in any order, 0 for none.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Checkpoint:
     block_size: int
     licence: str
     note: str
+    diffusion_size: int = 0
 
 
 def load_checkpoint(
@@ -88,6 +91,7 @@ def load_checkpoint(
         block_size=(*trained, parts.block_size)[0],
         licence=entry.licence if entry else "",
         note=entry.note if entry else "",
+        diffusion_size=parts.diffusion_size,
     )
 
 
@@ -102,6 +106,7 @@ class _Parts:
     mask: str | None
     block_size: int
     files: tuple[Path, ...]
+    diffusion_size: int = 0
 
 
 def _read_folder(folder: Path) -> _Parts:
@@ -109,10 +114,12 @@ def _read_folder(folder: Path) -> _Parts:
     raw = _read_json(folder / "config.json")
     config = ModelConfig.from_dict(raw)
     spec, spec_config = read_spec(folder)
-    block_size = whole(raw, "mars_block_size", DEFAULT_BLOCK_SIZE)
-    files = _weight_files(folder)
+    diffusion_size = whole(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
+    usual = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
+    block_size = whole(raw, "mars_block_size", usual)
+    files = tuple(_weight_files(folder))
     weights = _weights(folder, files, config)
-    return _Parts(config, weights, spec, spec_config, MASK, block_size, tuple(files))
+    return _Parts(config, weights, spec, spec_config, MASK, block_size, files, diffusion_size)
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:

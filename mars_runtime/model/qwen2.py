@@ -26,6 +26,8 @@ from mars_runtime.model.attention import Positions, Window, attend, packed_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
 from mars_runtime.model.mask_rows import MaskAdapter
 from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
+from mars_runtime.model.reranker import Reranker, Sampler, Tables
+from mars_runtime.model.slots import MaskGroup, chosen
 from mars_runtime.settings import Metric
 
 Matrix = Tensor | Int8Matrix
@@ -82,7 +84,9 @@ class Qwen2:
         self.kept: dict[str, Any] = {}
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
+        self._reranker: Reranker | None = None
         if adapter is not None:
+            self._reranker = self._ranking(adapter.sampler)
             assert mask_id is not None, "an adapter acts on masks"
             self._adapter = MaskAdapter(adapter, mask_id, config, self.device, dtype)
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
@@ -149,9 +153,14 @@ class Qwen2:
         forbidden: Tensor,
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
+        groups: Sequence[MaskGroup] = (),
     ) -> list[list[Proposal]]:
-        """What slots of a forward predict: ``acceptance.read`` of their ``logits``."""
-        return read(self.logits(hidden, head), forbidden, metrics, draws)
+        """What slots of a forward predict: ``acceptance.read`` of their ``logits``, the masks of
+        ``groups`` as a sampler head chooses them, where there is one."""
+        found = read(self.logits(hidden, head), forbidden, metrics, draws)
+        if self._reranker is None or not groups:
+            return found
+        return self._reranker.rank(chosen(hidden, head), found, groups, metrics)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
@@ -159,13 +168,9 @@ class Qwen2:
 
         head: the slots: [R, H] int64, or a slice of Q.
         """
-        if isinstance(head, slice):
-            x = hidden[:, head]
-        else:
-            x = hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
-        rows, chosen = x.shape[:2]
-        normed = self._norm(x.reshape(rows * chosen, -1), self._final_norm)
-        return cast(Tensor, self._multiply(normed, self._head).view(rows, chosen, -1))
+        x = chosen(hidden, head)
+        normed = self._norm(x.flatten(0, 1), self._final_norm)
+        return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
 
     @torch.inference_mode()
     def forward_at(
@@ -234,6 +239,15 @@ class Qwen2:
     @property
     def _has_short_norm(self) -> bool:
         return self.device.type == "cpu" and self.dtype == torch.float32
+
+    def _ranking(self, sampler: Sampler | None) -> Reranker | None:
+        if sampler is None or self.device.type != "cpu":
+            return None  # captured steps take masks as they are
+        scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
+        norm = (self._final_norm / scale).float()
+        table, size = self._embedding, self.config.vocab_size
+        tables = Tables.of(sampler, lambda ids: F.embedding(ids, table).float(), size)
+        return Reranker(tables, norm, self.config.rms_norm_eps)
 
     def _layer(self, prefix: str) -> Layer:
         attention, feed = f"{prefix}self_attn.", f"{prefix}mlp."

@@ -56,8 +56,9 @@ class Entry:
     It is in the folder ``path`` beside the registry, or in the file ``gguf``, or on the ``hub`` at
     ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
     is there yet. mask_token: the base's token that serves as mask, where it has none for that.
-    system: the system prompt it was trained with, where that does not stand in its template. note:
-    whence it comes; size, can, cannot: in words, what it is good for and what it is not.
+    system: the system prompt it was trained with, where that does not stand in its template. draft:
+    the usual draft model for it, by name, where one that shares its vocabulary pays. note: whence
+    it comes; size, can, cannot: in words, what it is good for and what it is not.
     """
 
     name: str
@@ -74,6 +75,13 @@ class Entry:
     can: str = ""
     cannot: str = ""
     system: str | None = None
+    draft: str | None = None
+
+    def is_here(self, folder: Path) -> bool:
+        """Whether its files are here without asking a hub; ``folder``: the registry's."""
+        if self.gguf is not None:
+            return self.gguf.path.is_file()
+        return self.path is not None and (folder / self.path / "config.json").is_file()
 
     @property
     def in_words(self) -> str:
@@ -119,6 +127,13 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     if not entries:
         raise CheckpointError(f"{path} names no checkpoint: restore it.")
     return {entry.name: entry for entry in entries}
+
+
+def usual_draft(name: str, path: Path = REGISTRY) -> str:
+    """The draft model of a checkpoint, by name; empty where none is known. Raises
+    CheckpointError."""
+    entry = registry(path).get(name)
+    return (entry.draft if entry else None) or ""
 
 
 def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | None, Path]:

@@ -197,7 +197,8 @@ class StaticBatch(Batch):
             return
         wholes = [seat.wholes(now) for seat, now in told]
         reals = [
-            [now.settings.tau, now.settings.temperature] if now else [0.0, 0.0] for _, now in told
+            [now.settings.tau, now.settings.temperature, now.settings.top_p] if now else [0.0] * 3
+            for _, now in told
         ]
         self._put(self._state.wholes[: len(told)], wholes)
         self._put(self._state.reals[: len(told)], reals)

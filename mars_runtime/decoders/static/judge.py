@@ -19,6 +19,7 @@ from mars_runtime.decoders.static.state import (
     LIMIT,
     NUM_DRAFTS,
     NUM_EMITTED,
+    NUM_GUESSES,
     NUM_PENDING,
     NUMBER,
     STOPS,
@@ -49,12 +50,14 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What becomes of the predictions, all [R] int64: drafts that AR confirmed, tokens that leave,
-    tokens kept (those that leave and the drafts behind them), and an index of STOPS."""
+    tokens kept (those that leave and the drafts behind them), an index of STOPS, and guesses that
+    say the last kept token again."""
 
     num_agreed: Tensor
     num_accepted: Tensor
     num_kept: Tensor
     stop: Tensor
+    num_guessed: Tensor
 
 
 def plan_rows(state: State, shape: Shape) -> Plan:
@@ -68,6 +71,8 @@ def plan_rows(state: State, shape: Shape) -> Plan:
         return Plan(emitted_ones, none, wholes[:, BLOCK_SIZE].minimum(remaining), remaining)
     lossless = wholes[:, IS_LOSSLESS]
     kept = num_drafts.minimum(remaining - 1) * lossless
+    guesses = wholes[:, NUM_GUESSES]
+    kept = torch.where(guesses >= 0, kept.minimum(guesses), kept)
     room = (remaining - (kept + 1) * lossless).clamp_(min=1)
     num_slots = kept + wholes[:, BLOCK_SIZE].minimum(room)
     return Plan(emitted_ones + kept, kept, num_slots, remaining)
@@ -90,6 +95,7 @@ def judge_rows(
     taken = _num_taken(reading, plan, state, shape, places, forced)
     stop = torch.where(taken < plan.num_slots, THRESHOLD, BLOCK)
     agreed, accepted, kept = torch.zeros_like(taken), taken, taken
+    guesses = state.wholes[:, NUM_GUESSES]
     if shape.is_lossless:
         agreed = plan.num_drafts
         if forced is None:
@@ -100,6 +106,8 @@ def judge_rows(
         is_lossless = state.wholes[:, IS_LOSSLESS].bool()
         accepted = torch.where(is_confirmed & ~is_lossless, taken, agreed + 1)
         kept = torch.where(is_confirmed, taken, agreed + 1)
+        most = (accepted + guesses).minimum(plan.remaining - 1)  # what one more may follow
+        kept = torch.where(guesses >= 0, taken.minimum(most.maximum(accepted)), kept)
         stop = torch.where(is_confirmed, stop, MISMATCH)
     is_eos = (reading.tokens.unsqueeze(-1) == eos).any(-1)
     through_eos = torch.where(is_eos, places, shape.num_slots).amin(1) + 1
@@ -108,7 +116,9 @@ def judge_rows(
     is_full = accepted >= plan.remaining
     kept = torch.where(is_full, accepted, kept.minimum(through_eos))
     stop = torch.where(has_ended, EOS, torch.where(is_full, FULL, stop))
-    return Verdict(agreed, accepted, kept, stop)
+    room = guesses.minimum(plan.remaining - accepted - 1) - (kept - accepted)
+    num_guessed = room.clamp_(min=0) * (through_eos > kept)
+    return Verdict(agreed, accepted, kept, stop, num_guessed)
 
 
 def _num_taken(

@@ -27,6 +27,7 @@ class StepProbe:
             self._step = StaticStep(model, vocabulary, model.new_cache(num_rows, room), state)
         self._runner = new_runner(model.device, state.changed)
 
+    @torch.inference_mode()
     def run(self, num_queries: int) -> None:
         """Start one step that feeds ``num_queries`` tokens per row, at most MAX_QUERIES, and reads
         half of them, as with Q = 2B - 1. Captured at the first call of each width."""

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import draw_tokens, sureness
-from mars_runtime.decoders.static.state import METRIC, NUM_BEST, SEED, TEMPERATURE, Shape, State
+from mars_runtime.decoders.static.state import (
+    METRIC,
+    NUM_BEST,
+    SEED,
+    TEMPERATURE,
+    TOP_P,
+    Shape,
+    State,
+)
 from mars_runtime.settings import METRICS
 
 LANE = 128
@@ -47,8 +55,10 @@ def read_slots(
     tokens, surest, other = ids[..., 0], best[..., 0], _second(best)
     if shape.is_drawn:
         positions = starts.unsqueeze(1) + torch.arange(shape.num_slots, device=logits.device)
+        reals = state.reals
+        top_ps = reals[:, TOP_P].float() if shape.is_nucleus else None
         drawn = draw_tokens(
-            logits.float(), state.reals[:, TEMPERATURE], state.wholes[:, SEED], positions
+            logits.float(), reals[:, TEMPERATURE], state.wholes[:, SEED], positions, top_ps
         )
         tokens, surest = drawn.squeeze(-1), probabilities.gather(-1, drawn).squeeze(-1)
         other = torch.where(tokens == ids[..., 0], other, best[..., 0])

@@ -114,6 +114,8 @@ class RowRecord:
                 for at in range(HEAD, HEAD + num_slots * SLOT, SLOT)
             ]
         )
+        kept = slots[: num_accepted + num_drafted]
+        num_guessed = self.next_pending - len(kept) + self.num_agreed
         return RowStep(
             row=row,
             start=start,
@@ -126,6 +128,7 @@ class RowRecord:
             settings=settings,
             stop=STOPS[stop],
             block_size=num_slots - num_drafts if settings.is_auto else 0,
+            guessed=(kept[-1].token,) * num_guessed,
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mars_runtime.acceptance import DecodeError, is_lossless
+from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.adaptive import Pilot
 from mars_runtime.decoders.base import NoMaskError, SettingsSource
 from mars_runtime.decoders.static.records import RowRecord
@@ -35,6 +35,11 @@ class InForce:
 
     settings: DecodeSettings
     block_size: int
+
+    @property
+    def most_kept(self) -> int:
+        """Tokens that a step keeps at most: those that leave and those that are verified next."""
+        return max(self.block_size, self.settings.num_guesses + 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,12 +65,12 @@ class Seat:
     @property
     def most_pending(self) -> int:
         """Bound of the pending tokens when the next step starts."""
-        return self.flying[-1].block_size if self.flying else self.num_pending
+        return self.flying[-1].most_kept if self.flying else self.num_pending
 
     @property
     def furthest_cursor(self) -> int:
         """Bound of the cursor when the next step starts: it moves by the pending tokens at most."""
-        moves = [self.num_pending, *(step.block_size for step in self.flying)]
+        moves = [self.num_pending, *(step.most_kept for step in self.flying)]
         return self.cursor + sum(moves[: len(self.flying)])
 
     @property
@@ -78,16 +83,17 @@ class Seat:
     def wholes(self, now: InForce | None) -> list[int]:
         """A line of ``State.wholes``; a row with nothing in force sits the step out."""
         if now is None:
-            return [1, 1, 0, 0, 0, self.number, 0]
+            return [1, 1, 0, 0, 0, self.number, 0, -1]
         settings = now.settings
         return [
             min(self.limit, settings.max_new_tokens),
             now.block_size,
             METRICS.index(settings.metric),
-            int(is_lossless(settings)),
+            int(settings.is_verified),
             settings.seed,
             self.number,
             1,
+            settings.num_guesses if settings.method == "jacobi" else -1,
         ]
 
     def settle(self, record: RowRecord, num_fed: int, settings: DecodeSettings) -> RowStep:
@@ -131,9 +137,9 @@ def read_settings(
 @lru_cache(maxsize=64)
 def in_reach(settings: DecodeSettings) -> DecodeSettings:
     """The settings as far as a captured step can obey them, which is what its events say was in
-    force: one group of masks, since a tree has no shape of its own, and nothing looked up, since
-    the text is on the host."""
-    return replace(settings, groups="one", lookup=False)
+    force: one group of masks, since a tree has no shape of its own, nothing looked up, since the
+    text is on the host, and a fixed threshold."""
+    return replace(settings, groups="one", lookup=False, threshold="fixed")
 
 
 def block_bucket(pending: Sequence[int], blocks: Sequence[int]) -> int:
@@ -161,10 +167,13 @@ def shape_for(
 ) -> Shape:
     """The shape of the next step of these rows."""
     settings = [now.settings for now in in_force.values()]
-    pending = [seat.most_pending for seat in in_force]
+    # Guesses are written behind what a step keeps, so there must be room for all of them.
+    pending = [
+        max(seat.most_pending, now.settings.num_guesses + 1) for seat, now in in_force.items()
+    ]
     block = block_bucket(pending, [now.block_size for now in in_force.values()])
     num_queries = 2 * block - 1
-    verifies = any(map(is_lossless, settings))
+    verifies = any(each.is_verified for each in settings)
     furthest = max(seat.furthest_cursor for seat in in_force)
     return Shape(
         num_rows=row_bucket(max_running, most_rows),
@@ -174,4 +183,5 @@ def shape_for(
         is_lossless=verifies,
         is_entropy=any(each.metric == "entropy" for each in settings),
         is_drawn=any(each.temperature > 0 for each in settings),
+        is_nucleus=any(each.temperature > 0 and each.top_p < 1 for each in settings),
     )

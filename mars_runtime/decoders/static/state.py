@@ -22,9 +22,10 @@ NUM_BEST = NUM_RUNNERS_UP + 1
 
 # Columns of State.numbers: what a step changes.
 IS_LIVE, CURSOR, NUM_PENDING, NUM_DRAFTS, NUM_EMITTED = range(5)
-# Columns of State.wholes and State.reals: what the host sets. METRIC is an index of METRICS.
-LIMIT, BLOCK_SIZE, METRIC, IS_LOSSLESS, SEED, NUMBER, TAKES_PART = range(7)
-TAU, TEMPERATURE = range(2)
+# Columns of State.wholes and State.reals: what the host sets. METRIC is an index of METRICS;
+# NUM_GUESSES, of a row that is decoded by Jacobi, is -1 for all others.
+LIMIT, BLOCK_SIZE, METRIC, IS_LOSSLESS, SEED, NUMBER, TAKES_PART, NUM_GUESSES = range(8)
+TAU, TEMPERATURE, TOP_P = range(3)
 
 # A record: for each row HEAD numbers, then SLOT numbers for each slot that was read.
 # takes_part, is_broken, cursor, start, num_pending, num_fed_drafts, num_slots, num_accepted,
@@ -38,7 +39,8 @@ class Shape:
     """All that is fixed in a captured step; one capture for each that is met.
 
     context: slots of the cache that attention reads. num_slots: predictions read of each row.
-    is_lossless, is_entropy, is_drawn: whether any row needs drafts verified, entropies or noise.
+    is_lossless, is_entropy, is_drawn, is_nucleus: whether any row needs drafts verified, entropies,
+    noise, or draws from its most probable tokens alone.
     """
 
     num_rows: int
@@ -48,6 +50,7 @@ class Shape:
     is_lossless: bool = False
     is_entropy: bool = False
     is_drawn: bool = False
+    is_nucleus: bool = False
 
     @property
     def record_size(self) -> int:
@@ -59,7 +62,7 @@ class State:
     """Tensors on the device, one line for each place of the batch.
 
     numbers: [R, 5] int64. pending: [R, MAX_QUERIES] int64, the tokens behind the cursor.
-    wholes: [R, 7] int64 and reals: [R, 2] fp64, the settings in force. fp64 because a threshold
+    wholes: [R, 8] int64 and reals: [R, 3] fp64, the settings in force. fp64 because a threshold
     that was rounded to fp32 would let through what the threshold itself refuses.
     ring: [S, ...] fp64, the records of the last S steps. tick: [1] int64, steps so far.
     """
@@ -82,8 +85,8 @@ class State:
         state = cls(
             numbers=zeros((num_rows, 5)),
             pending=zeros((num_rows, MAX_QUERIES)),
-            wholes=zeros((num_rows, 7)),
-            reals=zeros((num_rows, 2), torch.float64),
+            wholes=zeros((num_rows, 8)),
+            reals=zeros((num_rows, 3), torch.float64),
             ring=zeros((ring_size, longest), torch.float64),
             tick=zeros((1,)),
         )

@@ -99,13 +99,14 @@ class StaticStep:
 
 def _moved(state: State, plan: Plan, verdict: Verdict) -> Tensor:
     """``State.numbers`` of the next step for a row that goes on, [R, 5]."""
-    numbers, num_pending = state.numbers, verdict.num_kept - verdict.num_agreed
+    numbers = state.numbers
+    num_pending = verdict.num_kept - verdict.num_agreed + verdict.num_guessed
     return torch.stack(
         [
             torch.ones_like(num_pending),
             numbers[:, CURSOR] + plan.first_slot + 1 + verdict.num_agreed,
             num_pending,
-            verdict.num_kept - verdict.num_accepted,
+            verdict.num_kept - verdict.num_accepted + verdict.num_guessed,
             numbers[:, NUM_EMITTED] + verdict.num_accepted,
         ],
         1,
@@ -120,9 +121,11 @@ def _advance(
     goes_on = (is_stepped & ~has_ended).unsqueeze(1)
     state.numbers.copy_(torch.where(goes_on, moved, state.numbers))
     state.numbers[:, IS_LIVE].mul_(~has_ended)
-    # As many as were read: what lies behind the number of pending tokens is not looked at.
+    # As many as were read. Behind the kept tokens stands the last of them again: where there are
+    # guesses those are they, and what lies behind the pending tokens is not looked at.
     num_slots = reading.tokens.shape[1]
+    last = (verdict.num_kept - 1).unsqueeze(1)
     places = torch.arange(num_slots, device=moved.device)
-    at = (verdict.num_agreed.unsqueeze(1) + places).clamp_(max=num_slots - 1)
+    at = (verdict.num_agreed.unsqueeze(1) + places).minimum(last)
     pending = state.pending[:, :num_slots]
     pending.copy_(torch.where(goes_on, reading.tokens.gather(1, at), pending))

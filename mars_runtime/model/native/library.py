@@ -37,6 +37,16 @@ class Layer(Structure):
     ]
 
 
+class Sampler(Structure):
+    _fields_ = [
+        ("state", Matrix),
+        ("previous", c_void_p),
+        ("candidate", c_void_p),
+        ("previous_scales", c_void_p),
+        ("candidate_scales", c_void_p),
+    ]
+
+
 class Spec(Structure):
     _fields_ = [
         *[
@@ -51,6 +61,7 @@ class Spec(Structure):
         ("mask_id", c_int64),
         ("mask_embeddings", c_void_p),
         ("num_mask_embeddings", c_int64),
+        ("sampler", Sampler),
     ]
 
 
@@ -81,7 +92,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_new": (c_void_p, [POINTER(Spec)]),
     "mars_free": (None, [c_void_p]),
     "mars_hidden": (c_int64, [c_void_p, POINTER(Feed), c_void_p]),
-    "mars_read": (None, [c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 5]),
+    "mars_read": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 5]),
     "mars_logits": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p]),
     "mars_clock": (None, [c_void_p, c_int64, POINTER(c_double * len(PARTS))]),
 }
@@ -97,7 +108,7 @@ def open_library(path: Path) -> Any:
     except (OSError, AttributeError) as error:
         path.unlink(missing_ok=True)  # compiled anew the next time
         raise CompileError(f"The compiled library {path} can't be opened.") from error
-    for number, structure in enumerate((Matrix, Layer, Spec, Feed)):
+    for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler)):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
             raise CompileError("The compiled library lays out its memory otherwise than expected.")
     return library

@@ -23,6 +23,14 @@ struct Layer {
   LowRank qkv_low, output_low, gate_up_low, down_low;
 };
 
+// The sampler head of an adapter: what both layers make of each token, in 8 bits with a scale for
+// each, and the matrix that takes states to the inner layer. Its data is null where there is none.
+struct Sampler {
+  Matrix state;
+  const int8_t *previous, *candidate;  // [vocabulary, inner]; inner: a multiple of 16
+  const float *previous_scales, *candidate_scales;
+};
+
 struct Spec {
   int64_t vocab, hidden, num_layers, num_heads, num_kv, dim, feed;
   float norm_floor;
@@ -32,6 +40,7 @@ struct Spec {
   int64_t mask_id;  // -1: none
   const float* mask_embeddings;
   int64_t num_mask_embeddings;  // 0: masks are embedded as any token
+  Sampler sampler;
 };
 
 struct Feed {
@@ -100,7 +109,7 @@ struct Model {
   std::vector<AttentionTask> tasks;
   std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
   std::vector<int> first_of;   // and one more, their number
-  std::vector<float> x, projected, parts, middle;
+  std::vector<float> x, projected, parts, middle, prepared;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)

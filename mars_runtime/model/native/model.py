@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.acceptance import Draw
@@ -25,9 +26,11 @@ from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.grouped import GROUP, GroupedMatrix
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.cache import PackedKVCache
-from mars_runtime.model.native.pack import Arena, pack, packed_bytes
+from mars_runtime.model.native.pack import TILE, Arena, pack, packed_bytes
 from mars_runtime.model.native.reading import Reader
 from mars_runtime.model.native.weights import LayerWeights, Weight, Weights
+from mars_runtime.model.reranker import Tables
+from mars_runtime.model.slots import MaskGroup, chosen
 from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
@@ -80,10 +83,12 @@ class NativeModel:
         self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.base()})
         self.sizes = _sizes(config, found)
         self._held: list[Any] = []  # what the library has addresses of
-        self._arena = Arena(sum(map(packed_bytes, found.matrices())))
-        self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id)))
+        tables = _tables(found, adapter, config)
+        matrices = [*found.matrices(), *([_state(tables)] if tables else [])]
+        self._arena = Arena(sum(map(packed_bytes, matrices)))
+        self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id, tables)))
         weakref.finalize(self, library.mars_free, self._model)
-        self._reader = Reader(library, self._model, config.vocab_size)
+        self._reader = Reader(library, self._model, config.vocab_size, ranks=tables is not None)
 
     @property
     def arithmetic(self) -> str:
@@ -157,7 +162,7 @@ class NativeModel:
 
         head: the slots: [R, H] int64, or a slice of Q.
         """
-        return self._reader.logits(_chosen(hidden, head), _num_threads())
+        return self._reader.logits(chosen(hidden, head), _num_threads())
 
     def read(
         self,
@@ -166,11 +171,12 @@ class NativeModel:
         forbidden: Tensor,
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
+        groups: Sequence[MaskGroup] = (),
     ) -> list[list[Proposal]]:
         """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
-        draw."""
-        chosen = _chosen(hidden, head)
-        return self._reader.read(chosen, forbidden, metrics, draws, _num_threads())
+        draw; the masks of ``groups`` as a sampler head chooses them, where there is one."""
+        states = chosen(hidden, head)
+        return self._reader.read(states, forbidden, metrics, draws, groups, _num_threads())
 
     def weights(self) -> Iterator[Tensor]:
         """The packed matrices, to measure."""
@@ -182,7 +188,13 @@ class NativeModel:
         self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
         return dict(zip(c.PARTS, seconds, strict=True))
 
-    def _spec(self, found: Weights, adapter: Adapter | None, mask_id: int | None) -> c.Spec:
+    def _spec(
+        self,
+        found: Weights,
+        adapter: Adapter | None,
+        mask_id: int | None,
+        tables: Tables | None,
+    ) -> c.Spec:
         config = self.config
         layers = (c.Layer * config.num_layers)(*map(self._layer, found.layers))
         self._held.append(layers)
@@ -206,6 +218,8 @@ class NativeModel:
         if adapter is not None:
             table = adapter.mask_embedding.float().contiguous()
             spec.mask_embeddings, spec.num_mask_embeddings = self._hold(table), len(table)
+        if tables is not None:
+            spec.sampler = self._sampler(tables)
         return spec
 
     def _layer(self, layer: LayerWeights) -> c.Layer:
@@ -226,6 +240,14 @@ class NativeModel:
             qkv_bias=None if bias is None else self._hold(bias),
             feed_norm=self._hold(layer.feed_norm),
             **parts,
+        )
+
+    def _sampler(self, tables: Tables) -> c.Sampler:
+        both = (tables.previous, tables.candidate)
+        return c.Sampler(
+            self._matrix(_state(tables)),
+            *(self._hold(_padded(table.values, 1)) for table in both),
+            *(self._hold(table.scales) for table in both),
         )
 
     def _matrix(self, matrix: GroupedMatrix) -> c.Matrix:
@@ -250,15 +272,25 @@ def _sizes(config: ModelConfig, found: Weights) -> Sizes:
     )
 
 
+def _tables(found: Weights, adapter: Adapter | None, config: ModelConfig) -> Tables | None:
+    if adapter is None or adapter.sampler is None:
+        return None
+    embedding = found.embedding
+    return Tables.of(adapter.sampler, lambda ids: embedding.rows(ids).dense(), config.vocab_size)
+
+
+def _state(tables: Tables) -> GroupedMatrix:
+    return GroupedMatrix.quantize(_padded(tables.state, 0), 8)
+
+
+def _padded(tensor: Tensor, dim: int) -> Tensor:
+    """A matrix with zeros behind it, so that its size along ``dim`` is a multiple of a tile's."""
+    padding = -tensor.shape[dim] % TILE
+    return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
+
+
 def _num_threads() -> int:
     return min(torch.get_num_threads(), MAX_THREADS)
-
-
-def _chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Hidden states of the slots, [R, H, hidden]."""
-    if isinstance(head, slice):
-        return hidden[:, head].contiguous()
-    return hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
 
 
 def _turns(config: ModelConfig, length: int) -> Tensor:

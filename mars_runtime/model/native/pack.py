@@ -22,10 +22,14 @@ PAGE = 1 << 21
 def huge_memory(num_bytes: int) -> Tensor:
     """uint8 zeros, in huge pages where the system gives them: a forward reads its memory from front
     to end, and looking up small pages would hold it up."""
-    memory = mmap.mmap(-1, (num_bytes // PAGE + 1) * PAGE)
+    size = (num_bytes // PAGE + 1) * PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):
+        # Private: by default it would be shared memory, to which systems seldom give huge pages.
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
+    else:
+        memory = mmap.mmap(-1, size)
     return torch.frombuffer(memory, dtype=torch.uint8)
 
 

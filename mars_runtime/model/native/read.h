@@ -4,10 +4,9 @@
 // sums, and pieces are merged in their order, so that results do not depend on threads or company.
 #pragma once
 
-#include "model.h"
+#include "rank.h"
 
 constexpr int PIECE = 32;  // tiles of the vocabulary read together
-constexpr int BEST = 4;
 
 struct Found {
   float logits[BEST];
@@ -88,16 +87,18 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
 }
 
 // For each of `count` rows the four best ids with their probabilities, the entropy over allowed
-// tokens in nats, and whether it was a finite number. is_forbidden: [vocabulary].
+// tokens in nats, and whether it was a finite number; masks of groups are ranked anew.
+// is_forbidden: [vocabulary].
 static void run_read(Model& m, int num_threads, const float* hidden, int count,
-                     const uint8_t* is_forbidden, int32_t* ids, float* probabilities,
-                     float* entropies, bool* is_finite) {
+                     const uint8_t* is_forbidden, int num_groups, const MaskGroup* groups,
+                     int32_t* ids, float* probabilities, float* entropies, bool* is_finite) {
   std::lock_guard<std::mutex> turn(m.turn);
   const Spec& s = m.spec;
   int pieces = (s.head.tiles() + PIECE - 1) / PIECE, wide = PIECE * LANES;
   grow(m.desks, num_threads);
   m.normed.shape(count, (int)s.hidden);
   std::vector<Found> found((size_t)pieces * count);
+  if (num_groups) grow(m.prepared, (size_t)count * s.sampler.state.tiles() * LANES);
   Pool::shared().run(num_threads, [&](Team& team, int thread) {
     m.clock.start(thread);
     head_product(m, team, thread, hidden, count, is_finite, [&](int piece, float* logits) {
@@ -119,6 +120,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
       }
       entropies[i] = std::log(f.sum) - f.weighed / f.sum;
     });
+    if (num_groups) rank_groups(m, team, thread, count, num_groups, groups, ids, probabilities);
     m.clock.lap(thread, HEAD);
   });
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from mars_runtime import acceptance
 from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Draw
 from mars_runtime.events import Proposal
+from mars_runtime.model.slots import MaskGroup
 from mars_runtime.settings import Metric
 
 BEST = NUM_RUNNERS_UP + 1
@@ -23,10 +25,11 @@ BEST = NUM_RUNNERS_UP + 1
 
 
 class Reader:
-    """The head of one model."""
+    """The head of one model. ``ranks``: whether it has a sampler head too."""
 
-    def __init__(self, library: Any, model: Any, vocab_size: int) -> None:
+    def __init__(self, library: Any, model: Any, vocab_size: int, *, ranks: bool) -> None:
         self._library, self._model, self._vocab_size = library, model, vocab_size
+        self._ranks = ranks
         self._forbidden: Tensor | None = None
         self._is_forbidden = torch.zeros(vocab_size, dtype=torch.uint8)
 
@@ -45,12 +48,14 @@ class Reader:
         forbidden: Tensor,
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None,
+        groups: Sequence[MaskGroup],
         num_threads: int,
     ) -> list[list[Proposal]]:
-        """``acceptance.read`` of hidden states [R, H, hidden]."""
+        """``acceptance.read`` of hidden states [R, H, hidden], and ``Reranker.rank`` of the groups
+        of rows that do not draw."""
         drawing = [row for row, draw in enumerate(draws or ()) if draw]
         if not drawing:
-            return self._greedy(chosen, forbidden, metrics, num_threads)
+            return self._greedy(chosen, forbidden, metrics, groups, num_threads)
         assert draws is not None
         found: dict[int, list[Proposal]] = {}
         broken: list[int] = []
@@ -61,7 +66,8 @@ class Reader:
             some, measures = chosen[rows], [metrics[row] for row in rows]
             try:
                 if rows is greedy:
-                    slots = self._greedy(some, forbidden, measures, num_threads)
+                    own = _among(groups, rows)
+                    slots = self._greedy(some, forbidden, measures, own, num_threads)
                 else:
                     logits = self.logits(some, num_threads)
                     slots = acceptance.read(logits, forbidden, measures, [draws[r] for r in rows])
@@ -73,9 +79,15 @@ class Reader:
         return [found[row] for row in range(len(metrics))]
 
     def _greedy(
-        self, chosen: Tensor, forbidden: Tensor, metrics: Sequence[Metric], num_threads: int
+        self,
+        chosen: Tensor,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        groups: Sequence[MaskGroup],
+        num_threads: int,
     ) -> list[list[Proposal]]:
         rows, slots = chosen.shape[:2]
+        ranked = _numbers(groups if self._ranks else (), slots)
         count = rows * slots
         ids = torch.empty(count, BEST, dtype=torch.int32)
         probabilities = torch.empty(count, BEST)
@@ -87,6 +99,8 @@ class Reader:
             chosen.data_ptr(),
             count,
             self._map(forbidden).data_ptr(),
+            len(ranked),
+            ranked.data_ptr(),
             ids.data_ptr(),
             probabilities.data_ptr(),
             entropies.data_ptr(),
@@ -115,6 +129,20 @@ class Reader:
             self._is_forbidden.zero_()[forbidden] = 1
             self._forbidden = forbidden
         return self._is_forbidden
+
+
+def _among(groups: Sequence[MaskGroup], rows: Sequence[int]) -> list[MaskGroup]:
+    """Those of some rows, which are counted anew."""
+    return [replace(group, row=rows.index(group.row)) for group in groups if group.row in rows]
+
+
+def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
+    """int32 [G, 3], a MaskGroup of ``rank.h`` each, where all rows have this many slots."""
+    found = [
+        (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
+        for group in groups
+    ]
+    return torch.tensor(found, dtype=torch.int32)
 
 
 def _proposal(

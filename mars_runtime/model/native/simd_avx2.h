@@ -81,6 +81,11 @@ static inline void store_bytes(int8_t* p, I x) {
   __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128((__m128i*)p, bytes);
 }
+// 16 whole numbers of 8 bits.
+static inline I load_bytes(const int8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
+}
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 // The weights of 16 outputs and one group of 32 inputs: unsigned bytes, eight times 16 outputs x 4

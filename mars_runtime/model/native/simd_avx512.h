@@ -43,6 +43,10 @@ static inline I plus(I a, I b) { return _mm512_add_epi32(a, b); }
 static inline void store_bytes(int8_t* p, I a) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a));
 }
+// 16 whole numbers of 8 bits.
+static inline I load_bytes(const int8_t* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
+}
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 // The weights of 16 outputs and one group of 32 inputs, ready to be multiplied: unsigned bytes,

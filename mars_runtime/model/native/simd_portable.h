@@ -102,6 +102,8 @@ static inline float largest(const F& a) {
 static inline int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
 static inline I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
 static inline void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
+// 16 whole numbers of 8 bits.
+static inline I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 struct Weights {

@@ -1,0 +1,184 @@
+"""Block diffusion: a block of masks is filled in order of confidence, anywhere in it.
+
+For checkpoints that were trained to see both ways inside a block (Arriola et al. 2025, arXiv
+2503.09573, is the field's name for it; the MARS paper compares itself with such a twin). A forward
+feeds ``[clean tokens of the block before | the block]``: the clean ones causally, so their keys and
+values become final; every place of the block sees all before it and all of the block, masks and
+taken tokens. A mask predicts the token at its own place. Of the open places all whose confidence
+reaches tau are taken, the surest one in any case; what stands right of an end is dropped. Tokens
+leave in order: each forward lets go what has nothing open before it. Nothing is verified.
+
+One row, by itself: blocks of several rows are not kept in step. Knows no text, clock or page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from mars_runtime.acceptance import DecodeError, Draw, surest
+from mars_runtime.branches import Branches
+from mars_runtime.decoders.base import (
+    PREFILL_CHUNK,
+    CausalModel,
+    NoMaskError,
+    SettingsSource,
+    Vocabulary,
+    check_prompt,
+    forbidden_ids,
+)
+from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.settings import DecodeSettings
+
+UNTRAINED = "This checkpoint was not trained to fill blocks: choose another method."
+
+
+def decode(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int],
+    settings: SettingsSource,
+    block_size: int,
+) -> Iterator[Event]:
+    """Decode one prompt; ``block_size``: of the blocks that the model was trained to fill, which is
+    B where the settings leave it to be chosen, and the most in any case.
+
+    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End. A step
+    may let nothing go: ``RowStep.taken`` says which places it filled. Raises DecodeError at once
+    when the prompt cannot fit.
+    """
+    check_prompt(model, prompt, settings().max_new_tokens)
+    if block_size < 1:
+        raise DecodeError(UNTRAINED)
+    if vocabulary.mask_id is None:
+        raise NoMaskError
+    return _Filling(model, vocabulary, prompt, settings, block_size).events()
+
+
+class _Filling:
+    """A row that is being decoded.
+
+    pending: clean tokens behind the cursor. block: for each place of the block what was taken
+    there; the first ``num_left`` have left. limit: tokens that it may emit at most.
+    """
+
+    def __init__(
+        self,
+        model: CausalModel,
+        vocabulary: Vocabulary,
+        prompt: Sequence[int],
+        settings: SettingsSource,
+        block_size: int,
+    ) -> None:
+        self._model = model
+        self._vocabulary = vocabulary
+        self._prompt = list(prompt)
+        self._settings = settings
+        self._most = block_size
+        self._limit = settings().max_new_tokens
+        self._cache: Any = model.new_cache(1, len(prompt) + self._limit + block_size)
+        never = sorted(forbidden_ids(vocabulary, model))
+        self._forbidden = torch.tensor(never, dtype=torch.long, device=model.device)
+        self._pending = [prompt[-1]]
+        self._block: list[Proposal | None] = []
+        self._num_left = 0
+        self._num_emitted = 0
+
+    def events(self) -> Iterator[Event]:
+        """The whole decoding."""
+        yield Prefill(self._read(), cache_bytes=self._cache.num_bytes)
+        is_over = False
+        while not is_over:
+            step = self._step(self._settings())
+            is_over = step.stop in ("eos", "limit")
+            yield Step((step,))
+
+    @torch.inference_mode()
+    def _read(self) -> int:
+        """All but the last token of the prompt, without head."""
+        fed = self._prompt[:-1]
+        for start in range(0, len(fed), PREFILL_CHUNK):
+            chunk = fed[start : start + PREFILL_CHUNK]
+            self._model.forward(torch.tensor([chunk], device=self._model.device), self._cache, None)
+            self._cache.cursors[0] += len(chunk)
+        return len(fed)
+
+    @torch.inference_mode()
+    def _step(self, settings: DecodeSettings) -> RowStep:
+        """One forward. The block begins anew, and B with it, where the one before is full."""
+        remaining = max(1, min(self._limit, settings.max_new_tokens) - self._num_emitted)
+        if not self._block:
+            size = self._most if settings.block_size == "auto" else settings.block_size
+            self._block = [None] * min(size, self._most)
+        del self._block[self._num_left + remaining :]
+        slots, cursor, num_pending = self._predict(settings)
+        width = len(self._block)
+        taken = self._take(slots, settings)
+        first, self._num_left = self._num_left, _num_filled(self._block)
+        left = self._block[first : self._num_left]
+        done = RowStep(
+            row=0,
+            start=self._num_emitted,
+            cursor=cursor,
+            num_pending=num_pending,
+            num_fed=num_pending + width,
+            proposals=tuple(kept or slots[at] for at, kept in enumerate(self._block))[first:],
+            accepted=tuple(each.token for each in left if each is not None),
+            num_drafted=0,
+            settings=settings,
+            stop=self._stop(len(left) >= remaining),
+            block_size=self._most if settings.is_auto else 0,
+            taken=tuple(place - first for place in taken),
+        )
+        self._num_emitted += len(done.accepted)
+        if self._num_left == len(self._block):
+            self._pending = [each.token for each in self._block if each is not None]
+            self._block, self._num_left = [], 0
+        return done
+
+    def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
+        """What the places of the block predict, where the cursor stood, and how many clean tokens
+        were fed, which are final now."""
+        cursor, num_pending = self._cache.cursors[0], len(self._pending)
+        assert self._vocabulary.mask_id is not None
+        tokens = [each.token if each else self._vocabulary.mask_id for each in self._block]
+        fed = torch.tensor([self._pending + tokens], device=self._model.device)
+        branches = Branches.of_block(num_pending, len(tokens), self._model.device)
+        hidden = self._model.hidden(fed, self._cache, branches)
+        head = slice(num_pending, num_pending + len(tokens))
+        first = cursor + num_pending
+        draw = Draw.of(settings, range(first, first + len(tokens)))
+        slots = self._model.read(hidden, head, self._forbidden, [settings.metric], [draw])[0]
+        self._cache.cursors[0] += num_pending
+        self._pending = []
+        return slots, cursor, num_pending
+
+    def _take(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
+        """Fill the places that are sure enough; which those are. The block ends with the first end
+        of the text."""
+        is_open = [place for place, each in enumerate(self._block) if each is None]
+        chosen = surest([slots[place].confidence for place in is_open], settings.tau)
+        taken = sorted(is_open[index] for index in chosen)
+        for place in taken:
+            self._block[place] = slots[place]
+        for place, each in enumerate(self._block):
+            if each is not None and each.token in self._vocabulary.eos_ids:
+                del self._block[place + 1 :]
+                break
+        return [place for place in taken if place < len(self._block)]
+
+    def _stop(self, is_limit: bool) -> Stop:
+        """Why no more left."""
+        if self._num_left < len(self._block):
+            return "threshold"
+        last = self._block[-1]
+        if last is not None and last.token in self._vocabulary.eos_ids:
+            return "eos"
+        return "limit" if is_limit else "block"
+
+
+def _num_filled(block: Sequence[Proposal | None]) -> int:
+    """Places from the first on that have nothing open among them."""
+    return block.index(None) if None in block else len(block)

@@ -1,0 +1,173 @@
+"""A draft model beside a batch: it drafts some tokens, which the batch's next forward verifies.
+
+Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition (MARS, section
+4.6): a draft that was trained for masks drafts several tokens per forward, by the rule of
+unverified MARS. A draft model stands on a cursor cache of its own, so catching up with what the
+target committed is moving a number: ``CursorBatch.rewind``. At a temperature it draws with the
+noise that the target will draw with, so the two agree more often than by chance.
+
+Knows no verification and nothing of the target but the tokens of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mars_runtime.acceptance import DecodeError, up_to_end
+from mars_runtime.decoders.base import CausalModel, Vocabulary
+from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.partner import Added, Partner, Speculation, Wish
+from mars_runtime.decoders.rows import Row
+from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft model, its vocabulary (the target's ids) and the B that it was trained with."""
+
+    model: CausalModel
+    vocabulary: Vocabulary
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModels(Speculation):
+    """find: the draft model of a name, "" for the usual one; raises DecodeError. block_size: as of
+    ``Speculation``."""
+
+    find: Callable[[str], Draft]
+    block_size: int
+
+    def partner(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftRows:
+        """As of ``Speculation``."""
+        return DraftRows(self.find, eos_ids, num_rows, capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Endless:
+    """A vocabulary without an end, so that no row of a draft model ever ends by itself."""
+
+    size: int
+    mask_id: int | None
+    forbidden_ids: frozenset[int]
+    eos_ids: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class _Beside:
+    """The row of a draft model beside a row of the batch.
+
+    num_known: leading tokens of its text that the target has committed. now: settings in force.
+    """
+
+    name: str
+    batch: CursorBatch
+    now: DecodeSettings
+    num_known: int
+
+
+class DraftRows(Partner):
+    """Rows of draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens, made when
+    they are first asked for."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Draft],
+        eos_ids: frozenset[int],
+        num_rows: int,
+        capacity: int,
+    ) -> None:
+        self._find = find
+        self._eos_ids = eos_ids
+        self._num_rows, self._capacity = num_rows, capacity
+        self._batches: dict[str, CursorBatch] = {}
+        self._beside: dict[int, _Beside] = {}
+
+    def read(self, row: Row, at_most: int) -> int:
+        """As of ``Partner``."""
+        return self._joined(row, row.settings()).batch.read(row.number, at_most)
+
+    def forget(self, number: int) -> None:
+        """As of ``Partner``."""
+        beside = self._beside.pop(number, None)
+        if beside is not None:
+            beside.batch.drop(number)
+
+    def extend(self, wishes: Sequence[Wish]) -> dict[int, Added]:
+        """As of ``Partner``. A draft ends with the first end of the text."""
+        found: dict[int, Added] = {}
+        batches: dict[str, list[Wish]] = {}
+        for wish in wishes:
+            beside = self._joined(wish.row, wish.settings)
+            found[wish.row.number] = Added((), self._catch_up(beside, wish))
+            batches.setdefault(beside.name, []).append(wish)
+        for name, own in batches.items():
+            going = own
+            while going:
+                self._steer(going, found)
+                step = self._batches[name].step([wish.row.number for wish in going])
+                for done in step.rows:
+                    before = found[done.row]
+                    tokens = up_to_end([*before.tokens, *done.accepted], self._eos_ids)
+                    found[done.row] = Added(tuple(tokens), before.num_forwards + 1)
+                going = [wish for wish in going if self._wants_more(wish, found)]
+        return found
+
+    def _wants_more(self, wish: Wish, found: dict[int, Added]) -> bool:
+        tokens = found[wish.row.number].tokens
+        return len(tokens) < wish.at_most and tokens[-1] not in self._eos_ids
+
+    def _steer(self, wishes: Sequence[Wish], found: dict[int, Added]) -> None:
+        """Each row drafts as its settings say, and no more than is still wished for."""
+        for wish in wishes:
+            draft, settings = self._find(wish.settings.draft), wish.settings
+            wanted = wish.at_most - len(found[wish.row.number].tokens)
+            has_masks = draft.block_size > 1 and draft.vocabulary.mask_id is not None
+            is_masked = has_masks and settings.masked in ("both", "draft")
+            self._beside[wish.row.number].now = replace(
+                settings,
+                method="mars" if is_masked else "ar",
+                block_size=min(wanted, draft.block_size),
+                lossless=False,
+                threshold="fixed",
+                max_new_tokens=MAX_NEW_TOKENS,
+            )
+
+    def _catch_up(self, beside: _Beside, wish: Wish) -> int:
+        """Let the draft's text be the target's, drafts included; returns forwards that it took."""
+        row, batch, num_forwards = wish.row, beside.batch, 0
+        while batch.read(row.number):
+            num_forwards += 1
+        tokens = [*row.text[beside.num_known :], *wish.emitted, *wish.drafts]
+        batch.rewind(row.number, beside.num_known, tokens)
+        beside.num_known = len(row.text) + len(wish.emitted)
+        while batch.read(row.number):
+            num_forwards += 1
+        return num_forwards
+
+    def _joined(self, row: Row, settings: DecodeSettings) -> _Beside:
+        """What stands beside the row, by the draft that its settings name."""
+        beside = self._beside.get(row.number)
+        if beside is not None and beside.name == settings.draft:
+            return beside
+        self.forget(row.number)
+        limit = max(1, row.limit - row.num_emitted)
+        now = DecodeSettings("ar", max_new_tokens=limit)
+        try:
+            batch = self._batch(settings.draft)
+            beside = _Beside(settings.draft, batch, now, len(row.text))
+            batch.join(row.number, row.text, lambda: beside.now)
+        except DecodeError as error:  # it is about this row alone
+            raise DecodeError(str(error), (row.number,)) from None
+        self._beside[row.number] = beside
+        return beside
+
+    def _batch(self, name: str) -> CursorBatch:
+        if name not in self._batches:
+            draft = self._find(name)
+            known = draft.vocabulary
+            endless = _Endless(known.size, known.mask_id, known.forbidden_ids)
+            room = self._capacity + MAX_DRAFTS
+            self._batches[name] = CursorBatch(draft.model, endless, self._num_rows, room)
+        return self._batches[name]

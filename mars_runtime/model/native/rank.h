@@ -1,0 +1,78 @@
+// Masks ranked anew from left to right, each knowing the token chosen before it; see reranker.py.
+#pragma once
+
+#include "model.h"
+
+constexpr int BEST = 4;  // candidates of a slot
+
+// Masks among the slots that are read: `count` of them from `first` on, behind the token of slot
+// `before`.
+struct MaskGroup {
+  int32_t before, first, count;
+};
+
+// What a slot gives to the inner layer, [rows, inner], from the states in m.normed.
+static void prepare(Model& m, Team& team, int thread, int num_rows) {
+  const Matrix& state = m.spec.sampler.state;
+  Desk& desk = m.desks[thread];
+  team.each(state.tiles(), 1, [&](int t) {
+    F* out = desk.tiles(1, num_rows);
+    tile_product(state, t, m.normed, 0, num_rows, out);
+    for (int i = 0; i < num_rows; i++) store(&m.prepared[i * state.outs + t * LANES], out[i]);
+  });
+  amx_release();
+}
+
+// silu of what a slot gives and what the token before it does.
+static void inner_layer(const Sampler& s, const float* prepared, int before, float* inner) {
+  const int8_t* row = s.previous + before * s.state.outs;
+  F scale = all(s.previous_scales[before]);
+  for (int i = 0; i < s.state.outs; i += LANES)
+    store(inner + i, silu(fma(floats(load_bytes(row + i)), scale, load(prepared + i))));
+}
+
+static float score(const Sampler& s, const float* inner, int token) {
+  const int8_t* row = s.candidate + token * s.state.outs;
+  F sum = all(0.0f);
+  for (int i = 0; i < s.state.outs; i += LANES)
+    sum = fma(floats(load_bytes(row + i)), load(inner + i), sum);
+  return s.candidate_scales[token] * total(sum);
+}
+
+// The candidates of one slot in a new order; they share their probability anew. Those that are
+// missing, with an id below 0, stay last.
+static void rank_slot(const Sampler& s, const float* inner, int32_t* ids, float* probabilities) {
+  float scores[BEST], most = -INFINITY, sum = 0, shared = 0;
+  int count = 0;
+  for (; count < BEST && ids[count] >= 0 && probabilities[count] > 0; count++) {
+    scores[count] = std::log(probabilities[count]) + score(s, inner, ids[count]);
+    if (scores[count] > most) most = scores[count];
+    shared += probabilities[count];
+  }
+  for (int i = 0; i < count; i++) sum += scores[i] = std::exp(scores[i] - most);
+  for (int i = 0; i < count; i++) {
+    float now = scores[i] * shared / sum;
+    int32_t id = ids[i];
+    int at = i;
+    for (; at > 0 && now > probabilities[at - 1]; at--)
+      ids[at] = ids[at - 1], probabilities[at] = probabilities[at - 1];
+    ids[at] = id, probabilities[at] = now < 1 ? now : 1;
+  }
+}
+
+static void rank_groups(Model& m, Team& team, int thread, int num_rows, int num_groups,
+                        const MaskGroup* groups, int32_t* ids, float* probabilities) {
+  const Sampler& s = m.spec.sampler;
+  prepare(m, team, thread, num_rows);
+  team.each(num_groups, 1, [&](int g) {
+    std::vector<float>& inner = m.desks[thread].wide;
+    grow(inner, s.state.outs);
+    int before = groups[g].before;
+    for (int slot = groups[g].first; slot < groups[g].first + groups[g].count; slot++) {
+      if (ids[before * BEST] < 0) break;  // no token could come out there
+      inner_layer(s, &m.prepared[slot * s.state.outs], ids[before * BEST], inner.data());
+      rank_slot(s, inner.data(), ids + slot * BEST, probabilities + slot * BEST);
+      before = slot;
+    }
+  });
+}
