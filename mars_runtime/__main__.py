@@ -22,6 +22,7 @@ COMMANDS = {
     "fetch": ("mars_runtime.cli_fetch", "fetch a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
+    "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write texts to train an adapter on"),
     "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),
     "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
@@ -29,6 +30,9 @@ COMMANDS = {
     "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
     "load": ("mars_runtime.lab.load.cli", "this machine under load"),
     "scale": ("mars_runtime.lab.scaling.cli", "what a second replica brings"),
+    "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
+    "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
+    "length": ("mars_runtime.lab.profiling.length", "what a growing text costs"),
     "turns": ("mars_runtime.lab.profiling.turns", "what kept turns save a conversation"),
 }
 

@@ -34,6 +34,7 @@ class DecodeError(RuntimeError):
 class Draw:
     """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
 
+    top_p: only the most probable tokens, as few as have together at least this probability.
     positions: absolute position (prompt included) of the token that each slot predicts; what slots
     behind them give is not looked at.
     """
@@ -41,13 +42,14 @@ class Draw:
     temperature: float
     seed: int
     positions: Sequence[int]
+    top_p: float = 1.0
 
     @classmethod
     def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
         """How a row under these settings draws; None where it takes the best."""
         if settings.temperature == 0:
             return None
-        return cls(settings.temperature, settings.seed, positions)
+        return cls(settings.temperature, settings.seed, positions, settings.top_p)
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -59,6 +61,13 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
             break
         count += 1
     return count
+
+
+def surest(confidences: Sequence[float], tau: float) -> list[int]:
+    """The places that are taken in order of confidence: all that reach tau, the surest in any
+    case; the earlier of equals first. Empty only when there are none."""
+    order = sorted(range(len(confidences)), key=lambda place: -confidences[place])
+    return order[: accept_prefix([confidences[place] for place in order], tau)]
 
 
 def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
@@ -104,7 +113,8 @@ def judge(
         propose for the places behind; empty where none were fed. remaining: tokens that may still
         leave.
     Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
-    accepted proposals behind them become drafts. The row ends at the first EOS or at the limit.
+    accepted proposals behind them become drafts. Of jacobi all choices behind those become drafts:
+    each is the answer to a text that was guessed. The row ends at the first EOS or at the limit.
     """
     num_agreed = verify(drafts, [choice.token for choice in choices])
     is_confirmed = num_agreed == len(drafts)
@@ -117,8 +127,10 @@ def judge(
         stop = "mismatch"
         if not may_go_on:  # nothing counts behind a refused draft, but it was predicted
             proposals = (*choices, *groups[-1])
+    if settings.method == "jacobi":
+        end = num_agreed + 1 + max(0, min(settings.num_guesses, remaining - num_agreed - 2))
     tokens = [proposal.token for proposal in proposals[:end]]
-    num_emitted = num_agreed + 1 if is_lossless(settings) else end
+    num_emitted = num_agreed + 1 if settings.is_verified else end
     emitted, behind = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
     if emitted[-1] in eos_ids:
         return Judgement(emitted, num_agreed, [], "eos", proposals)
@@ -134,13 +146,8 @@ def num_proposals(
     """B of the next forward: what was ``chosen`` for it, or else what the settings ask, capped so
     that nothing is proposed that could not leave. In lossless mode drafts leave first, then AR's
     own token, then what is drafted now, which takes one more AR token with it."""
-    room = remaining - num_drafts - 1 if is_lossless(settings) else remaining
+    room = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, room))
-
-
-def is_lossless(settings: DecodeSettings) -> bool:
-    """Whether drafts are verified before they leave. AR has none, so there it changes nothing."""
-    return settings.lossless and settings.method == "mars"
 
 
 def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
@@ -221,6 +228,7 @@ def sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
 
 def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
     device = table.device
+    top_ps = [draw.top_p if draw else 1.0 for draw in draws]
     temperatures = [draw.temperature if draw else 0.0 for draw in draws]
     seeds = [draw.seed if draw else 0 for draw in draws]
     width = table.shape[1]
@@ -231,20 +239,43 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
         torch.tensor(temperatures, device=device),
         torch.tensor(seeds, device=device),
         torch.tensor(positions, device=device),
+        torch.tensor(top_ps, device=device) if min(top_ps) < 1.0 else None,
     )
 
 
-def draw_tokens(table: Tensor, temperatures: Tensor, seeds: Tensor, positions: Tensor) -> Tensor:
+def draw_tokens(
+    table: Tensor,
+    temperatures: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+    top_ps: Tensor | None = None,
+) -> Tensor:
     """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
     draw in whatever forward, slot or batch the position is met (Gumbel-max trick).
 
     table: fp32 logits [R, H, V]. temperatures, seeds: [R]; at temperature 0 the best token is
-    taken. positions: [R, H], the absolute position that each slot predicts.
+    taken. positions: [R, H], the absolute position that each slot predicts. top_ps: [R], of which
+    nucleus each row draws; None where all draw from the whole vocabulary.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
+    scaled = table / scale
+    if top_ps is not None:
+        scaled.masked_fill_(~nucleus(scaled, top_ps), -math.inf)
     noise = gumbel(seeds.unsqueeze(1), positions, table.shape[-1]).mul_(is_drawn)
-    return (table / scale).add_(noise).argmax(-1, keepdim=True)
+    return scaled.add_(noise).argmax(-1, keepdim=True)
+
+
+def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
+    """Which tokens of logits [R, H, V] are drawn from, given [R] probabilities: from the best on,
+    until they reach it, and those that are as probable as the last of them; the best one always.
+    """
+    probabilities = table.softmax(-1)
+    ranked = probabilities.sort(-1, descending=True).values
+    is_in = ranked.cumsum(-1) - ranked < top_ps.float().view(-1, 1, 1)
+    is_in[..., 0] = True
+    least = ranked.masked_fill(~is_in, math.inf).amin(-1, keepdim=True)
+    return (probabilities >= least) | (top_ps >= 1.0).view(-1, 1, 1)
 
 
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:

@@ -23,12 +23,20 @@ class Branches:
 
     A real token is plain causal: positions = roots = starts = q. Mask j of the group after pending
     token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and
-    starts = s; so positions - roots is its place in its group.
+    starts = s; so positions - roots is its place in its group. Where there are ``ends``, token q
+    sees up to slot cursor + ends instead of its own: all of a block that is seen both ways.
     """
 
     positions: Tensor
     roots: Tensor
     starts: Tensor
+    ends: Tensor | None = None
+
+    @classmethod
+    def of_block(cls, num_pending: int, size: int, device: torch.device) -> Branches:
+        """Of one row: real tokens, each of which sees what is before it, then a block of ``size``
+        that sees all before it and all of itself. Not to be written to."""
+        return _block(num_pending, size, device)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int, device: torch.device) -> Branches:
@@ -62,6 +70,14 @@ class Layout:
 def _branches(layouts: tuple[Layout, ...], num_fed: int, device: torch.device) -> Branches:
     numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts], device=device)
     return Branches(*numbers.unbind(1))
+
+
+@lru_cache(maxsize=512)
+def _block(num_pending: int, size: int, device: torch.device) -> Branches:
+    width = num_pending + size
+    plain = torch.arange(width, device=device).unsqueeze(0)
+    ends = torch.where(plain < num_pending, plain, width - 1)
+    return Branches(plain, plain, plain, ends)
 
 
 @lru_cache(maxsize=512)

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import End, Event
+from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AUTO,
     GROUPS,
+    MASKED,
     MAX_BLOCK_SIZE,
-    METHODS,
     METRICS,
+    THRESHOLDS,
     DecodeSettings,
     SettingsError,
 )
@@ -49,6 +51,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help=f"B, proposals per forward, 1 to {MAX_BLOCK_SIZE}, or {AUTO} (%(default)s)",
     )
     add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
+    add("--threshold", default=_USUAL.threshold, metavar="|".join(THRESHOLDS),
+        help="how τ is held; it is the floor of one that adapts (%(default)s)")  # fmt: skip
+    add("--target", type=number, default=_USUAL.target, help="agreement with AR (%(default)s)")
     add("--lossless", action="store_true", help="emit only what AR would have chosen")
     add(
         "--groups",
@@ -57,8 +62,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="masks after the last draft or after every draft, lossless only (%(default)s)",
     )
     add("--lookup", action="store_true", help="draft what followed before, lossless only")
+    add("--draft", default=_USUAL.draft, help="a checkpoint that drafts, speculative only")
+    add(
+        "--masked",
+        default=_USUAL.masked,
+        metavar="|".join(MASKED),
+        help="which model is fed masks, speculative only (%(default)s)",
+    )
     add("--max-new-tokens", type=number, default=_USUAL.max_new_tokens, help="%(default)s")
     add("--temperature", type=number, default=_USUAL.temperature, help="0 is greedy (%(default)s)")
+    add("--top-p", type=number, default=_USUAL.top_p, help="of the draws, 1 is all (%(default)s)")
     add("--seed", type=number, default=_USUAL.seed, help="of the draws (%(default)s)")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
@@ -104,9 +117,11 @@ def _generate(
 ) -> int:
     from mars_runtime.engine import Engine, Request
     from mars_runtime.engine.header import make_header
+    from mars_runtime.engine.speculation import named
 
+    settings = named(settings, checkpoint.name)
     request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
-    if settings.num_proposals > checkpoint.block_size:
+    if settings.method == "mars" and settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:

@@ -52,12 +52,19 @@ class RowStep:
     checks: what AR would have chosen at the places ``start - len(checks)`` to ``start - 1``, as
         (token id, probability): this forward fed their tokens again, now as real ones. At a
         temperature above 0 it is what AR would have drawn there with the same noise. Only in runs
-        that ask for it; there is nothing to check of AR's own and of verified tokens, and no
-        forward comes after the last one.
+        that ask for it, or whose threshold follows it; there is nothing to check of AR's own and
+        of verified tokens, and no forward comes after the last one.
     groups: masks fed after each of the last ``len(groups)`` pending tokens, the last of them drafts
         all but the first; empty where masks stood after the last pending token alone.
     looked_up: tokens that wait for verification instead of proposals, because they followed where
         the last emitted ones had occurred before (``num_drafted`` is 0 then).
+    guessed: tokens that wait for verification behind the drafts, put there by rule (jacobi) or by a
+        draft model (speculative). num_draft_forwards: of that model, in the step's time; they count
+        as no forward of the row.
+    taken: places, counted from ``start``, that this forward filled (block diffusion only): tokens
+        leave in order, so some of ``accepted`` were taken by earlier forwards, what is taken behind
+        an open place leaves later, and ``accepted`` may be empty.
+    threshold: tau that was in force where the settings let it adapt; None where they fix it.
     """
 
     row: int
@@ -74,15 +81,17 @@ class RowStep:
     checks: tuple[tuple[int, float], ...] = ()
     groups: tuple[int, ...] = ()
     looked_up: tuple[int, ...] = ()
+    guessed: tuple[int, ...] = ()
+    num_draft_forwards: int = 0
+    taken: tuple[int, ...] = ()
+    threshold: float | None = None
 
     @property
     def drafts(self) -> tuple[int, ...]:
         """The tokens that wait for verification by the next forward, whoever proposed them."""
-        if self.looked_up:
-            return self.looked_up
         first = len(self.accepted)
         waiting = self.proposals[first : first + self.num_drafted]
-        return tuple(proposal.token for proposal in waiting)
+        return (*(self.looked_up or [each.token for each in waiting]), *self.guessed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,11 +85,16 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
 
 def drafted(step: RowStep, waiting: int) -> int:
     """How many drafts a forward judged, given how many waited for verification before it."""
-    if step.settings.method == "ar":
+    if step.settings.method in ("ar", "block_diffusion"):
         return 0
-    if step.settings.lossless:
+    if step.settings.is_verified:
         return min(waiting, step.num_pending - 1)
     return len(step.proposals) - 1
+
+
+def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
+    """Forwards of a draft model that this row took part in; in no other figure but time."""
+    return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
 def num_reused(events: Iterable[Event]) -> int:

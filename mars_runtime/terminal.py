@@ -90,6 +90,8 @@ def figures(events: Sequence[Event]) -> str:
         f"{folds.ms_per_forward(events):.2f} ms per forward",
         f"{folds.num_tokens(events)} tokens in {folds.num_forwards(events)} forwards",
     ]
+    if drafting := folds.num_draft_forwards(events):
+        parts.append(f"{drafting} forwards of the draft model")
     return " · ".join(parts)
 
 
@@ -99,7 +101,7 @@ def circumstances(header: Header) -> str:
     torch = f"torch {header.versions.get('torch', '?')}"
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
     settings = header.settings
-    if settings.lossless and settings.method == "mars" and not header.is_bitwise:
+    if settings.is_verified and not header.is_bitwise:
         parts.append("equal to AR up to near ties")
     return " · ".join([*parts, header.hardware])
 
@@ -107,8 +109,18 @@ def circumstances(header: Header) -> str:
 def method(settings: DecodeSettings) -> str:
     """The method and the settings that matter to it, in words."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
+    if drawn and settings.top_p < 1:
+        drawn += f", top-p {settings.top_p:g}"
     if settings.method == "ar":
         return f"AR{drawn}"
+    if settings.method == "jacobi":
+        return f"Jacobi B {settings.block_size}{drawn}"
+    if settings.method == "speculative":
+        draft = settings.draft or "its usual draft"
+        masked = f", masks in {settings.masked}"
+        return f"speculative by {draft}, {settings.num_drafts} drafts{masked}{drawn}"
+    if settings.method == "block_diffusion":
+        return f"block diffusion τ {settings.tau:g} B {settings.block_size}{drawn}"
     lossless = "lossless " if settings.lossless else ""
     metric = "" if settings.metric == "probability" else f" {settings.metric}"
     return f"{lossless}MARS τ {settings.tau:g}{metric} B {settings.block_size}{drawn}"

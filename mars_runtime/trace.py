@@ -22,6 +22,8 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.turns import Turn
 
 VERSION = 1
+TOLD = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken")
+"""Fields of a row's step that are written only where they say something."""
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -101,10 +103,11 @@ class Trace:
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Every token id that a row's step mentions: accepted, looked up, proposed, runners-up,
-    checks."""
+    """Every token id that a row's step mentions: accepted, looked up, guessed, proposed,
+    runners-up, checks."""
     yield from row.accepted
     yield from row.looked_up
+    yield from row.guessed
     for token, _ in row.checks:
         yield token
     for proposal in row.proposals:
@@ -170,11 +173,11 @@ class TraceWriter:
             "num_drafted": row.num_drafted,
             "stop": row.stop,
         }
-        if row.block_size:
-            fields["block_size"] = row.block_size
-        for name in ("checks", "groups", "looked_up"):
+        for name in TOLD:
             if value := getattr(row, name):
                 fields[name] = value
+        if row.threshold is not None:
+            fields["threshold"] = row.threshold
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings

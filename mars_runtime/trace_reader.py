@@ -162,6 +162,10 @@ class TraceReader:
             checks=tuple(map(_chance, as_items(line.get("checks", []), min(start, MAX_PROPOSALS)))),
             groups=_wholes(line.get("groups", [])),
             looked_up=_wholes(line.get("looked_up", [])),
+            guessed=_wholes(line.get("guessed", [])),
+            taken=_wholes(line.get("taken", [])),
+            num_draft_forwards=as_whole(line.get("num_draft_forwards", 0), MAX_PROPOSALS),
+            threshold=as_real(line["threshold"]) if "threshold" in line else None,
         )
         if not all(token in self._vocabulary for token in token_ids(step)):
             raise ValueError("it has a token that is not in the vocabulary")

@@ -156,7 +156,8 @@ class Endpoint:
         fields = parse(await request.body())
         model = self._models.find(fields.text("model"))
         asked = await self._aside(partial(read_asked, fields, model, self._caps))
-        lanes = Lanes(await model.race(asked.requests, asked.pace, asked.is_alone), model)
+        requests = [replace(each, owner=_owner(request)) for each in asked.requests]
+        lanes = Lanes(await model.race(requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
         self._going.add(name, model, lanes.runs)
         stream = EventStream(lanes.told(), lanes)
@@ -175,8 +176,7 @@ class Endpoint:
         asked = await self._aside(work)
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
-        owner = request.client.host if request.client else ""
-        run = await model.submit(replace(asked, owner=owner))
+        run = await model.submit(replace(asked, owner=_owner(request)))
         self._going.add(envelope.name, model, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
@@ -194,6 +194,11 @@ class Endpoint:
         given = request.headers.get("authorization", "").encode("latin-1")
         if self._key and not hmac.compare_digest(given, self._key):
             raise ApiError(401, NO_KEY)
+
+
+def _owner(request: Request) -> str:
+    """The address that asks, among which places are dealt out fairly."""
+    return request.client.host if request.client else ""
 
 
 async def _whole(run: Answering, answer: Answer) -> Piece:

@@ -27,7 +27,7 @@ from mars_runtime.trace import Header, TraceWriter
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
-LANE_FIELDS = (*OWN, "temperature", "seed", "max_new_tokens")
+LANE_FIELDS = (*OWN, "temperature", "top_p", "seed", "max_new_tokens")
 
 
 @dataclass(frozen=True, slots=True)

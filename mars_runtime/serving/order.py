@@ -22,12 +22,21 @@ Kind = Literal["chat", "text"]
 MAX_STOPS, MAX_STOP_CHARS = 4, 200
 MAX_RUNNERS_UP = 3  # that events carry
 MAX_PROMPT_IDS = 1_000_000  # bounded by the body anyhow
-OWN = ("method", "tau", "block_size", "metric", "lossless", "groups", "lookup")
-"""Our settings among the fields; ``temperature`` and ``seed`` are OpenAI's."""
+OWN = (
+    "tau",
+    "block_size",
+    "metric",
+    "lossless",
+    "groups",
+    "lookup",
+    "threshold",
+    "target",
+    "method",
+)
+"""Our settings among the fields; ``temperature``, ``top_p`` and ``seed`` are OpenAI's."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
-    "top_p": (1,),
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "logit_bias": ({},),
@@ -85,7 +94,7 @@ def _is_same(value: object, neutral: object) -> bool:
 
 
 def _settings(fields: Fields) -> DecodeSettings:
-    settings = changed(RECOMMENDED, fields, (*OWN, "temperature", "seed"))
+    settings = changed(RECOMMENDED, fields, (*OWN, "temperature", "top_p", "seed"))
     if settings.temperature and not fields.has("seed"):
         settings = replace(settings, seed=secrets.randbelow(2**31))
     return settings

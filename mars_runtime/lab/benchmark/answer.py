@@ -31,10 +31,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One answered prompt: its tokens, EOS included, and the forwards that it took part in."""
+    """One answered prompt: its tokens, EOS included, and the forwards that it took part in.
+    num_draft_forwards: of a draft model beside them, whose time is in the moments."""
 
     tokens: tuple[int, ...]
     chunks: tuple[Chunk, ...]
+    num_draft_forwards: int = 0
 
     @property
     def tpf(self) -> float:

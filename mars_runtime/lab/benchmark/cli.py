@@ -22,6 +22,7 @@ from mars_runtime.lab.benchmark.document import Findings
 from mars_runtime.lab.benchmark.usual import REQUESTS, in_words, usual_for
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
+from mars_runtime.model.registry import registry
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
@@ -53,6 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--lossless-taus", nargs="*", type=float, default=None, help="0")
     add("--lossless-block-sizes", nargs="*", type=int, default=None, help="8")
     add("--grid", action="store_true", help="MARS at τ 0.95, 0.8, 0.5 and B 2, 4, 8")
+    add("--drafts", nargs="*", default=[], help="speculative decoding by these draft checkpoints")
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
     add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
     add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
@@ -136,8 +138,19 @@ def order_of(args: argparse.Namespace, load: float) -> Order:
 
 
 def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """This runtime's ways by name: those that are asked for, else the usual ones. Raises
-    SettingsError."""
+    """This runtime's ways by name: those that are asked for, else the usual ones, and speculative
+    ones. Raises SettingsError or PromptError."""
+    known = registry()
+    if unknown := [name for name in args.drafts if name not in known]:
+        raise PromptError(f"There is no checkpoint {unknown[0]!r} to draft: see the registry.")
+    ways = own_ways(args)
+    limit = next(iter(ways.values())).max_new_tokens
+    trained = {name: known[name].block_size > 1 for name in args.drafts}
+    return ways | plan.speculative_ways(trained, limit)
+
+
+def own_ways(args: argparse.Namespace) -> dict[str, DecodeSettings]:
+    """Those without a draft model. Raises SettingsError."""
     usual = usual_for(args.checkpoint, args.families)
     limit = usual.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
     given = [args.taus, args.block_sizes, args.lossless_taus, args.lossless_block_sizes]

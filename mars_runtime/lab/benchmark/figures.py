@@ -30,6 +30,7 @@ class PeerFigures:
     ttft, tpot, gap: seconds over rows: to the first tokens, a token after them, from chunk to chunk
         of a row; None where nothing came after the first tokens.
     tpf: mean over rows, to EOS. effective_tpf: over whole batches, rows that wait or ended too.
+    draft_forwards: of a draft model, for each forward of the rows.
     forward_seconds: median time of a forward after the first; None as above.
     output_id: of all tokens of the first round. is_repeatable: later rounds gave the same.
     """
@@ -44,6 +45,7 @@ class PeerFigures:
     gap: Percentiles | None
     tpf: float
     effective_tpf: float
+    draft_forwards: float
     forward_seconds: float | None
     survival: tuple[float, ...]
     output_id: str
@@ -75,6 +77,8 @@ def figures_of(samples: Sequence[Sample], peer: str) -> PeerFigures | None:
         gap=percentiles(gaps) if (gaps := [gap for row in rows for gap in row.gaps]) else None,
         tpf=plain.mean(row.tpf for row in rows),
         effective_tpf=plain.mean(answer.effective_tpf() or 0.0 for answer in answers),
+        draft_forwards=sum(row.num_draft_forwards for row in rows)
+        / sum(len(row.chunks) for row in rows),
         forward_seconds=plain.median(forwards) if forwards else None,
         survival=tuple(survival(rows)),
         output_id=_output_id(own, own[0].round),

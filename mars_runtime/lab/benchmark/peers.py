@@ -41,14 +41,19 @@ def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float
     cache) took no part: ``Answer.effective_tpf`` counts what that costs."""
     tokens: list[list[int]] = [[] for _ in range(num_rows)]
     chunks: list[list[Chunk]] = [[] for _ in range(num_rows)]
+    num_draft_forwards = [0] * num_rows
     before: list[RowStep | None] = [None] * num_rows
     for moment, step in steps:
         for row in step.rows:
             tokens[row.row] += row.accepted
             offered = num_offered(row, before[row.row])
             chunks[row.row].append(Chunk(moment, len(row.accepted), offered))
+            num_draft_forwards[row.row] += row.num_draft_forwards
             before[row.row] = row
-    rows = tuple(Row(tuple(ids), tuple(own)) for ids, own in zip(tokens, chunks, strict=True))
+    rows = tuple(
+        Row(tuple(ids), tuple(own), drafting)
+        for ids, own, drafting in zip(tokens, chunks, num_draft_forwards, strict=True)
+    )
     return Answer(rows, seconds, len(steps))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from mars_runtime.lab.benchmark.paired import Question
 from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.tasks.natural import NAME as NATURAL
-from mars_runtime.settings import AUTO, BlockSize, DecodeSettings
+from mars_runtime.settings import AUTO, BlockSize, DecodeSettings, Masked
 
 GENERATE = "transformers generate"
 COMPILED = "transformers static cache"
@@ -26,6 +26,7 @@ MIXED = "mixed"
 
 GRID_TAUS, GRID_BLOCK_SIZES = (0.95, 0.8, 0.5), (2, 4, 8)
 FEWEST_BATCHES = 4
+PAPER_DRAFTS = 4  # K of its section 4.6
 MASKS_AND_ONE = 4
 """B of the ways with fixed masks on requests: further masks are seldom right."""
 
@@ -76,6 +77,22 @@ def request_ways(max_new_tokens: int) -> dict[str, DecodeSettings]:
         replace(lossless, block_size=1, lookup=True),
         replace(chosen, lookup=True),
         DecodeSettings(tau=0.95, block_size=size, max_new_tokens=max_new_tokens),
+    ]
+    return {describe(one): one for one in ways}
+
+
+def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[str, DecodeSettings]:
+    """Speculative decoding with the paper's K and τ, the target without and with masks after every
+    draft, by each of ``drafts``: name -> whether it was trained for masks, and drafts by them."""
+    spoken = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
+    combinations: dict[bool, tuple[Masked, Masked]] = {
+        False: ("none", "target"),
+        True: ("draft", "both"),
+    }
+    ways = [
+        replace(spoken, draft=name, masked=masked, max_new_tokens=max_new_tokens)
+        for name, is_trained in drafts.items()
+        for masked in combinations[is_trained]
     ]
     return {describe(one): one for one in ways}
 

@@ -111,10 +111,11 @@ def families_table(batch_size: int, compared: Sequence[Compared]) -> Table:
 
 
 def work_table(series: Measured, floor_seconds: float) -> Table:
-    """What forwards cost beside what the machine allows, memory, and which output came."""
+    """What forwards cost beside what the machine allows, forwards of a draft model for each of
+    them, memory, and which output came."""
     columns = (
         *("peer", "ms per forward", "share of bound", "tokens per forward"),
-        *("peak MiB", "output", "repeats"),
+        *("peak MiB", "output", "repeats", "draft forwards"),
     )
     lines = []
     for peer in series.peers:
@@ -130,6 +131,7 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
                 f"{series.peak_bytes[peer] / MIB:.1f}" if peer in series.peak_bytes else NONE,
                 found.output_id[:8],
                 "same" if found.is_repeatable else "differ",
+                f"{found.draft_forwards:.2f}" if found.draft_forwards else NONE,
             )
         )
     title = f"{heading(series.batch_size)}: forwards, memory beyond the weights, output"

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mars_runtime.lab import tasks
 from mars_runtime.lab.evaluation import tables
+from mars_runtime.lab.evaluation.kinds import kind_figures, kinds_json, kinds_table
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.plan import Cell, Grid
 from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, families_for, load_prompts
@@ -28,8 +29,9 @@ from mars_runtime.lab.evaluation.requests import request_figures, request_tables
 from mars_runtime.lab.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.methods import METHODS
 from mars_runtime.outputs import check_file, only_writer, path_of, write_text
-from mars_runtime.settings import AUTO, GROUPS, METRICS, BlockSize
+from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -49,6 +51,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
     parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
+    parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, default=None, help="fixed")
+    parser.add_argument("--targets", nargs="*", type=float, default=None, help="0.95, of agreement")
     parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
     parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
     parser.add_argument(
@@ -57,6 +61,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=None, help="where masks are")
     parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
         default=None, help="draft what occurred before, too")  # fmt: skip
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=None, help="mars")
+    parser.add_argument("--drafts", nargs="+", default=None, help="AR drafts of speculative")
     parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
     parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
     parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
@@ -115,8 +121,8 @@ def _measure(
     for name, prompt_sets in asked.items():
         subject, trained = _load(name, args)
         grid = grids[name]
-        limited = grid.limited_to(trained)
-        if limited != grid:
+        limited = grid.limited_to(trained, fills_blocks=subject.fills_blocks)
+        if replace(limited, methods=grid.methods) != grid:
             console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
         cells = plan_cells(subject, limited, prompt_sets)
         results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
@@ -180,25 +186,29 @@ def evaluate_with_progress(
 
 def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
     """What ``--out`` holds: provenance, what was asked for, averages and cells."""
-    figures = tables.to_json(average(results), summarise(results))
+    figures = tables.to_json(average(_judged(results)), summarise(results))
     requests = requests_json(request_figures(results))
+    kinds = kinds_json(kind_figures(results))
     return {
         **{"kind": "evaluation", "version": 2},
         **provenance(),
         "asked": settings,
         **figures,
         "requests": requests,
+        **({"kinds": kinds} if kinds else {}),
     }
 
 
 def show(results: Results, console: Console, *, is_markdown: bool, has_details: bool) -> None:
     """Print averages, families and, when asked, every cell; of open requests their own tables."""
-    judged = {cell: own for cell, own in results.items() if cell.family not in tasks.KINDS}
-    summaries, averages = summarise(results), average(results)
+    judged = _judged(results)
+    summaries, averages = summarise(results), average(judged)
     found = request_tables(request_figures(results))
     if judged:
         own = summarise(judged)
         found = [tables.averages_table(averages, own), tables.families_table(own), *found]
+    if kinds := kind_figures(results):
+        found.append(kinds_table(kinds))
     if has_details:
         found.append(tables.details_table(summaries))
     for table in found:
@@ -206,6 +216,11 @@ def show(results: Results, console: Console, *, is_markdown: bool, has_details: 
             print(table.to_markdown(), end="\n\n")
         else:
             console.print(table.to_rich(), crop=False)
+
+
+def _judged(results: Results) -> Results:
+    """Without open requests, which are averaged with nothing."""
+    return {cell: own for cell, own in results.items() if not tasks.is_open(cell.family)}
 
 
 def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
@@ -218,7 +233,7 @@ def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
-    return subject_of(checkpoint), checkpoint.block_size
+    return subject_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
 
 
 def _is_told(key: str, value: object) -> bool:

@@ -97,9 +97,11 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
     forward before left to verify, for what masks propose cannot leave at once."""
     if step.settings.method == "ar":
         return 1
-    if not step.settings.lossless:
+    if step.settings.method == "block_diffusion":
+        return max(1, len(step.accepted))
+    if not step.settings.is_verified:
         return len(step.proposals)
-    return 1 + (before.num_drafted + len(before.looked_up) if before is not None else 0)
+    return 1 + (len(before.drafts) if before is not None else 0)
 
 
 def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:

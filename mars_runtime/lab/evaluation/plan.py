@@ -10,33 +10,62 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from mars_runtime.settings import BlockSize, DecodeSettings, Groups, Metric
+from mars_runtime.methods import Method
+from mars_runtime.settings import BlockSize, DecodeSettings, Groups, Masked, Metric, Threshold
+
+NO_MASKS_IN_DRAFT: tuple[Masked, ...] = ("none", "target")
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Which ways of decoding to measure. AR is always measured: the others are compared with it.
 
-    taus, block_sizes: MARS is measured on their product.
+    taus, block_sizes: MARS is measured on their product, with each of ``thresholds``; where those
+        follow the agreement, with each of ``targets`` and no floor in place of the taus.
     lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs, with each of
         ``groups``; has_lookup: also on lookup alone, and with lookup beside the last of ``groups``.
+    methods: which of them are measured; jacobi and speculative decoding on ``block_sizes``, block
+        diffusion on their product with the taus. drafts: AR checkpoints that draft, by name, the
+        target without and with masks after every draft.
     """
 
     taus: tuple[float, ...] = (0.95,)
     block_sizes: tuple[BlockSize, ...] = (4,)
+    thresholds: tuple[Threshold, ...] = ("fixed",)
+    targets: tuple[float, ...] = (0.95,)
     lossless_taus: tuple[float, ...] = (0.0,)
     lossless_block_sizes: tuple[BlockSize, ...] = (8,)
     groups: tuple[Groups, ...] = ("one",)
     has_lookup: bool = False
     metric: Metric = "probability"
     max_new_tokens: int = 256
+    methods: tuple[Method, ...] = ("mars",)
+    drafts: tuple[str, ...] = ()
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """AR first, then MARS, then lossless MARS. Raises SettingsError for values out of range."""
+        """AR first, then MARS and lossless MARS, then the others. Raises SettingsError for values
+        out of range."""
         yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
+        if "mars" in self.methods:
+            yield from self._mars()
+        for size in self.block_sizes if "jacobi" in self.methods else ():
+            yield replace(self._one(0.0, size), method="jacobi")
+        if "speculative" in self.methods:
+            yield from self._speculative()
+        if "block_diffusion" in self.methods:
+            for size in self.block_sizes:
+                for tau in self.taus:
+                    yield replace(self._one(tau, size), method="block_diffusion")
+
+    def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
-            for tau in self.taus:
-                yield self._one(tau, block_size)
+            for threshold in self.thresholds:
+                if threshold == "agreement":
+                    one = replace(self._one(0.0, block_size), threshold=threshold)
+                    yield from (replace(one, target=target) for target in self.targets)
+                    continue
+                for tau in self.taus:
+                    yield replace(self._one(tau, block_size), threshold=threshold)
         lossless = [
             self._one(tau, block_size, lossless=True, groups=groups)
             for groups in self.groups
@@ -49,10 +78,19 @@ class Grid:
             beside = [one for one in lossless if one.groups == self.groups[-1]]
             yield from (replace(one, lookup=True) for one in beside)
 
-    def limited_to(self, trained: int) -> Grid:
-        """Without block sizes beyond ``trained``, the depth the weights have learned."""
+    def _speculative(self) -> Iterator[DecodeSettings]:
+        for draft in self.drafts:
+            for size in self.block_sizes:
+                one = replace(self._one(0.95, size, groups="every"), method="speculative")
+                yield from (replace(one, draft=draft, masked=way) for way in NO_MASKS_IN_DRAFT)
+
+    def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
+        """Without block sizes beyond ``trained``, the depth the weights have learned. Weights that
+        fill blocks are measured for that alone, and no others for it."""
+        able = [name for name in self.methods if (name == "block_diffusion") == fills_blocks]
         return replace(
             self,
+            methods=tuple(able),
             block_sizes=_within(trained, self.block_sizes),
             lossless_block_sizes=_within(trained, self.lossless_block_sizes),
         )
@@ -109,13 +147,24 @@ class Cell:
 
 
 def describe(settings: DecodeSettings) -> str:
-    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``; what is
-    usual is left out."""
+    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``, ``Jacobi
+    B=4``; what is usual is left out."""
     if settings.method == "ar":
         return "AR"
+    if settings.method == "jacobi":
+        return f"Jacobi B={settings.block_size}"
+    if settings.method == "speculative":
+        masked = "no masks" if settings.masked == "none" else f"masks in {settings.masked}"
+        return f"speculative {settings.draft} K={settings.num_drafts}, {masked}"
+    if settings.method == "block_diffusion":
+        return f"block diffusion τ={settings.tau:g} B={settings.block_size}"
     if settings.lookup and settings.block_size == 1:
         return "lookup alone"
     name = "lossless" if settings.lossless else "MARS"
+    if settings.is_adaptive and settings.threshold == "agreement":
+        return f"MARS agreement {settings.target:g} τ≥{settings.tau:g} B={settings.block_size}"
+    if settings.is_adaptive:
+        name = "MARS entropy"
     metric = "" if settings.metric == "probability" else f" {settings.metric}"
     groups = " groups" if settings.groups == "every" else ""
     lookup = " + lookup" if settings.lookup else ""

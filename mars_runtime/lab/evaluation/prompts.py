@@ -35,7 +35,7 @@ class PromptSet:
     @property
     def is_open(self) -> bool:
         """Whether these are open requests, as a chat model gets them."""
-        return self.family in tasks.KINDS
+        return tasks.is_open(self.family)
 
     def judge(self, index: int, text: str) -> bool | None:
         """Whether ``text`` answers prompt ``index`` rightly; None where nothing can be judged."""
@@ -66,7 +66,7 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     """
     if count < 1:
         raise PromptError("Ask for at least one prompt a family.")
-    known = [*all_families(), *tasks.KINDS]
+    known = [*all_families(), *tasks.KINDS, *tasks.SHIFTED]
     unknown = [name for name in families if name not in known]
     if unknown:
         raise PromptError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")

@@ -42,7 +42,7 @@ def request_figures(results: Results) -> list[RequestFigures]:
     """Figures of each checkpoint and settings that answered requests, in order."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[Cell]] = {}
     for cell in results:
-        if cell.family in tasks.KINDS:
+        if tasks.is_open(cell.family):
             key = (cell.checkpoint, cell.fingerprint, cell.dtype, cell.settings)
             ways.setdefault(key, []).append(cell)
     return [_figures(cells, results) for cells in ways.values()]

@@ -13,13 +13,15 @@ from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batch
 from mars_runtime.lab.evaluation.plan import Cell, Grid
 from mars_runtime.lab.evaluation.prompts import PromptSet
 from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.methods import METHODS
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What is evaluated: how to turn a prompt into ids, ids into events, and tokens into text.
 
-    to_text gets the accepted tokens as they came and leaves EOS out.
+    to_text gets the accepted tokens as they came and leaves EOS out. fills_blocks: the weights were
+    trained for block diffusion.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Subject:
     encode_prompt: Callable[[str], Sequence[int]]
     decode: Decode
     to_text: Callable[[Sequence[int]], str]
+    fills_blocks: bool = False
 
 
 def plan_cells(subject: Subject, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[Cell]:
@@ -57,7 +60,8 @@ def evaluate_cell(
     """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
     repeat themselves: a loop is easy to foresee and worth nothing."""
     ids = [subject.encode_prompt(task.prompt) for task in prompts.tasks]
-    outputs = decode_in_batches(subject.decode, ids, cell.settings, batch_size, on_rows)
+    shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
+    outputs = decode_in_batches(subject.decode, ids, cell.settings, shared, on_rows)
     if prompts.is_open:
         outputs = [output.without_loop() for output in outputs]
     texts = [subject.to_text(output.tokens) for output in outputs]

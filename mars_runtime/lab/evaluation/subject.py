@@ -10,9 +10,11 @@ from functools import cache
 
 import torch
 
-from mars_runtime.decoders import decode
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders import decode, diffusion
 from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.engine.costs import measure_costs
+from mars_runtime.engine.speculation import draft_models
 from mars_runtime.events import Event
 from mars_runtime.lab.evaluation.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import Subject
@@ -24,7 +26,7 @@ STEPS_PER_READ = 4
 
 def subject_of(checkpoint: Checkpoint) -> Subject:
     """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
-    tokenizer = checkpoint.tokenizer
+    tokenizer, speculation = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
@@ -34,10 +36,16 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
         return measure_costs(checkpoint, (*fewer, num_rows))
 
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
+        if settings.method == "block_diffusion":
+            return _filled(checkpoint, prompts, settings)
         known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
         # Nobody watches, so on a GPU the next forwards start before this one is read.
         model, ahead = checkpoint.model, STEPS_PER_READ
-        return decode(model, tokenizer, prompts, lambda: settings, known, steps_per_read=ahead)
+        return decode(
+            *(model, tokenizer, prompts, lambda: settings, known),
+            steps_per_read=ahead,
+            speculation=speculation,
+        )
 
     def to_text(tokens: Sequence[int]) -> str:
         return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
@@ -49,4 +57,15 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
         encode_prompt=tokenizer.encode_prompt,
         decode=decode_batch,
         to_text=to_text,
+        fills_blocks=checkpoint.diffusion_size > 0,
     )
+
+
+def _filled(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
+) -> Iterable[Event]:
+    """Block diffusion, one prompt at a time. Raises DecodeError."""
+    if len(prompts) > 1 or not checkpoint.diffusion_size:
+        raise DecodeError("Block diffusion fills one prompt at a time, by a twin trained for it.")
+    model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
+    return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)

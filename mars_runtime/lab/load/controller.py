@@ -104,9 +104,9 @@ def is_late(record: Record, now: float) -> bool:
 def steered(
     settings: DecodeSettings, bounds: Bounds, decision: Decision, number: int
 ) -> DecodeSettings:
-    """The settings of request ``number`` under a decision: never outside its own bounds. Plain AR
-    has nothing to steer."""
-    if settings.method == "ar":
+    """The settings of request ``number`` under a decision: never outside its own bounds. Other
+    methods than MARS have nothing to steer."""
+    if settings.method != "mars":
         return settings
     is_late = number in decision.late
     if settings.lossless:

@@ -64,8 +64,11 @@ class Marked:
         with record_function(HEAD):
             return self._model.logits(*given)
 
-    def read(self, hidden: Any, head: Any, *given: Any) -> Any:
-        return read(self.logits(hidden, head), *given)
+    def read(
+        self, hidden: Any, head: Any, forbidden: Any, metrics: Any, draws: Any, groups: Any
+    ) -> Any:
+        """As the model's own, but for what a sampler head ranks anew: that has no part here."""
+        return read(self.logits(hidden, head), forbidden, metrics, draws)
 
     def forward(self, *given: Any) -> Any:
         with record_function(FORWARD):

@@ -15,12 +15,14 @@ from .natural import natural_tasks
 from .python_functions import PythonFunctions
 from .reading import Reading
 from .requests import KINDS, request_tasks
+from .shifted import SHIFTED, says_right, shifted_tasks
 from .symbolic import Symbolic
 from .word_problems import WordProblems
 
 __all__ = [
     "FAMILIES",
     "KINDS",
+    "SHIFTED",
     "Family",
     "Split",
     "Task",
@@ -28,6 +30,7 @@ __all__ = [
     "examples",
     "generate",
     "is_checkable",
+    "is_open",
     "natural_tasks",
 ]
 
@@ -51,12 +54,13 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     """Make `count` tasks of a family; the same arguments always give the same list."""
     if family == NATURAL:
         return natural_tasks(split, seed, count)
-    if family in KINDS:
+    if is_open(family):
         if split == "train":
             raise ValueError("open requests are held out: there are none to train on")
-        return request_tasks(family, seed, count)
+        drawn = shifted_tasks if family in SHIFTED else request_tasks
+        return drawn(family, seed, count)
     if family not in FAMILIES:
-        known = ", ".join([*FAMILIES, NATURAL, *KINDS])
+        known = ", ".join([*FAMILIES, NATURAL, *KINDS, *SHIFTED])
         raise ValueError(f"no family {family!r}; choose one of {known}")
     rng = random.Random(f"{family}:{split}:{seed}")
     tasks: list[Task] = []
@@ -72,13 +76,20 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     return tasks
 
 
+def is_open(family: str) -> bool:
+    """Say whether these are requests as a chat model gets them."""
+    return family in KINDS or family in SHIFTED
+
+
 def is_checkable(task: Task) -> bool:
     """Say whether a text can be judged right or wrong for this task."""
-    return task.family in FAMILIES and bool(task.expected)
+    return task.family in (*FAMILIES, *SHIFTED) and bool(task.expected)
 
 
 def check(task: Task, text: str) -> bool:
     """Judge any text; never raises, and says no where nothing can be judged."""
+    if task.family in SHIFTED:
+        return is_checkable(task) and says_right(task, text)
     return is_checkable(task) and FAMILIES[task.family].check(task, text)
 
 

@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 
 from .base import word_list
 
@@ -44,7 +45,7 @@ ALLOWED_NODES = (
 # Runs in the child, niced: limits first, then the stranger's code with a short list of builtins.
 # Once no file can be opened any more, no socket can be either. It gets arguments and never hears
 # what is expected of it.
-CHILD = """
+LIMITS = """
 import sys, json, builtins, os, resource
 os.nice(19)
 job = json.load(sys.stdin)
@@ -53,6 +54,10 @@ for limit, value in ((resource.RLIMIT_CPU, 2), (resource.RLIMIT_AS, 512 << 20),
                      (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
                      (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_NOFILE, 0)):
     resource.setrlimit(limit, (value, value))
+"""
+CHILD = (
+    LIMITS
+    + """
 allowed = {name: getattr(builtins, name) for name in job["builtins"]}
 allowed["print"] = lambda *words, **options: None
 space = {"__builtins__": allowed, "__name__": "task"}
@@ -61,30 +66,36 @@ function = space[job["name"]]
 told = json.dumps([json.dumps(function(*given), sort_keys=True) for given in job["calls"]])
 sys.stdout.write(told if len(told) <= most else "")
 """
+)
 MAX_TOLD = 100_000  # characters
 _one_at_a_time = threading.Lock()
 
 Case = tuple[list[object], object]
 
 
-def is_harmless(source: str) -> bool:
-    """Say whether the source parses and keeps to the small language of the tasks."""
+def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] | None = None) -> bool:
+    """Say whether the source parses and every node ``is_allowed``: by default, whether it keeps to
+    the small language of the tasks."""
+    allows = is_allowed or _is_allowed
     if len(source) > MAX_SOURCE:
         return False
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(_is_allowed(node) for node in ast.walk(tree))
+    return all(allows(node) for node in ast.walk(tree))
 
 
 def _is_allowed(node: ast.AST) -> bool:
-    if not isinstance(node, ALLOWED_NODES):
-        return False
     if isinstance(node, ast.Attribute):
         return node.attr in ALLOWED_METHODS
-    names = [getattr(node, field, None) for field in ("id", "name", "arg")]
-    return not any(isinstance(name, str) and name.startswith("__") for name in names)
+    return isinstance(node, ALLOWED_NODES) and not has_hidden_name(node)
+
+
+def has_hidden_name(node: ast.AST) -> bool:
+    """Whether a node names something that Python keeps for itself."""
+    names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname")]
+    return any(isinstance(name, str) and name.startswith("__") for name in names)
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
@@ -95,17 +106,22 @@ def passes(source: str, name: str, cases: list[Case]) -> bool:
     if not is_harmless(source):
         return False
     wanted = [json.dumps(want, sort_keys=True) for _, want in cases]
+    calls = [given for given, _ in cases]
+    return told_by(CHILD, {"source": source, "name": name, "calls": calls}) == wanted
+
+
+def told_by(child: str, job: Mapping[str, object]) -> object:
+    """What a child process writes about a job, read as JSON; None where it does not come to its
+    end. One at a time: who asks meanwhile waits."""
     with _one_at_a_time:
-        return _results(source, name, [given for given, _ in cases]) == wanted
+        return _told_by(child, {"builtins": ALLOWED_CALLS, "most": MAX_TOLD, **job})
 
 
-def _results(source: str, name: str, calls: list[list[object]]) -> object:
-    """What the function gives for each call, as JSON; None where it does not come to an end."""
-    job = {"source": source, "name": name, "calls": calls, "builtins": ALLOWED_CALLS}
+def _told_by(child: str, job: Mapping[str, object]) -> object:
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", CHILD],
-            input=json.dumps({**job, "most": MAX_TOLD}),
+            [sys.executable, "-I", "-S", "-c", child],
+            input=json.dumps(job),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # the words of an exception may be without end
             text=True,

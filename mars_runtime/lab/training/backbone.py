@@ -35,7 +35,8 @@ class Product:
     def __init__(self, weight: Tensor, pack_rows: int | None = None) -> None:
         self.weight = weight
         self._packed: Tensor | None = None
-        if pack_rows and weight.dtype is torch.bfloat16 and torch._C._has_mkldnn:
+        is_packable = weight.is_cpu and weight.dtype is torch.bfloat16 and torch._C._has_mkldnn
+        if pack_rows and is_packable:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, pack_rows)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ class Layer:
 
 
 class Backbone:
-    """Weights of a Llama with a tied head; ``hidden`` runs its layers."""
+    """Weights of a Llama with a tied head on the default device; ``hidden`` runs its layers."""
 
     def __init__(
         self,
@@ -69,7 +70,8 @@ class Backbone:
         """pack_rows: the usual rows of a forward, for a model that never needs gradients;
         is_compiled: whether what stands between the products is compiled."""
         self.config = base.config
-        weights = {name: weight.to(dtype) for name, weight in base.weights.items()}
+        device = torch.get_default_device()
+        weights = {name: weight.to(device, dtype) for name, weight in base.weights.items()}
         self.pieces = Pieces(is_compiled)
         self.embedding = weights["model.embed_tokens.weight"]
         self.head = Product(self.embedding, pack_rows)
@@ -146,7 +148,9 @@ class Backbone:
 
 
 def fast_dtype() -> torch.dtype:
-    """bfloat16 where the processor multiplies it faster than float32."""
+    """bfloat16 where the default device multiplies it faster than float32."""
+    if torch.get_default_device().type == "cuda":
+        return torch.bfloat16
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if has_bf16 else torch.float32
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -35,25 +37,31 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Read a base that is on this machine. Raises CheckpointError, one sentence."""
+    """Read a base that is on this machine, into host memory whatever the default device is. Raises
+    CheckpointError, one sentence."""
     entry, path = find(name_or_path)
     try:
-        if path.is_file():
-            found = read_gguf(path)
-            config, spec = found.config, (found.tokenizer, found.tokenizer_config)
-            weights = {
-                name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
-                for name, weight in found.weights.items()
-            }
-        else:
-            config = ModelConfig.from_dict(json.loads((path / "config.json").read_text("utf-8")))
-            weights, spec = _tensors(path), read_spec(path)
+        with torch.device("cpu"):
+            config, weights, spec = _read(path)
         mask = entry.mask_token if entry else None
         tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
     _refuse_what_is_not_computed(config, name_or_path)
     return Base(name_or_path, config, weights, tokenizer)
+
+
+def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
+    """Shape, dense weights, and what the tokenizer is made from."""
+    if path.is_file():
+        found = read_gguf(path)
+        weights = {
+            name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
+            for name, weight in found.weights.items()
+        }
+        return found.config, weights, (found.tokenizer, found.tokenizer_config)
+    config = ModelConfig.from_dict(json.loads((path / "config.json").read_text("utf-8")))
+    return config, _tensors(path), read_spec(path)
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:

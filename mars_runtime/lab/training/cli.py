@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from mars_runtime.lab.training.adapter.cli import add_adapter_options, run_adapter
-from mars_runtime.lab.training.recipe import RECIPES, Recipe
+from mars_runtime.lab.training.recipe import RECIPES
+from mars_runtime.lab.training.tokenizer_files import put_tokenizer
 from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
 
-TOKENIZER_SHARDS = 3
 MADE = ("resume.pt", "config.json", "*.safetensors")  # what a run leaves in its folder
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``train``."""
     parser = subparsers.add_parser("train", help="train a bundled checkpoint")
     parser.add_argument("--recipe", choices=sorted(RECIPES), default="cpu")
-    parser.add_argument("--stage", choices=("ar", "mars", "adapter"), required=True)
+    parser.add_argument(
+        "--stage", choices=("ar", "mars", "block_diffusion", "adapter"), required=True
+    )
     parser.add_argument(
         "--data",
         type=Path,
@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--from",
         dest="start",
-        help="checkpoint to start from: needed by stages mars and adapter; with stage ar it makes "
+        help="checkpoint to start from: needed by all stages but ar; with stage ar it makes "
         "the baseline, "
         "which gets the tokens of stage mars",
     )
@@ -70,7 +70,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.threads:
         torch.set_num_threads(args.threads)
     start = Path(args.start) if args.start else None
-    _put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
+    put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
     trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
     if args.resume:
         try:
@@ -112,18 +112,3 @@ def _problem(args: argparse.Namespace) -> str | None:
     if args.resume and not (args.out / "resume.pt").is_file():
         return f"Nothing to resume in {args.out}: leave out --resume to start anew."
     return None
-
-
-def _put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Copy the tokenizer of ``start``, or train one where the folder has none yet."""
-    if start is not None:
-        for name in TOKENIZER_FILES:
-            if (start / name).is_file():
-                shutil.copy(start / name, out / name)
-    elif not (out / "tokenizer.json").is_file():
-        from mars_runtime.lab.training.data import Corpus
-        from mars_runtime.lab.training.tokenizer import save_tokenizer, train_tokenizer
-
-        texts = Corpus(data, recipe).texts(TOKENIZER_SHARDS)
-        tokenizer = train_tokenizer(texts, recipe.shape.vocab_size)
-        save_tokenizer(tokenizer, out, recipe.shape.max_positions)

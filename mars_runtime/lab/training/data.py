@@ -7,7 +7,7 @@ uninterrupted one would have read.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,10 @@ class Example:
 
     ids: tuple[int, ...]
     response_start: int
+
+
+Examples = Callable[[int], list[Example]]
+"""The examples of a shard, by its number."""
 
 
 class Corpus:
@@ -68,17 +72,29 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> E
     return Example(tuple(ids), len(head))
 
 
+def encoded(corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int) -> list[Example]:
+    """The examples of one shard; those whose prompt leaves no room for a response are left out."""
+    examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
+    return [e for e in examples if len(e.ids) > e.response_start]
+
+
 def batches(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, batch_tokens: int, shard: int
 ) -> list[list[Example]]:
-    """The batches of one shard: rows of like length, about ``batch_tokens`` padded tokens each."""
-    examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
-    examples = [e for e in examples if len(e.ids) > e.response_start]
-    rng = random.Random(f"{recipe.seed}/{shard}/order")
-    examples.sort(key=lambda e: (len(e.ids), rng.random()))
+    """``in_batches`` of one shard, in an order that is the recipe's."""
+    examples = encoded(corpus, tokenizer, recipe, shard)
+    return in_batches(examples, batch_tokens, f"{recipe.seed}/{shard}/order")
+
+
+def in_batches(examples: Sequence[Example], batch_tokens: int, order: str) -> list[list[Example]]:
+    """Batches of rows of like length, about ``batch_tokens`` padded tokens each; ``order`` seeds
+    theirs."""
+    rng = random.Random(order)
     result: list[list[Example]] = []
     batch: list[Example] = []
-    for example in examples:  # ascending, so the newcomer is the widest row
+    for example in sorted(
+        examples, key=lambda e: (len(e.ids), rng.random())
+    ):  # ascending, so the newcomer is the widest row
         if batch and (len(batch) + 1) * len(example.ids) > batch_tokens:
             result.append(batch)
             batch = []

@@ -1,4 +1,4 @@
-"""The two-stream attention mask of stage ``mars`` (paper section 3.2; design section 1).
+"""The two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper section 3.2).
 
 Knows positions and blocks only. Prompt positions form block -1 and have no noisy twin: a noisy
 prompt token would carry the values of the clean one, so leaving it out changes nothing.
@@ -21,14 +21,16 @@ def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_si
     return torch.where(place < 0, -1, block)
 
 
-def two_stream_mask(clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor) -> Tensor:
+def two_stream_mask(
+    clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor, *, is_causal: bool = True
+) -> Tensor:
     """Who may see whom: True where query (row) may attend to key (column).
 
     clean_block: [R, T]; noisy_block, noisy_position: [R, N], position of each mask in the
     sequence. Result [R, 1, T + N, T + N] bool, clean stream first.
 
     clean i sees clean j <= i; noisy i sees noisy j <= i of its own block, and clean j of earlier
-    blocks; clean never sees noisy.
+    blocks; clean never sees noisy. Not ``is_causal``: noisy i sees all noisy j of its own block.
     """
     rows, length = clean_block.shape
     num_noisy = noisy_block.shape[1]
@@ -36,8 +38,9 @@ def two_stream_mask(clean_block: Tensor, noisy_block: Tensor, noisy_position: Te
     clean_clean = (position[None, :] <= position[:, None]).expand(rows, length, length)
     clean_noisy = torch.zeros(rows, length, num_noisy, dtype=torch.bool)
     noisy_clean = clean_block[:, None, :] < noisy_block[:, :, None]
-    same_block = noisy_block[:, None, :] == noisy_block[:, :, None]
-    not_later = noisy_position[:, None, :] <= noisy_position[:, :, None]
+    noisy_noisy = noisy_block[:, None, :] == noisy_block[:, :, None]
+    if is_causal:
+        noisy_noisy &= noisy_position[:, None, :] <= noisy_position[:, :, None]
     top = torch.cat([clean_clean, clean_noisy], dim=2)
-    bottom = torch.cat([noisy_clean, same_block & not_later], dim=2)
+    bottom = torch.cat([noisy_clean, noisy_noisy], dim=2)
     return torch.cat([top, bottom], dim=1)[:, None]

@@ -9,7 +9,32 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-StageName = Literal["ar", "mars"]
+StageName = Literal["ar", "mars", "block_diffusion"]
+Masking = Literal["block", "random", "everywhere"]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How the noisy stream is made and read. As it stands it is MARS's; each change opens a gap to
+    AR again (paper section 3.1).
+
+    masking: ``block``, every position of a block is a mask; ``random``, each one with a probability
+        that is drawn for its block, and the others hold their tokens; ``everywhere``, the same over
+        the whole response, which is then one block.
+    is_causal: whether a position sees only what stands before it in its block, or all of it.
+    is_shifted: whether a mask predicts the token after it, or its own.
+    has_clean_stream: whether blocks see the clean stream beside them, so that a text trains all of
+        its blocks; without, a text ends with one block of masks.
+    """
+
+    masking: Masking = "block"
+    is_causal: bool = True
+    is_shifted: bool = True
+    has_clean_stream: bool = True
+
+
+MARS_NOISE = Noise()
+BLOCK_DIFFUSION_NOISE = Noise(masking="random", is_causal=False, is_shifted=False)
 
 
 @dataclass(frozen=True)
@@ -48,7 +73,8 @@ class Recipe:
     """A whole checkpoint pair. mixture: share of examples by source (``data.py``);
     block_size: trained depth B; clean_weight: weight of the clean loss in stage ``mars`` (paper
     section 3.2, "SFT loss"); masked_share: share of a response's blocks that the noisy stream of
-    stage ``mars`` holds, 1 in the paper: fewer leave more of the budget for other texts."""
+    stage ``mars`` holds, 1 in the paper: fewer leave more of the budget for other texts; tokenizer:
+    the bundled checkpoint whose tokenizer it shares, if it shares one; precision: of accelerate."""
 
     name: str
     shape: Shape
@@ -62,6 +88,8 @@ class Recipe:
     shard_examples: int = 4096
     seed: int = 20260407
     compile: bool = True
+    tokenizer: str | None = None
+    precision: Literal["bf16", "no"] = "bf16"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -100,4 +128,24 @@ GPU = Recipe(
     shard_examples=65_536,
 )
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU)}
+DRAFT = Recipe(
+    name="draft",
+    shape=Shape(2048, 128, 320, 4, 2, 1),
+    ar=Stage(120_000_000, 8_192, 2e-3, 1_000_000, prompt_weight=0.5),
+    mars=Stage(46_000_000, 8_192, 1e-3, 500_000),
+    mixture=MIXTURE,
+    tokenizer="mars-tiny",
+)
+"""A draft for speculative decoding: the same ids as mars-tiny at a fifth of its size."""
+
+TWIN = Recipe(
+    name="twin",
+    shape=CPU.shape,
+    ar=CPU.ar,
+    mars=Stage(120_000_000, 8_192, 1.2e-3, 1_000_000),
+    mixture=MIXTURE,
+    tokenizer="mars-tiny",
+)
+"""mars-tiny's shape with the paper's weights of the losses, for stage ``block_diffusion``."""
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU, DRAFT, TWIN)}

@@ -9,18 +9,28 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.lab.training.data import Corpus, Example, batches
-from mars_runtime.lab.training.loss import Batch, TwoStreams, ar_loss, mars_loss
-from mars_runtime.lab.training.recipe import Recipe, Stage, StageName
+from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded, in_batches
+from mars_runtime.lab.training.log import Log, progress_bar
+from mars_runtime.lab.training.loss import ar_loss, mars_loss
+from mars_runtime.lab.training.recipe import (
+    BLOCK_DIFFUSION_NOISE,
+    MARS_NOISE,
+    Noise,
+    Recipe,
+    Stage,
+    StageName,
+)
+from mars_runtime.lab.training.streams import Batch, TwoStreams
 from mars_runtime.text import Tokenizer
 
 CHECKPOINT_SECONDS = 240.0
@@ -71,9 +81,10 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices only."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
+    """AdamW on what is trained, with weight decay on matrices only."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim >= 2]
+    vectors = [p for p in trained if p.ndim < 2]
     groups = [
         {"params": matrices, "weight_decay": stage.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
@@ -83,26 +94,45 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 
 
 class Trainer:
-    """One stage of one recipe on one device, writing to ``out``."""
+    """One stage of one recipe on one device, writing to ``out``.
+
+    data: the folder with the texts, or the examples themselves. noise: of the noisy stream, where
+    it is not the stage's. adapt: changes the model before it is trained.
+    """
 
     def __init__(
-        self, recipe: Recipe, stage: StageName, data: Path, out: Path, start: Path | None
+        self,
+        recipe: Recipe,
+        stage: StageName,
+        data: Path | Examples,
+        out: Path,
+        start: Path | None,
+        *,
+        noise: Noise | None = None,
+        adapt: Callable[[Any], None] = lambda model: None,
     ) -> None:
         from accelerate import Accelerator
         from transformers import Qwen2ForCausalLM
 
         self.recipe, self.name, self.out = recipe, stage, out
+        usual = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
+        self.noise = noise or usual
         # From a checkpoint, stage ``ar`` is the baseline: as much more training as ``mars`` gets.
         self.stage = recipe.ar if start is None else recipe.mars
-        self.accelerator = Accelerator(mixed_precision="bf16")
+        self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
-        self.corpus = Corpus(data, recipe)
+        if isinstance(data, Path):
+            data = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
+        self.examples = data
         model = (
             new_model(recipe, self.tokenizer)
             if start is None
             else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
         )
+        adapt(model)
         self.progressed = Progressed()
+        self.began, self.until = time.monotonic(), math.inf
+        self.log = Log(out / f"log-{stage}.jsonl")
         self.is_interrupted = False  # whoever sets it ends the run after the step that goes on
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
@@ -115,6 +145,20 @@ class Trainer:
         # The wrapped backbone is compiled in place: the state dict keeps its names.
         if recipe.compile:
             plain.model.compile(dynamic=True)
+        elif self.accelerator.device.type == "cuda":
+            fuse_norms(plain)
+
+    def end_by(self, until: float) -> None:
+        """Let the schedule come to its end at ``until`` (of ``time.monotonic``), if the budget does
+        not end it before."""
+        self.began, self.until = time.monotonic(), until
+
+    @property
+    def spent(self) -> int:
+        """The tokens of the budget that are spent: those that were read or, if it is more, the same
+        share of them as of the time."""
+        share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
+        return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))
 
     def losses(self, examples: list[Example]) -> tuple[dict[str, Tensor], int]:
         """Loss terms of one batch and the tokens that its forward reads."""
@@ -130,13 +174,14 @@ class Trainer:
             self.tokenizer.im_end_id,
             rng,
             self.recipe.masked_share,
+            self.noise,
         ).to(device)
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[Example]) -> dict[str, float]:
         """One optimizer step; returns the loss terms."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.stage, self.progressed.tokens)
+            group["lr"] = learning_rate(self.stage, self.spent)
         with self.accelerator.autocast():
             terms, num_tokens = self.losses(examples)
         self.accelerator.backward(terms["loss"])
@@ -150,29 +195,31 @@ class Trainer:
     def stream(self) -> Iterator[list[Example]]:
         """Batches from where the run stands; keeps ``progressed`` pointing at the next one."""
         where = self.progressed
-        while where.tokens < self.stage.tokens:
+        while self.spent < self.stage.tokens:
             # Both streams share the budget of a step.
             streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
             budget = int(self.stage.batch_tokens / streams)
-            shard = batches(self.corpus, self.tokenizer, self.recipe, budget, where.shard)
-            while where.batch < len(shard) and where.tokens < self.stage.tokens:
+            order = f"{self.recipe.seed}/{where.shard}/order"
+            shard = in_batches(self.examples(where.shard), budget, order)
+            while where.batch < len(shard) and self.spent < self.stage.tokens:
                 where.batch += 1
                 yield shard[where.batch - 1]
             if where.batch >= len(shard):
                 where.shard, where.batch = where.shard + 1, 0
 
+    def logged(self) -> Iterator[str]:
+        """Train to the end of the budget; a line about each step."""
+        for examples in self.stream():
+            terms = self.log.smooth(self.step(examples))
+            yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
+
     def run(self) -> None:
         """Train to the end of the budget, saving every few minutes and at the end."""
-        saved, log = time.monotonic(), Log(self.out / f"log-{self.name}.jsonl")
-        with _progress() as bar:
+        saved = time.monotonic()
+        with progress_bar() as bar:
             task = bar.add_task(self.name, total=self.stage.tokens, info="")
-            for examples in self.stream():
-                terms = log.smooth(self.step(examples))
-                bar.update(
-                    task,
-                    completed=self.progressed.tokens,
-                    info=log.write(self.progressed, terms),
-                )
+            for info in self.logged():
+                bar.update(task, completed=self.spent, info=info)
                 if self.is_interrupted:
                     break
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -187,10 +234,14 @@ class Trainer:
         del rounded["lm_head.weight"]  # tied to the embedding
         if self.name == "mars":
             model.config.mars_block_size = self.recipe.block_size
+        if self.name == "block_diffusion":
+            model.config.block_diffusion_size = self.recipe.block_size
+            model.config.block_diffusion_shifted = self.noise.is_shifted
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
-        (self.out / "recipe.json").write_text(
-            json.dumps({"stage": self.name, **self.recipe.to_dict()}, indent=1) + "\n"
-        )
+        said = {"stage": self.name, "tokens_read": self.progressed.tokens, **self.recipe.to_dict()}
+        if self.name != "ar":
+            said["noise"] = asdict(self.noise)
+        (self.out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n")
         state = {
             "model": model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -209,34 +260,12 @@ class Trainer:
         self.progressed = state["progressed"]
 
 
-class Log:
-    """Smoothed loss terms and tokens/s, one JSON line every 20 steps."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._smooth: dict[str, float] = {}
-        self._began = time.monotonic()
-        self._tokens = -1
-
-    def smooth(self, terms: dict[str, float]) -> dict[str, float]:
-        """Exponential mean of the loss terms."""
-        for name, value in terms.items():
-            self._smooth[name] = 0.95 * self._smooth.get(name, value) + 0.05 * value
-        return self._smooth
-
-    def write(self, where: Progressed, terms: dict[str, float]) -> str:
-        """Log now and then; returns a line for the progress bar."""
-        if self._tokens < 0:
-            self._began, self._tokens = time.monotonic(), where.tokens
-        rate = (where.tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)
-        shown = " ".join(f"{name} {value:.3f}" for name, value in terms.items())
-        if where.step % 20 == 0:
-            line = {"step": where.step, "tokens": where.tokens, "per_second": round(rate), **terms}
-            with self._path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        return f"{shown} {rate:,.0f} tokens/s"
+def fuse_norms(model: Any) -> None:
+    """Compute the model's norms by one kernel each: not compiled, transformers takes eight."""
+    for module in model.modules():
+        if type(module).__name__ == "Qwen2RMSNorm":
+            module.forward = partial(_norm, module)
 
 
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))
-    return Progress(*columns, TextColumn("{task.fields[info]}"), TimeRemainingColumn())
+def _norm(module: Any, x: Tensor) -> Tensor:
+    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)

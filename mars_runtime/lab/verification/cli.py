@@ -1,6 +1,7 @@
 """``python -m mars_runtime verify``: what is promised of a checkpoint, held against evidence.
 
-``lossless``: every lossless way writes AR's very tokens, alone and in batches. ``logits``: those of
+``lossless``: every lossless way writes AR's very tokens, alone and in batches. ``sampling``: what
+lossless draws is AR's draw, and follows AR's probabilities place by place. ``logits``: those of
 this runtime beside transformers' for the same weights, in the dtype that is asked for, and greedy
 text in fp32. The exit code is 1 where a promise is broken. Times nothing.
 """
@@ -22,8 +23,9 @@ from mars_runtime.lab.evaluation.provenance import provenance
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.outputs import check_file, path_of, write_text
 
-PROMISES = ("lossless", "logits")
-USUAL_PROMPTS = {"lossless": 62, "logits": 40}
+PROMISES = ("lossless", "sampling", "logits")
+USUAL_PROMPTS = {"lossless": 62, "sampling": 1, "logits": 40}
+USUAL_TOKENS = {"lossless": 24, "sampling": 8, "logits": 24}
 
 OnRows = Callable[[int], None]
 
@@ -35,8 +37,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("promise", choices=PROMISES)
     add("--checkpoint", default="mars-tiny", help="a name or a folder (%(default)s)")
     add("--families", nargs="+", default=None, help="default: requests, or tasks and natural text")
-    add("--prompts", type=int, default=None, help="prompts a family (62 lossless, 40 logits)")
-    add("--max-new-tokens", type=int, default=24, help="%(default)s")
+    add("--prompts", type=int, default=None, help="a family (62; 1 sampling, 40 logits)")
+    add("--max-new-tokens", type=int, default=None, help="24; 8 sampling")
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
@@ -56,19 +58,25 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     prompts = [
         task.prompt for one in load_prompts(families, args.seed, count) for task in one.tasks
     ]
+    if args.max_new_tokens is None:
+        args.max_new_tokens = USUAL_TOKENS[args.promise]
     if args.max_new_tokens < 1:
         raise PromptError("Ask for at least 1 new token.")
     if args.threads is not None and args.threads < 1:
         raise PromptError("Ask for at least 1 of threads.")
     out = args.out or Path("runs") / f"{args.promise}.json"
     check_file(out)
-    from mars_runtime.lab.verification import evidence
+    from mars_runtime.lab.verification import draws, evidence
 
-    gather = evidence.lossless if args.promise == "lossless" else evidence.logits
+    gathering = {
+        "lossless": evidence.lossless,
+        "sampling": draws.sampling,
+        "logits": evidence.logits,
+    }
     if args.threads:
         evidence.use_threads(args.threads)
     with _progress(console) as begin:
-        found = gather(evidence.Case.of(args), prompts, begin)
+        found = gathering[args.promise](evidence.Case.of(args), prompts, begin)
     document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
     write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
     console.print(found.table.to_rich(), crop=False)

@@ -24,6 +24,13 @@ def add_adapter_options(parser: argparse.ArgumentParser) -> None:
     add("--anchors", type=int, default=64, help="groups of masks of a text and step")
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
     add("--measure-texts", type=int, default=8, help="held-out texts of each kind")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
+    add(
+        "--full",
+        action="store_true",
+        help="instead of an adapter, fine-tune all weights as the paper does, for comparison: "
+        "figures only, no checkpoint",
+    )
 
 
 def run_adapter(args: argparse.Namespace) -> int:
@@ -35,6 +42,7 @@ def run_adapter(args: argparse.Namespace) -> int:
     from mars_runtime.lab.training.adapter.train import AdapterTrainer, Recipe
     from mars_runtime.lab.training.backbone import fast_dtype, has_compiler
     from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.load import choose_device
 
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -42,7 +50,7 @@ def run_adapter(args: argparse.Namespace) -> int:
         dist.init_process_group("gloo")
     recipe = Recipe(
         steps=args.steps,
-        form=Form(args.rank, 1 if args.mask_embeddings == "one" else 7, args.sampler),
+        form=Form(args.rank, 1 if args.mask_embeddings == "one" else 7, args.sampler, args.full),
         until_miss_from=args.until_miss_from,
         batch_tokens=args.batch_tokens,
         anchors=args.anchors,
@@ -50,12 +58,13 @@ def run_adapter(args: argparse.Namespace) -> int:
         measure_texts=args.measure_texts,
     )
     try:
-        trainer = AdapterTrainer(
-            recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=has_compiler()
-        )
-        if args.resume:
-            trainer.resume()
-        trainer.run()
+        with choose_device(args.device):
+            trainer = AdapterTrainer(
+                recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=has_compiler()
+            )
+            if args.resume:
+                trainer.resume()
+            trainer.run()
     except (CheckpointError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from mars_runtime.lab.training.adapter.loss import right_masks
-from mars_runtime.lab.training.adapter.parameters import Parameters
+from mars_runtime.lab.training.adapter.loss import Learnt, right_masks
 from mars_runtime.lab.training.adapter.simulate import right_by_position, tokens_per_forward
 from mars_runtime.lab.training.adapter.texts import Batch, Text
 from mars_runtime.lab.training.backbone import Backbone
@@ -25,7 +24,10 @@ def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
 
 
 def right_rows(
-    model: Backbone, parameters: Parameters, texts: Sequence[Text], block_size: int
+    model: Backbone,
+    parameters: Learnt,
+    texts: Sequence[Text],
+    block_size: int,
 ) -> list[Row]:
     """For each text its kind and, for each anchor, how many leading masks are right."""
     rows: list[Row] = []

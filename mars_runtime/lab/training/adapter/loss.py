@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -63,6 +64,20 @@ def mask_loss(
         clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
+    return masked_terms(model, vocabulary, x, batch, num_masks, until_miss, parameters)
+
+
+def masked_terms(
+    model: Backbone,
+    vocabulary: Vocabulary,
+    x: Tensor,
+    batch: Batch,
+    num_masks: int,
+    until_miss: bool,
+    parameters: Parameters | None = None,
+) -> Terms:
+    """The loss at masks with residual stream ``x`` [N, A, M, H], that of the sampler head of
+    ``parameters`` included where there is one."""
     targets, counts = batch.targets(num_masks)
     weight = DECAY ** torch.arange(num_masks) * counts
     chosen = counts.flatten().nonzero()[:, 0]
@@ -79,7 +94,7 @@ def mask_loss(
         first = float(right[..., 0].sum() / counts[..., 0].sum().clamp(min=1))
     flat = weight.flatten()[chosen]
     loss = (losses * flat).sum() / flat.sum()
-    if parameters.sampler is not None:
+    if parameters is not None and parameters.sampler is not None:
         previous = previous_tokens(batch, num_masks).flatten()[chosen]
         loss = loss + sampler_loss(
             model, parameters, vocabulary, h.detach(), logits.detach(), previous, place, flat
@@ -122,25 +137,32 @@ def sampler_loss(
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
 
 
+class Learnt(Protocol):
+    """What goes in for masks, whatever else learns."""
+
+    def embedding(self, masks: int) -> Tensor: ...
+
+
 @torch.no_grad()
 def right_masks(
-    model: Backbone, parameters: Parameters, batch: Batch, num_masks: int
+    model: Backbone, parameters: Learnt, batch: Batch, num_masks: int
 ) -> list[list[int]]:
     """For each text and anchor, how many leading masks are right, over the whole vocabulary."""
     clean = read_clean(model, batch.ids)
-    update = parameters.update(model.embedding.dtype)
+    adapter = parameters if isinstance(parameters, Parameters) else None
+    update = adapter.update(model.embedding.dtype) if adapter else None
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
     targets, counts = batch.targets(num_masks)
-    found = propose(model, parameters, x.flatten(0, 2), previous_tokens(batch, num_masks).flatten())
+    found = propose(model, adapter, x.flatten(0, 2), previous_tokens(batch, num_masks).flatten())
     right = (found.view(targets.shape) == targets) & counts
     leading = right.long().cumprod(-1).sum(-1)
     rows = zip(leading.tolist(), batch.is_real.tolist(), strict=True)
     return [[n for n, real in zip(*row, strict=True) if real] for row in rows]
 
 
-def propose(model: Backbone, parameters: Parameters, x: Tensor, previous: Tensor) -> Tensor:
+def propose(model: Backbone, parameters: Parameters | None, x: Tensor, previous: Tensor) -> Tensor:
     """Proposed tokens [N] of masks with residual stream [N, H] after the tokens ``previous``."""
-    if parameters.sampler is None:
+    if parameters is None or parameters.sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, 1024)])
     found = []
     for rows, before in zip(torch.split(x, 1024), torch.split(previous, 1024), strict=True):

@@ -27,11 +27,13 @@ SAMPLER_WIDTH = 512
 @dataclass(frozen=True, slots=True)
 class Form:
     """rank: of the updates of o and down; those of qkv and gate_up, which stand for two and more
-    matrices on one input, have twice as much. embeddings: 1 for all masks, or one per place."""
+    matrices on one input, have twice as much. embeddings: 1 for all masks, or one per place.
+    full: no adapter at all, but a fine-tuning of all weights."""
 
     rank: int
     embeddings: int = 1
     sampler: bool = False
+    full: bool = False
 
     def ranks(self) -> dict[str, int]:
         """Rank by part."""
@@ -44,7 +46,7 @@ class Parameters(nn.Module):
     def __init__(self, model: Backbone, form: Form, seed: int) -> None:
         super().__init__()
         self.form = form
-        random = torch.Generator().manual_seed(seed)
+        random = torch.Generator(torch.get_default_device()).manual_seed(seed)
         self.a, self.b = nn.ParameterDict(), nn.ParameterDict()
         for index, layer in enumerate(model.layers):
             for part in PARTS:

@@ -52,12 +52,13 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def read_masks(
-    model: Backbone, clean: Clean, batch: Batch, embedding: Tensor, update: Update
+    model: Backbone, clean: Clean, batch: Batch, embedding: Tensor, update: Update | None
 ) -> Tensor:
     """Residual stream [N, A, M, H] of a group of M masks after each anchor.
 
     embedding: [M, H]. Mask j of the group after p stands at p + j and sees the clean tokens up to
-    p and the masks of its group up to itself, and nothing of other groups.
+    p and the masks of its group up to itself, and nothing of other groups. Without an update masks
+    pass through the weights of real tokens.
     """
     rows, groups = batch.anchors.shape
     masks = len(embedding)

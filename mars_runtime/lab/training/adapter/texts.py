@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mars_runtime.lab.training.distill import store
 
-WIDTHS = (96, 128, 192, 256, 320, 448)
+WIDTHS = (96, 128, 192, 256, 320, 448, 640)
 """Widths that batches are padded to: with any width, an allocator falls to pieces."""
 MIN_RESPONSE = 4
 
@@ -52,28 +52,34 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """ids: [N, T]; anchors: [N, A] positions; is_real: [N, A], False where a text had fewer;
-    length: [N]."""
+    start, length: [N], where the response begins and ends."""
 
     ids: Tensor
     anchors: Tensor
     is_real: Tensor
+    start: Tensor
     length: Tensor
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> Batch:
         """Right-padded texts, each with ``num_anchors`` drawn anchors, or all that it has."""
         width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
-        ids = torch.zeros(len(texts), width, dtype=torch.long)
-        anchors = torch.zeros(len(texts), num_anchors, dtype=torch.long)
-        is_real = torch.zeros(len(texts), num_anchors, dtype=torch.bool)
-        for row, text in enumerate(texts):
+        ids, anchors, is_real = [], [], []
+        for text in texts:
             found = list(text.anchors)
             if len(found) > num_anchors:
                 found = sorted(rng.sample(found, num_anchors))
-            ids[row, : len(text.ids)] = torch.tensor(text.ids)
-            anchors[row, : len(found)] = torch.tensor(found)
-            is_real[row, : len(found)] = True
-        return cls(ids, anchors, is_real, torch.tensor([len(t.ids) for t in texts]))
+            missing = num_anchors - len(found)
+            ids.append([*text.ids, *[0] * (width - len(text.ids))])
+            anchors.append([*found, *[0] * missing])
+            is_real.append([*[True] * len(found), *[False] * missing])
+        return cls(
+            ids=torch.tensor(ids),
+            anchors=torch.tensor(anchors),
+            is_real=torch.tensor(is_real),
+            start=torch.tensor([text.start for text in texts]),
+            length=torch.tensor([len(text.ids) for text in texts]),
+        )
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
         """What each mask predicts and whether there is such a token, both [N, A, masks]."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import signal
 import time
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,8 @@ import torch
 import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
-from mars_runtime.lab.training.adapter.loss import Vocabulary, mask_loss
+from mars_runtime.lab.training.adapter.full import LEARNING_RATE, FullWeights, agreement, full_loss
+from mars_runtime.lab.training.adapter.loss import Terms, Vocabulary, mask_loss
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters
 from mars_runtime.lab.training.adapter.texts import Batch, Text, epoch, read_texts
 from mars_runtime.lab.training.backbone import Backbone
@@ -94,7 +96,11 @@ class AdapterTrainer:
         self.texts, kept = read_texts(texts)
         self.held_out = held_out.chosen(kept, recipe.measure_texts)
         self.vocabulary = Vocabulary(self.model, occurring(self.texts))
-        self.parameters = Parameters(self.model, recipe.form, recipe.seed)
+        self.parameters: Parameters | FullWeights = (
+            FullWeights(self.base)
+            if recipe.form.full
+            else Parameters(self.model, recipe.form, recipe.seed)
+        )
         self.optimizer = new_optimizer(self.parameters, recipe)
         self.progress = Progress()
         self._epoch: tuple[int, list[list[Text]]] = (-1, [])
@@ -132,12 +138,8 @@ class AdapterTrainer:
         rate = recipe.rate(at)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * rate
-        batch = self.batch(at)
-        terms = mask_loss(
-            self.model,
-            self.parameters,
-            self.vocabulary,
-            batch,
+        terms = self.loss(
+            self.batch(at),
             recipe.masks[at % len(recipe.masks)],
             until_miss=at >= recipe.until_miss_from * recipe.steps,
         )
@@ -149,6 +151,14 @@ class AdapterTrainer:
         self.progress.step += 1
         self.progress.masks += terms.masks * self.world
         return {"loss": float(terms.loss.detach()), "first": terms.first}
+
+    def loss(self, batch: Batch, num_masks: int, until_miss: bool) -> Terms:
+        """What is minimised on one batch."""
+        found, vocabulary = self.parameters, self.vocabulary
+        if isinstance(found, FullWeights):
+            dtype = self.model.embedding.dtype
+            return full_loss(found, dtype, vocabulary.tokens, batch, num_masks, until_miss)
+        return mask_loss(self.model, found, vocabulary, batch, num_masks, until_miss)
 
     def batch(self, step: int) -> Batch:
         """The batch of this process at ``step``: a function of seed, step and texts."""
@@ -163,18 +173,24 @@ class AdapterTrainer:
                 break
             index -= len(self._epoch[1])
             number += 1
-        import random
-
         texts = self._epoch[1][index]
-        anchors = min(recipe.anchors, max(len(text.anchors) for text in texts))
+        # Deep groups are fewer, so that every step is about as large.
+        wanted = recipe.anchors * 3 // max(3, recipe.masks[step % len(recipe.masks)])
+        anchors = min(wanted, max(len(text.anchors) for text in texts))
         return Batch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
 
     def measure(self) -> dict[str, Any]:
         """Held-out figures of this moment; keeps the adapter if they are the best so far."""
         progress, depth = self.progress, self.recipe.block_size
         mine = self.held_out[self.rank :: self.world]
-        rows = held_out.right_rows(self.model, self.parameters, mine, depth)
-        found = held_out.summary(self._gathered(rows), depth)
+        model, extra = self.model, {}
+        if isinstance(self.parameters, FullWeights):
+            with torch.no_grad():
+                model = self.parameters.backbone(model.embedding.dtype)
+            every = [Batch.of([text], 1, random.Random(0)) for text in self.held_out]
+            extra = {"agreement": round(agreement(model, every), 4)}
+        rows = held_out.right_rows(model, self.parameters, mine, depth)
+        found = held_out.summary(self._gathered(rows), depth) | extra
         value = sum(every for _, every in found["by_kind"].values()) / len(found["by_kind"])
         if value > progress.best:
             progress.best, progress.best_step = value, progress.step
@@ -196,6 +212,8 @@ class AdapterTrainer:
 
     def export(self, found: dict[str, Any]) -> None:
         """The adapter in the format of the runtime, with its recipe."""
+        if isinstance(self.parameters, FullWeights):
+            return
         said = {
             "base": self.base.name,
             "mask_token": self.base.mask_token,
@@ -209,7 +227,7 @@ class AdapterTrainer:
 
     def save(self) -> None:
         """What ``resume`` needs, through a partial file."""
-        if self.rank != 0:
+        if self.rank != 0 or isinstance(self.parameters, FullWeights):
             return
         state = {
             "parameters": self.parameters.state_dict(),
@@ -223,7 +241,8 @@ class AdapterTrainer:
 
     def resume(self) -> None:
         """Go on from the last save in ``out``."""
-        state = torch.load(self.out / STATE, weights_only=True)
+        device = torch.get_default_device()
+        state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress(**state["progress"])
@@ -245,11 +264,11 @@ def occurring(texts: list[Text]) -> torch.Tensor:
     return torch.tensor(sorted({token for text in texts for token in text.ids}))
 
 
-def new_optimizer(parameters: Parameters, recipe: Recipe) -> torch.optim.Optimizer:
+def new_optimizer(parameters: Parameters | FullWeights, recipe: Recipe) -> torch.optim.Optimizer:
     """AdamW without weight decay; the embeddings of the masks learn faster."""
     rest = [p for name, p in parameters.named_parameters() if name != "mask_embedding"]
     groups = [
-        {"params": rest, "peak": recipe.learning_rate},
+        {"params": rest, "peak": LEARNING_RATE if recipe.form.full else recipe.learning_rate},
         {"params": [parameters.mask_embedding], "peak": recipe.embedding_rate},
     ]
     return torch.optim.AdamW(

@@ -23,6 +23,7 @@ def add_parser(subparsers: Any) -> None:
     add("--rows", type=int, default=192, help="rows decoded at once")
     add("--part", default="1/1", help="K/N: this process takes every N-th prompt, from the K-th")
     add("--threads", type=int, help="CPU threads")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     parser.set_defaults(run=run)
 
 
@@ -47,13 +48,15 @@ def run(args: argparse.Namespace) -> int:
 
     from mars_runtime.lab.training.distill.run import Distiller
     from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.load import choose_device
 
     if args.threads:
         torch.set_num_threads(args.threads)
     try:
-        Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens).run(
-            args.prompts, args.written
-        )
+        with choose_device(args.device):
+            Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens).run(
+                args.prompts, args.written
+            )
     except (CheckpointError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -32,15 +32,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """rows: about so many are decoded at once, ``cohort`` of them started together.
-    temperature: 0 is greedy."""
+    """rows: about so many are decoded at once. temperature: 0 is greedy."""
 
     eos_id: int
     max_tokens: int = 256
     rows: int = 192
-    cohort: int = 32
     temperature: float = 0.0
     seed: int = 0
+
+    @property
+    def cohort(self) -> int:
+        """How many rows are started together."""
+        return max(1, self.rows // 6)
 
 
 def cohorts_of(lengths: Sequence[int], size: int) -> list[list[int]]:
@@ -56,7 +59,7 @@ def cohorts_of(lengths: Sequence[int], size: int) -> list[list[int]]:
 @torch.inference_mode()
 def generate(model: Backbone, prompts: Sequence[list[int]], plan: Plan) -> Iterator[list[Answer]]:
     """Decode every prompt; yields after each forward the answers that ended with it."""
-    random = torch.Generator().manual_seed(plan.seed)
+    random = torch.Generator(torch.get_default_device()).manual_seed(plan.seed)
     waiting = cohorts_of([len(prompt) for prompt in prompts], plan.cohort)[::-1]
     running: list[Cohort] = []
     while waiting or running:

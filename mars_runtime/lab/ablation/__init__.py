@@ -1,0 +1,1 @@
+"""Training ablations at the scale of mars-tiny: one change at a time, each trained alike."""

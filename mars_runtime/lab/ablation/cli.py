@@ -1,0 +1,168 @@
+"""``python -m mars_runtime ablate``: options of the ablations and the pool of workers.
+
+What is finished is on disk and passed over by the next call with the same folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mars_runtime.lab.ablation.variants import BUDGET_TOKENS, VARIANTS
+from mars_runtime.machine import num_cores
+from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
+
+if TYPE_CHECKING:
+    from mars_runtime.lab.ablation.jobs import Plan
+
+SHARD_EXAMPLES = 4096
+Job = partial[Any]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the subcommand ``ablate``."""
+    parser = subparsers.add_parser("ablate", help="train variants of the method and compare them")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
+    parser.add_argument("--out", type=path_of, required=True, help="folder of the results")
+    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+    parser.add_argument("--workers", type=int, default=1, help="trainings at once")
+    parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="of each training")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts of each family")
+    parser.add_argument("--shards", type=int, default=64, help="shards of training examples")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="variants and checkpoints to train"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="when trainings under way are given up"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train and measure what is asked for; returns the exit code."""
+    began = time.monotonic()
+    problem = _problem(args)
+    if problem:
+        print(problem, file=sys.stderr)
+        return 2
+    try:
+        check_folder(args.out)
+        with only_writer(args.out):
+            return _run(args, began + 60 * args.minutes)
+    except OutputError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _names() -> list[str]:
+    from mars_runtime.lab.ablation.jobs import CHECKPOINTS
+
+    return [*CHECKPOINTS, *(variant.name for variant in VARIANTS)]
+
+
+def _problem(args: argparse.Namespace) -> str | None:
+    if not args.data.is_dir():
+        return f"No folder {args.data}: give --data the folder that holds the training texts."
+    for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
+        if getattr(args, name) < 1:
+            return f"Ask for at least 1 of {name.replace('_', ' ')}."
+    if not args.minutes > 0:
+        return "Ask for more than 0 minutes."
+    unknown = [name for name in args.only or () if name not in _names()]
+    if unknown:
+        return f"There is no variant {unknown[0]!r}; choose among {', '.join(_names())}."
+    return None
+
+
+def _run(args: argparse.Namespace, until: float) -> int:
+    from mars_runtime.lab.ablation.jobs import Plan, write_shard
+    from mars_runtime.lab.ablation.results import write_results
+
+    plan = Plan(
+        data=args.data,
+        out=args.out,
+        tokens=args.budget_tokens,
+        num_prompts=args.prompts,
+        num_shards=args.shards,
+        shard_examples=SHARD_EXAMPLES,
+        until=until,
+    )
+    plan.shards.mkdir(exist_ok=True)
+    with _pool(args) as pool:
+        writing = [Job(write_shard, plan, shard) for shard in range(args.shards)]
+        is_well = _finish(pool, writing) and _finish(pool, list(_jobs(args, plan)))
+    write_results(plan)
+    return 0 if is_well else 1
+
+
+@contextmanager
+def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
+    """The workers; None where this process is the one worker."""
+    from mars_runtime.lab.ablation.jobs import start_worker
+
+    settings = (max(1, num_cores() // args.workers), args.device)
+    if args.workers == 1:
+        start_worker(*settings)
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.workers, context, start_worker, settings) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _jobs(args: argparse.Namespace, plan: Plan) -> Iterator[Job]:
+    """Checkpoints first, which take all the time there is; then one seed of everything after
+    another."""
+    from mars_runtime.lab.ablation.jobs import CHECKPOINTS, train_checkpoint, train_variant
+
+    wanted = args.only or _names()
+    for name in CHECKPOINTS:
+        if name in wanted:
+            yield Job(train_checkpoint, plan, name)
+    for seed in range(args.seeds):
+        for variant in VARIANTS:
+            is_due = variant.name in wanted and (variant.is_trained or seed == 0)
+            if is_due and not plan.result(variant.name, seed).exists():
+                yield Job(train_variant, plan, variant, seed)
+
+
+def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
+    """Do all, and say what each did; whether all went well."""
+    is_well = True
+    for result in _done(pool, jobs):
+        try:
+            line = result()
+        except BrokenProcessPool:
+            print("A worker was ended from outside: call again to go on.", file=sys.stderr)
+            return False
+        except Exception as error:  # one training that fails must not take the others along
+            print(f"A training failed: {error!r}", file=sys.stderr, flush=True)
+            is_well = False
+        else:
+            if line:
+                print(line, flush=True)
+    return is_well
+
+
+def _done(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> Iterator[Job]:
+    """What gives the result of each job, in the order in which they end."""
+    if pool is None:
+        yield from jobs
+    else:
+        for future in as_completed([pool.submit(job) for job in jobs]):
+            yield Job(future.result)

@@ -1,0 +1,227 @@
+"""Greedy decoding of many prompts at once by a transformers model, whatever its masks were taught.
+
+The decoders of the runtime are for MARS; here masks may also see each other or predict their own
+token. For MARS both give the same tokens in as many forwards: a test holds them together.
+Knows tensors and ids; knows no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from mars_runtime.lab.training.recipe import Noise
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to decode. tau, block_size: of no meaning to ``ar``, which has blocks of 1."""
+
+    method: Literal["ar", "mars", "lossless"]
+    tau: float = 1.0
+    block_size: int = 1
+
+    @property
+    def name(self) -> str:
+        """``ar``, ``mars 0.95 B4``, ``lossless 0 B8``."""
+        return (
+            self.method
+            if self.method == "ar"
+            else (f"{self.method} {self.tau:g} B{self.block_size}")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """mask, eos: token ids; forbidden: those that can never come out, [F] int64 on the device."""
+
+    mask: int
+    eos: int
+    forbidden: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """tokens: EOS included where it came."""
+
+    tokens: tuple[int, ...]
+    num_forwards: int
+
+
+class Slots:
+    """Keys and values of R rows by position: what transformers' attention calls a cache. Each
+    forward says where it writes and how far attention reads."""
+
+    def __init__(self, model: Any, rows: int, capacity: int, device: torch.device) -> None:
+        config = model.config
+        head_dim = config.hidden_size // config.num_attention_heads
+        shape = (config.num_hidden_layers, rows, capacity, config.num_key_value_heads, head_dim)
+        self.keys = torch.zeros(shape, dtype=model.dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        self.rows = torch.arange(rows, device=device)[:, None]
+        self.at, self.end = self.rows, 0
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any) -> tuple[Tensor, Tensor]:
+        """Write [R, H, Q, D] and read [R, H, end, D]."""
+        self.keys[layer][self.rows, self.at] = keys.transpose(1, 2)
+        self.values[layer][self.rows, self.at] = values.transpose(1, 2)
+        read = self.keys[layer][:, : self.end], self.values[layer][:, : self.end]
+        return read[0].transpose(1, 2), read[1].transpose(1, 2)
+
+    def keep(self, rows: Tensor) -> None:
+        """Let go of all rows but these."""
+        self.keys, self.values = self.keys[:, rows], self.values[:, rows]
+        self.rows = self.rows[: len(rows)]
+
+
+@torch.inference_mode()
+def decode(
+    model: Any, prompts: Sequence[Sequence[int]], way: Way, noise: Noise, ids: Ids, limit: int
+) -> list[Decoded]:
+    """At most ``limit`` tokens after each prompt, in their order."""
+    batch = _Rows(model, prompts, way, noise, ids, limit)
+    while batch.is_going:
+        batch.step()
+    return batch.done
+
+
+class _Rows:
+    """Rows that are still written. Of a row, tokens before ``cursor`` have final keys and values;
+    ``pending`` tokens follow, and masks behind them (design section 2)."""
+
+    def __init__(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        way: Way,
+        noise: Noise,
+        ids: Ids,
+        limit: int,
+    ) -> None:
+        self.model, self.way, self.noise, self.ids, self.limit = model, way, noise, ids, limit
+        device = ids.forbidden.device
+        # A mask that predicts its own token also stands where AR's own proposal goes.
+        self.num_masks = way.block_size - (1 if noise.is_shifted or way.block_size == 1 else 0)
+        self.num_fed = way.block_size + self.num_masks
+        lengths = [len(prompt) for prompt in prompts]
+        width = max(lengths)
+        capacity = width + limit + 2 * self.num_fed
+        self.text = torch.zeros(len(prompts), capacity, dtype=torch.long, device=device)
+        for row, prompt in enumerate(prompts):
+            self.text[row, : len(prompt)] = torch.tensor(prompt, device=device)
+        self.slots = Slots(model, len(prompts), capacity, device)
+        self.cursor = torch.tensor(lengths, device=device) - 1
+        self.pending = torch.ones_like(self.cursor)
+        self.begin, self.written = self.cursor + 1, torch.zeros_like(self.cursor)
+        self.forwards = torch.zeros_like(self.cursor)
+        self.number = torch.arange(len(prompts), device=device)
+        self.is_live = torch.ones_like(self.cursor, dtype=torch.bool)
+        self.done: list[Decoded] = [Decoded((), 0)] * len(prompts)
+        first = torch.arange(width, device=device).expand(len(prompts), -1)
+        self._hidden(self.text[:, :width], first, width, torch.zeros_like(self.cursor) + capacity)
+
+    @property
+    def is_going(self) -> bool:
+        """Whether a row is still to be written; rows that are done leave when half of them are."""
+        num_live = int(self.is_live.sum())
+        if num_live and num_live > len(self.is_live) // 2:
+            return True
+        for row in (~self.is_live).nonzero().flatten().tolist():
+            begin, count = int(self.begin[row]), int(self.written[row])
+            tokens = tuple(self.text[row, begin : begin + count].tolist())
+            self.done[int(self.number[row])] = Decoded(tokens, int(self.forwards[row]))
+        kept = self.is_live.nonzero().flatten()
+        self.slots.keep(kept)
+        for name in ("text", "cursor", "pending", "begin", "written", "forwards", "number"):
+            setattr(self, name, getattr(self, name)[kept])
+        self.is_live = self.is_live[kept]
+        return num_live > 0
+
+    def step(self) -> None:
+        """One forward of every row."""
+        device = self.cursor.device
+        slot = torch.arange(self.num_fed, device=device)
+        at = self.cursor[:, None] + slot
+        is_mask = slot >= self.pending[:, None]
+        fed = self.text.gather(1, at).masked_fill(is_mask, self.ids.mask)
+        hidden = self._hidden(fed, at, int(at.max()) + 1, self.cursor + self.pending)
+        place = torch.arange(self.way.block_size, device=device)
+        shift = 0 if self.noise.is_shifted else (place > 0).long()
+        before = self.cursor
+        proposals, sureness = self._read(hidden, (self.pending - 1)[:, None] + place + shift)
+        is_taken = (sureness >= self.way.tau) | (place == 0)
+        num_taken = is_taken.long().cumprod(1).sum(1)
+        if self.way.method == "lossless":
+            self._settle_verified(hidden, proposals, num_taken)
+        else:
+            start = self.cursor + self.pending
+            self._emit(proposals, num_taken, start)
+            self.cursor, self.pending = start, num_taken
+        self.cursor = torch.where(self.is_live, self.cursor, before)
+        self.pending = self.pending.where(self.is_live, 1)
+
+    def _settle_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
+        """Keep the drafts that AR agrees with and its own token after them; new drafts follow where
+        all agreed."""
+        size = self.way.block_size
+        place = torch.arange(size, device=hidden.device)
+        choices, _ = self._read(hidden, place.expand(len(hidden), -1))
+        drafts = self.text.gather(1, self.cursor[:, None] + 1 + place)
+        agrees = (choices == drafts) & (place + 1 < self.pending[:, None])
+        num_agreed = agrees.long().cumprod(1).sum(1)
+        is_whole = num_agreed == self.pending - 1
+        self._emit(choices, num_agreed + 1, self.cursor + 1)
+        self.cursor = self.cursor + num_agreed + 1
+        self.pending = torch.where(is_whole, num_taken, 1)
+        # What lies behind the first pending token is read only as far as tokens are pending.
+        self._write(proposals, self.cursor, (place > 0) & is_whole[:, None])
+
+    def _emit(self, tokens: Tensor, count: Tensor, start: Tensor) -> None:
+        """Write the first tokens of each row that is live, to EOS or the limit."""
+        place = torch.arange(tokens.shape[1], device=tokens.device)
+        is_eos = (tokens == self.ids.eos).long()
+        is_kept = (place < count[:, None]) & self.is_live[:, None]
+        is_kept &= (self.written[:, None] + place < self.limit) & (is_eos.cumsum(1) - is_eos == 0)
+        self._write(tokens, start, is_kept)
+        self.written = self.written + is_kept.sum(1)
+        self.forwards = self.forwards + self.is_live
+        ends = (is_kept & (is_eos == 1)).any(1) | (self.written >= self.limit)
+        self.is_live = self.is_live & ~ends
+
+    def _write(self, tokens: Tensor, start: Tensor, is_kept: Tensor) -> None:
+        at = start[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        at = at.clamp(max=self.text.shape[1] - 1)
+        self.text.scatter_(1, at, tokens.where(is_kept, self.text.gather(1, at)))
+
+    def _read(self, hidden: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Token and probability at slots [R, S] of the forward."""
+        chosen = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[-1]))
+        logits = self.model.lm_head(chosen).float()
+        logits[..., self.ids.forbidden] = -torch.inf
+        best = logits.softmax(-1).max(-1)
+        return best.indices, best.values
+
+    def _hidden(self, fed: Tensor, at: Tensor, end: int, first_mask: Tensor) -> Tensor:
+        """One forward. first_mask: position of each row's first mask."""
+        self.slots.at, self.slots.end = at, end
+        key = torch.arange(end, device=at.device)
+        sees = key <= at[:, :, None]
+        if not self.noise.is_causal:
+            behind = key - first_mask[:, None]
+            in_block = (behind >= 0) & (behind < self.num_masks)
+            sees |= in_block[:, None, :] & (at >= first_mask[:, None])[:, :, None]
+        bias = torch.zeros(sees.shape, dtype=self.model.dtype, device=at.device).masked_fill_(
+            ~sees, -torch.inf
+        )
+        hidden: Tensor = self.model.model(
+            input_ids=fed,
+            attention_mask={"full_attention": bias[:, None]},
+            position_ids=at,
+            past_key_values=self.slots,
+            use_cache=False,
+        ).last_hidden_state
+        return hidden

@@ -1,0 +1,244 @@
+"""From counts to figures and tables: the mean over seeds with a 95 % interval.
+
+An interval is Student's, over the seeds: it tells how far another seed would move a figure, on the
+same prompts. Of one seed there is only the accuracy's own, over the prompts. All variants answer
+the same prompts, so differences are taken seed by seed. Knows the document that ``results.py``
+writes; measures nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from mars_runtime.lab.ablation.variants import VARIANTS, Variant
+from mars_runtime.lab.evaluation.statistics import mean_of_shares
+
+Run = Mapping[str, Any]
+
+BASE, AR_ONLY = "mars-b8", "ar"
+AR, WAYS_SHOWN = "ar", ("mars 0.95 B4", "mars 0.95 B8")
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t for 95 % by degrees of freedom, from 1."""
+NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean over seeds; half: of its interval, None where there is none."""
+
+    value: float
+    half: float | None
+
+    def text(self, digits: int, *, sign: bool = False) -> str:
+        """``78.1 ± 0.4``."""
+        shown = f"{self.value:+.{digits}f}" if sign else f"{self.value:.{digits}f}"
+        return shown if self.half is None else f"{shown} ± {self.half:.{digits}f}"
+
+
+def mean_of_seeds(values: Sequence[float]) -> Figure:
+    """The mean of at least one value and, of two and more, half its interval."""
+    if len(values) < 2:
+        return Figure(values[0], None)
+    spread = stdev(values) / math.sqrt(len(values))
+    return Figure(fmean(values), T95[min(len(values) - 2, len(T95) - 1)] * spread)
+
+
+def accuracy(families: Mapping[str, Mapping[str, int]]) -> float:
+    """Right answers in percent, each family counting alike."""
+    return fmean(100 * one["num_right"] / one["num_prompts"] for one in families.values())
+
+
+def _accuracy_of_one(families: Mapping[str, Mapping[str, int]]) -> Figure:
+    shares = [(one["num_right"], one["num_prompts"]) for one in families.values()]
+    found = mean_of_shares(shares).scaled(100)
+    return Figure(found.value, (found.high - found.low) / 2)
+
+
+def tokens_per_forward(families: Mapping[str, Mapping[str, int]]) -> float:
+    """All tokens over all forwards of a family, each family counting alike."""
+    return fmean(one["num_tokens"] / one["num_forwards"] for one in families.values())
+
+
+def as_ar(families: Mapping[str, Mapping[str, int]]) -> float:
+    """Answers that are AR's of the same weights, in percent, each family counting alike."""
+    return fmean(100 * one["num_as_ar"] / one["num_prompts"] for one in families.values())
+
+
+Measure = Callable[[Mapping[str, Mapping[str, int]]], float]
+
+
+class Document:
+    """The runs of a document by variant, and their figures."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self.runs: dict[str, dict[int, Run]] = {}
+        for run in content["runs"]:
+            self.runs.setdefault(run["variant"], {})[run["seed"]] = run
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Those that have a run, in the order of the list."""
+        return [variant for variant in VARIANTS if variant.name in self.runs]
+
+    def figure(self, name: str, way: str, measure: Measure) -> Figure | None:
+        """Of one variant decoded in one way; None where it was not."""
+        ways = [run["ways"][way] for run in self.runs[name].values() if way in run["ways"]]
+        if len(ways) == 1 and measure is accuracy:
+            return _accuracy_of_one(ways[0])
+        return mean_of_seeds([measure(families) for families in ways]) if ways else None
+
+    def change(self, name: str, than: str, way: str, measure: Measure) -> Figure | None:
+        """The difference from the variant ``than``, seed by seed."""
+        base, own = self.runs.get(than, {}), self.runs[name]
+        seeds = sorted(set(base) & set(own))
+        found = [
+            measure(own[seed]["ways"][way]) - measure(base[seed]["ways"][way])
+            for seed in seeds
+            if way in own[seed]["ways"]
+        ]
+        return mean_of_seeds(found) if found and name != than else None
+
+    def families(self) -> list[str]:
+        """Names of the families."""
+        first = next(iter(self.content["runs"]))
+        return list(first["ways"][AR])
+
+
+def _text(figure: Figure | None, digits: int, *, sign: bool = False) -> str:
+    return NONE if figure is None else figure.text(digits, sign=sign)
+
+
+def markdown(content: Mapping[str, Any]) -> str:
+    """Where it comes from, and every table."""
+    document = Document(content)
+    parts = ["# Ablations of training", *_origin(content)]
+    groups = dict.fromkeys(variant.group for variant in document.variants)
+    for group in groups:
+        members = [v for v in document.variants if v.group == group or v.name == BASE]
+        parts += [f"## {group[:1].upper()}{group[1:]}", _group_table(document, members)]
+    parts += ["## All, at τ 0.8", _bold_table(document)]
+    parts += ["## Families, one token per forward (accuracy %)", _family_table(document)]
+    parts += ["## Training", _training_table(document)]
+    if stopped := stopped_lines(content):
+        columns = ["training", "stopped at tokens", "clean loss", f"of {BASE} there", "noisy loss"]
+        parts += ["## Stopped before the end: losses of the last fifth, not measured otherwise"]
+        parts.append(_table([*columns, f"of {BASE} there"], stopped, num_words=1))
+    return "\n\n".join(parts) + "\n"
+
+
+def _origin(content: Mapping[str, Any]) -> list[str]:
+    hardware, versions = content["hardware"], content["versions"]
+    gpus = ", ".join(hardware["gpus"]) or "no GPU"
+    cells = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return [
+        f"{gpus}; {hardware['processor']}, {hardware['cores']} cores. {cells}. {content['date']}, "
+        f"commit {content['commit'] or 'unknown'}.",
+        f"Every variant starts from ar-tiny and reads {content['tokens']:,} tokens (both streams "
+        f"and padding counted); {content['num_prompts']} held-out prompts of each of six families, "
+        "the same for all. Means over seeds, ± half of a 95 % interval: over the seeds (Student's) "
+        "where there are two or more, over the prompts (Wilson's) for the accuracy of one seed; "
+        "other figures of one seed have none. TPF: tokens per forward. Accuracies are of decoding "
+        "one token per forward (AR) and at a threshold τ with blocks of B; lossless text is AR's.",
+    ]
+
+
+def stopped_lines(content: Mapping[str, Any]) -> list[list[str]]:
+    """Trainings that were given up, beside ``BASE`` of the same seed if it had read as much. A loss
+    is the mean of the last fifth of what was read: single ones go up and down with the texts."""
+    finished = {f"{run['variant']}-{run['seed']}" for run in content["runs"]}
+    lines = []
+    for name, curve in content["curves"].items():
+        if name in finished or not curve:
+            continue
+        variant, seed = name.rsplit("-", 1)
+        tokens = curve[-1][0]
+        base = content["curves"].get(f"{BASE}-{seed}", [])
+        is_there = variant != BASE and base and base[-1][0] > 0.95 * tokens
+        lines.append([f"{variant}, seed {seed}", f"{tokens:,}"])
+        for term in (1, 2):
+            lines[-1].append(_late_loss(curve, term, tokens))
+            lines[-1].append(_late_loss(base, term, tokens) if is_there else NONE)
+    return lines
+
+
+def _late_loss(curve: Sequence[Sequence[Any]], term: int, tokens: int) -> str:
+    """The mean of a loss between 0.8 and 1 times ``tokens``."""
+    found = [point[term] for point in curve if 0.8 * tokens <= point[0] <= tokens]
+    return f"{fmean(found):.3f}" if found and None not in found else NONE
+
+
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], num_words: int = 2) -> str:
+    """The first ``num_words`` columns hold words, the others figures."""
+    marks = [*[":--"] * num_words, *["--:"] * (len(columns) - num_words)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, marks, *lines))
+
+
+def _group_table(document: Document, members: Sequence[Variant]) -> str:
+    columns = ["variant", "what is changed", "seeds", "AR %", "against ar", "against mars-b8"]
+    columns += ["τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"]
+    lines = []
+    for one in members:
+        line = [one.name, one.change, str(len(document.runs[one.name]))]
+        line.append(_text(document.figure(one.name, AR, accuracy), 1))
+        for than in (AR_ONLY, BASE):
+            line.append(_text(document.change(one.name, than, AR, accuracy), 1, sign=True))
+        for way in WAYS_SHOWN:
+            line.append(_text(document.figure(one.name, way, accuracy), 1))
+            line.append(_text(document.figure(one.name, way, tokens_per_forward), 2))
+        for way in ("lossless 0 B4", "lossless 0 B8"):
+            line.append(_text(document.figure(one.name, way, tokens_per_forward), 2))
+        lines.append(line)
+    return _table(columns, lines)
+
+
+def _bold_table(document: Document) -> str:
+    columns = ["variant", "what is changed", "B=4 %", "TPF", "as AR %", "B=8 %", "TPF", "as AR %"]
+    lines = [
+        [
+            one.name,
+            one.change,
+            *(
+                _text(document.figure(one.name, way, measure), digits)
+                for way in ("mars 0.8 B4", "mars 0.8 B8")
+                for measure, digits in ((accuracy, 1), (tokens_per_forward, 2), (as_ar, 0))
+            ),
+        ]
+        for one in document.variants
+        if one.stage != "ar"
+    ]
+    return _table(columns, lines)
+
+
+def _family_table(document: Document) -> str:
+    families = document.families()
+    lines = []
+    for one in document.variants:
+        figures = [
+            document.figure(one.name, AR, lambda found, name=name: accuracy({name: found[name]}))  # type: ignore[misc]
+            for name in families
+        ]
+        lines.append([one.name, one.change, *(_text(figure, 1) for figure in figures)])
+    return _table(["variant", "what is changed", *families], lines)
+
+
+def _training_table(document: Document) -> str:
+    lines = []
+    for one in document.variants:
+        runs = list(document.runs[one.name].values())
+        losses = [
+            _text(mean_of_seeds([run["losses"][term] for run in runs]), 3)
+            if all(term in run["losses"] for run in runs)
+            else NONE
+            for term in ("clean", "noisy")
+        ]
+        tokens, steps, seconds = (
+            f"{fmean(run[key] for run in runs):,.0f}" for key in ("tokens", "steps", "seconds")
+        )
+        lines.append([one.name, one.change, tokens, steps, seconds, *losses])
+    columns = ["variant", "what is changed", "tokens", "steps", "seconds beside others"]
+    return _table([*columns, "clean loss", "noisy loss"], lines)

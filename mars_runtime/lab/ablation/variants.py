@@ -1,0 +1,129 @@
+"""What is trained to be compared: a list of small descriptions, each one change from MARS.
+
+Knows recipes; knows no torch and no result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mars_runtime.lab.training.recipe import CPU, MARS_NOISE, MIXTURE, Noise, Recipe, Stage
+
+START = "ar-tiny"
+"""The bundled checkpoint that every variant starts from."""
+BUDGET_TOKENS = 6_000_000
+LEAST_BATCH = 512
+
+ABLATION = Recipe(
+    name="ablation",
+    shape=CPU.shape,
+    ar=CPU.ar,
+    mars=Stage(BUDGET_TOKENS, 4_096, 1.2e-3, BUDGET_TOKENS // 20),
+    mixture=MIXTURE,
+    block_size=8,
+    clean_weight=1.0,
+    masked_share=1.0,
+    compile=False,
+    precision="no",
+)
+"""The paper's method at the size of mars-tiny: all blocks are masked, both losses count alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """Low-rank updates in place of all weights. is_gated: they act on masks alone."""
+
+    is_gated: bool
+    rank: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One training. group: the question it belongs to; change: what differs from ``mars-b8``.
+
+    rate: of the learning rate of the others, for updates that need another. is_trained: or measured
+    as it is, once.
+    """
+
+    name: str
+    group: str
+    change: str
+    stage: Literal["ar", "mars"] = "mars"
+    block_size: int = 8
+    clean_weight: float = 1.0
+    noise: Noise = MARS_NOISE
+    lora: Lora | None = None
+    rate: float = 1.0
+    is_trained: bool = True
+
+    def recipe(self, seed: int, tokens: int) -> Recipe:
+        """Its recipe at a budget of ``tokens``: a smaller one has as many steps, of fewer tokens,
+        as long as a step has ``LEAST_BATCH``, at a learning rate that goes with their root."""
+        usual = ABLATION.mars
+        batch_tokens = max(LEAST_BATCH, round(usual.batch_tokens * tokens / BUDGET_TOKENS))
+        stage = replace(
+            usual,
+            tokens=tokens,
+            batch_tokens=batch_tokens,
+            learning_rate=self.rate
+            * usual.learning_rate
+            * math.sqrt(batch_tokens / usual.batch_tokens),
+            warmup_tokens=tokens // 20,
+        )
+        return replace(
+            ABLATION,
+            name=self.name,
+            mars=stage,
+            block_size=self.block_size,
+            clean_weight=self.clean_weight,
+            seed=ABLATION.seed + seed,
+        )
+
+
+VARIANTS: tuple[Variant, ...] = (
+    Variant("start", "compute-matched AR", "no training", stage="ar", is_trained=False),
+    Variant("mars-b8", "SFT loss", "nothing"),
+    Variant("ar", "compute-matched AR", "AR training on as many tokens", stage="ar", block_size=1),
+    Variant("no-sft-b8", "SFT loss", "no SFT loss", clean_weight=0.0),
+    Variant("mars-b4", "SFT loss", "blocks of 4", block_size=4),
+    Variant("no-sft-b4", "SFT loss", "blocks of 4, no SFT loss", block_size=4, clean_weight=0.0),
+    Variant("mars-b16", "SFT loss", "blocks of 16", block_size=16),
+    Variant("no-sft-b16", "SFT loss", "blocks of 16, no SFT loss", block_size=16, clean_weight=0.0),
+    Variant("weight-0.25", "loss weight", "the SFT loss counts 0.25 times", clean_weight=0.25),
+    Variant("weight-4", "loss weight", "the SFT loss counts 4 times", clean_weight=4.0),
+    Variant("weight-16", "loss weight", "the SFT loss counts 16 times", clean_weight=16.0),
+    Variant(
+        "random-mask",
+        "gaps",
+        "token masking: a random share of the whole response is masked, not whole blocks",
+        noise=Noise(masking="everywhere"),
+    ),
+    Variant(
+        "bidirectional",
+        "gaps",
+        "attention pattern: masks see all masks of their block",
+        noise=Noise(is_causal=False),
+    ),
+    Variant(
+        "unshifted",
+        "gaps",
+        "logits alignment: a mask predicts its own token, not the one after it",
+        noise=Noise(is_shifted=False),
+    ),
+    Variant(
+        "no-clean-stream",
+        "gaps",
+        "one stream: a text ends with one block of masks",
+        noise=Noise(has_clean_stream=False),
+    ),
+    Variant(
+        "lora-gated",
+        "what is trained",
+        "low-rank updates that act on masks alone",
+        lora=Lora(is_gated=True),
+        rate=2.0,
+    ),
+    Variant("lora", "what is trained", "low-rank updates", lora=Lora(is_gated=False), rate=2.0),
+)

@@ -1,0 +1,1 @@
+"""This runtime as a model of lm-evaluation-harness (optional), and benchmarks from local files."""

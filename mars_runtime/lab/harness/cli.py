@@ -1,0 +1,35 @@
+"""``python -m mars_runtime lm_eval …``: lm-eval's own command line, with the model ``mars`` in it.
+
+Needed for the harness's own tasks only: with a task file of ``tasks/`` the released command finds
+the model by itself (``documents.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+NEEDED = "lm-eval is not installed here: run pip install -r requirements-lm-eval.txt."
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``lm_eval`` command; whatever follows it is lm-eval's, --help included."""
+    parser = subparsers.add_parser(
+        "lm_eval", help="lm-evaluation-harness with this model", prefix_chars="\0", add_help=False
+    )
+    parser.add_argument("given", nargs="*")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Hand over; returns the exit code."""
+    try:
+        from lm_eval.__main__ import cli_evaluate
+
+        from mars_runtime.lab.harness import registration
+    except ImportError:
+        print(NEEDED, file=sys.stderr)
+        return 0 if args.given == ["--help"] else 1
+    assert registration.NAME == "mars"
+    sys.argv = ["lm_eval", *args.given]
+    cli_evaluate()
+    return 0

@@ -1,0 +1,99 @@
+"""The benchmarks' questions, from the folder of files that ``MARS_BENCHMARKS`` names.
+
+Importing this also registers the model: lm-eval imports what a task file names before it looks for
+the model. Knows no answer of any model.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from mars_runtime.lab.harness import registration
+from mars_runtime.lab.training.distill.prompts.base import Prompt
+from mars_runtime.lab.training.distill.prompts.texts import MATHS_FORMS, Texts
+from mars_runtime.lab.training.distill.run import SEED
+
+__all__ = ["bbh", "gsm8k_train_heldout", "humaneval", "ifeval", "registration"]
+
+Splits = dict[str, Any]
+"""What lm-eval takes for a data set: a ``datasets.Dataset`` by the name of its split."""
+
+
+class BenchmarkError(ValueError):
+    """A benchmark's file cannot be read; the message is one sentence that says what to do."""
+
+
+def ifeval(**_: Any) -> Splits:
+    """The 541 prompts of IFEval."""
+    return _test_split(_rows("ifeval_input_data.jsonl"))
+
+
+def humaneval(**_: Any) -> Splits:
+    """The 164 functions of HumanEval."""
+    return _test_split(_rows("HumanEval.jsonl.gz"))
+
+
+def bbh(**_: Any) -> Splits:
+    """BIG-Bench Hard, the first question of each of its 27 tasks, then the second ..., so that any
+    number of them is of all tasks alike."""
+    return _test_split(list(in_turn(_rows("bbh.jsonl.gz"))))
+
+
+def gsm8k_train_heldout(**_: Any) -> Splits:
+    """Questions of GSM8K's *training* split: those that a hash holds out of the training of the
+    chat model's adapter, in the words in which they would have been asked there."""
+    folder = _path("gsm8k_train.jsonl").parent
+    answers = {row["question"].strip(): row["answer"] for row in _rows("gsm8k_train.jsonl")}
+    prompts = (Prompt("maths", turns) for turns in Texts(folder, SEED).maths())
+    held_out = [prompt.turns[0] for prompt in prompts if prompt.is_held_out]
+    return _test_split([_problem(prompt, answers) for prompt in held_out])
+
+
+def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One row of each task, then the next of each."""
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        tasks.setdefault(row["task"], []).append(row)
+    for place in range(max(map(len, tasks.values()), default=0)):
+        yield from (own[place] for own in tasks.values() if place < len(own))
+
+
+def question_in(prompt: str, questions: Mapping[str, str]) -> str:
+    """Which of the questions a prompt asks. Raises StopIteration where it asks none."""
+    frames = (form.split("{question}") for form in MATHS_FORMS)
+    bare = (prompt.removeprefix(before).removesuffix(after) for before, after in frames)
+    return next(question for question in bare if question in questions)
+
+
+def _test_split(rows: list[dict[str, Any]]) -> Splits:
+    return {"test": datasets.Dataset.from_list(rows)}
+
+
+def _problem(prompt: str, answers: Mapping[str, str]) -> dict[str, Any]:
+    final = answers[question_in(prompt, answers)].rpartition("####")[2]
+    return {"prompt": prompt, "answer": final.strip().replace(",", "")}
+
+
+def _path(name: str) -> Path:
+    """A file of the folder, or of the folder around it."""
+    folder = os.environ.get("MARS_BENCHMARKS", "")
+    if not folder:
+        raise BenchmarkError("Set MARS_BENCHMARKS to the folder of the benchmarks' files.")
+    for path in (Path(folder) / name, Path(folder).parent / name):
+        if path.is_file():
+            return path
+    raise BenchmarkError(f"There is no {name} in {folder}: set MARS_BENCHMARKS to its folder.")
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    path = _path(name)
+    open_text = gzip.open if path.suffix == ".gz" else open
+    with open_text(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,204 @@
+"""``mars`` among the models of lm-evaluation-harness: any task of its, decoded by this runtime.
+
+    python -m lm_eval --model mars --model_args checkpoint=mars-smollm2,tau=0.95 --tasks …
+
+Importing this module registers it. lm-eval looks for no plug-ins, but it imports the functions that
+a task file names before it looks for the model: see ``tasks/`` and ``cli.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+from lm_eval.models.utils import normalize_gen_kwargs
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from tqdm import tqdm
+
+from mars_runtime.engine import Engine
+from mars_runtime.engine.backend import Backend, CheckpointBackend
+from mars_runtime.engine.request import MAX_DEADLINE
+from mars_runtime.lab.evaluation.plan import describe
+from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
+from mars_runtime.lab.harness.answers import AnswerStore, Record, key_of, record
+from mars_runtime.lab.harness.contexts import encode_context, encode_pair, render, shortened
+from mars_runtime.lab.harness.figures import figures_of
+from mars_runtime.lab.harness.generation import Wanted, Written, write_all
+from mars_runtime.lab.harness.scoring import score_all
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.settings import DecodeSettings
+
+MAX_NEW_TOKENS = 256
+
+
+@register_model("mars")
+class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no types here
+    """A checkpoint and one way of decoding it.
+
+    checkpoint: a name or a folder. lossless, method, tau, block_size, groups, lookup, metric, seed:
+    as in DecodeSettings. batch_size: answers that share forwards, which changes no greedy text.
+    answers: a file that keeps every finished answer, so that a run goes on where it stopped.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str = "mars-tiny",
+        batch_size: int | str = 8,
+        device: str | None = None,
+        dtype: str = "auto",
+        threads: int | None = None,
+        answers: str | None = None,
+        max_batch_size: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if threads is not None:
+            torch.set_num_threads(threads)
+        # lm-eval says cuda:0 where nobody said anything.
+        where = device if device and (torch.cuda.is_available() or "cuda" not in device) else "auto"
+        loaded = load_checkpoint(checkpoint, device=where, dtype=dtype)
+        self._prepare(
+            loaded,
+            lambda: CheckpointBackend(loaded, keeps=False),
+            DecodeSettings(**settings),
+            int(batch_size) if str(batch_size).isdigit() else 8,
+            AnswerStore(Path(answers) if answers else None),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        checkpoint: Checkpoint,
+        new_backend: Callable[[], Backend],
+        settings: DecodeSettings,
+        batch_size: int,
+        store: AnswerStore,
+    ) -> MarsLM:
+        """From a checkpoint that is loaded already."""
+        self = cls.__new__(cls)
+        LM.__init__(self)
+        self._prepare(checkpoint, new_backend, settings, batch_size, store)
+        return self
+
+    def _prepare(
+        self,
+        checkpoint: Checkpoint,
+        new_backend: Callable[[], Backend],
+        settings: DecodeSettings,
+        batch_size: int,
+        store: AnswerStore,
+    ) -> None:
+        self._checkpoint, self._new_backend = checkpoint, new_backend
+        self._tokenizer = checkpoint.tokenizer
+        self._settings, self._batch_size, self._store = settings, batch_size, store
+        # AR feeds no masks, and an adapter acts on masks alone: AR's answers outlive it.
+        is_base = settings.method == "ar" and checkpoint.path.is_file()
+        self._fingerprint = fingerprint([checkpoint.path] if is_base else checkpoint.weight_files)
+        self._records: list[Record] = []
+
+    @property
+    def tokenizer_name(self) -> str:
+        """For the harness's own cache of requests."""
+        return self._checkpoint.name
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Said for the record; the template is put in by id."""
+        return "ChatML"
+
+    def apply_chat_template(
+        self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """The conversation as a string that ``contexts.encode_context`` reads."""
+        return render(chat_history, is_open=not add_generation_prompt)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What the harness writes beside its results: settings, counts and where they come from."""
+        return {
+            "mars": {
+                **{"checkpoint": self._checkpoint.name, "fingerprint": self._fingerprint},
+                **{"way": describe(self._settings), "settings": asdict(self._settings)},
+                "tasks": figures_of(self._records),
+                **provenance(),
+            }
+        }
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """One answer a request, in their order."""
+        found = self._answers(requests, is_quiet=disable_tqdm)
+        self._records += found
+        for request, one in zip(requests, found, strict=True):
+            self.cache_hook.add_partial("generate_until", request.args, one.text)
+        return [one.text for one in found]
+
+    def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[Record]:
+        """The record of each request, those that are missing written first."""
+        backend = self._new_backend()
+        backend.reserve(self._batch_size)
+        wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
+        names = [(str(request.task_name), int(request.doc_id)) for request in requests]
+        keys = [self._key(*name, one) for name, one in zip(names, wanted, strict=True)]
+        missing = [number for number, key in enumerate(keys) if self._store.get(key) is None]
+        if missing:
+            bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
+            for place, written in self._write(backend, [wanted[number] for number in missing]):
+                number = missing[place]
+                limit = wanted[number].settings.max_new_tokens
+                self._store.put(keys[number], record(*names[number], written, limit))
+                bar.update()
+        return [self._store[key] for key in keys]
+
+    def _write(self, backend: Backend, asked: Sequence[Wanted]) -> Iterator[tuple[int, Written]]:
+        """Nobody waits, so a machine that stands still for minutes ends nothing."""
+        with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
+            yield from write_all(engine, self._tokenizer, asked)
+
+    def _key(self, task: str, document: int, wanted: Wanted) -> str:
+        arithmetic = self._checkpoint.model.arithmetic
+        return key_of(self._fingerprint, arithmetic, task, document, wanted)
+
+    def loglikelihood(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """By plain AR, whatever the settings: how likely each continuation is, and whether greedy
+        decoding would write it."""
+        pairs = [encode_pair(self._tokenizer, *request.args) for request in requests]
+        room = self._checkpoint.model.config.max_positions
+        texts = []
+        for ids, first in pairs:
+            kept = shortened(ids, room)
+            texts.append((kept, max(1, first - (len(ids) - len(kept)))))
+        scores = dict(score_all(self._checkpoint.model, texts, self._batch_size))
+        return [(scores[n].log_probability, scores[n].is_greedy) for n in range(len(texts))]
+
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Of whole texts, in windows of what the model holds."""
+        texts: list[tuple[list[int], int]] = []
+        owners: list[int] = []
+        room = self._checkpoint.model.config.max_positions
+        for number, request in enumerate(requests):
+            ids = self._tokenizer.encode(request.args[0])
+            windows = get_rolling_token_windows(ids, self._tokenizer.im_end_id, room - 1, 1)
+            for before, scored in map(make_disjoint_window, windows):
+                texts.append(([*before, *scored], len(before)))
+                owners.append(number)
+        sums = [0.0] * len(requests)
+        for number, score in score_all(self._checkpoint.model, texts, self._batch_size):
+            sums[owners[number]] += score.log_probability
+        return sums
+
+    def _wanted(self, capacity: int, context: str, told: Mapping[str, Any]) -> Wanted:
+        given = normalize_gen_kwargs(dict(told), MAX_NEW_TOKENS)
+        limit = int(given["max_gen_toks"])
+        settings = replace(
+            self._settings, max_new_tokens=limit, temperature=float(given.get("temperature", 0.0))
+        )
+        room = min(self._checkpoint.model.config.max_positions, capacity) - limit
+        prompt = shortened(encode_context(self._tokenizer, context), room)
+        return Wanted(tuple(prompt), settings, tuple(stop for stop in given["until"] if stop))

@@ -1,0 +1,185 @@
+"""What a forward of a stage reads: texts in a batch, and the noisy stream beside the clean one.
+
+Knows token ids and what a recipe says of noise; knows no model and no loss.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mars_runtime.lab.training.data import Example
+from mars_runtime.lab.training.masks import block_ids, two_stream_mask
+from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
+
+WIDTH_STEP = 32
+"""Batches are padded to a multiple of this, so that few shapes are compiled."""
+WHOLE = 1 << 20
+"""A block size no response is longer than."""
+NO_BLOCK = 1 << 20
+"""The block of what fills up a row of the noisy stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """ids: [R, T] padded with ``pad``; response_start, length: [R]; all int64."""
+
+    ids: Tensor
+    response_start: Tensor
+    length: Tensor
+
+    @classmethod
+    def of(cls, examples: Sequence[Example], pad: int) -> Batch:
+        """Right-padded rows, the width rounded up."""
+        width = _whole_width(max(len(e.ids) for e in examples))
+        ids = torch.full((len(examples), width), pad)
+        for row, example in enumerate(examples):
+            ids[row, : len(example.ids)] = torch.tensor(example.ids)
+        starts = torch.tensor([e.response_start for e in examples])
+        return cls(ids, starts, torch.tensor([len(e.ids) for e in examples]))
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on ``device``."""
+        return Batch(self.ids.to(device), self.response_start.to(device), self.length.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoStreams:
+    """Both streams of a batch in one sequence: [clean T | noisy N].
+
+    ids, positions: [R, T + N]; mask: [R, 1, T + N, T + N]; targets: [R, T + N], -100 where a slot
+    has nothing to predict; num_clean: T. The noisy stream holds the blocks that were drawn: blocks
+    do not see each other's noise, so leaving one out moves no logit of the others.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor
+    targets: Tensor
+    num_clean: int
+
+    @classmethod
+    def of(
+        cls,
+        examples: Sequence[Example],
+        block_size: int,
+        mask_id: int,
+        eos_id: int,
+        rng: random.Random,
+        masked_share: float = 1.0,
+        noise: Noise = MARS_NOISE,
+    ) -> TwoStreams:
+        """Draw each row's first block, pad its response with EOS to a whole block, and put
+        ``masked_share`` of its blocks (at least one) beside the clean stream as ``noise`` says."""
+        first = [rng.randint(1, block_size) for _ in examples]
+        rows = zip(examples, first, strict=True)
+        padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
+        batch = Batch.of(padded, eos_id)
+        blocks = _draw_blocks(batch, first, block_size, masked_share, noise, rng)
+        at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
+        following, clean_targets, own = _targets(batch)
+        width = batch.ids.shape[1]
+        if not noise.has_clean_stream:  # a text ends where its one block begins
+            begins = torch.tensor([drawn[0].start for drawn in blocks])
+            width = _whole_width(int(begins.max()))
+            clean_targets = clean_targets.where(torch.arange(len(own[0])) < begins[:, None], -100)
+        if noise.masking == "everywhere":
+            first, block_size = [WHOLE] * len(first), WHOLE
+        length = max(width, int(at.max()) + 1)
+        block = block_ids(length, batch.response_start, torch.tensor(first), block_size)
+        noisy_block = block.gather(1, at).where(at < batch.length[:, None], NO_BLOCK)
+        mask = two_stream_mask(block[:, :width], noisy_block, at, is_causal=noise.is_causal)
+        noisy_targets = (following if noise.is_shifted else own).gather(1, at)
+        kept = F.pad(batch.ids, (0, 1), value=mask_id).gather(1, at)
+        return cls(
+            ids=torch.cat([batch.ids[:, :width], kept.masked_fill(is_mask, mask_id)], 1),
+            positions=torch.cat([torch.arange(width).expand(len(padded), -1), at], 1),
+            mask=mask,
+            targets=torch.cat([clean_targets[:, :width], noisy_targets.where(is_mask, -100)], 1),
+            num_clean=width,
+        )
+
+    def to(self, device: torch.device) -> TwoStreams:
+        """The same streams on ``device``."""
+        return TwoStreams(
+            self.ids.to(device),
+            self.positions.to(device),
+            self.mask.to(device),
+            self.targets.to(device),
+            self.num_clean,
+        )
+
+
+def _targets(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """What slots predict, [R, T + 1]: the token after each, in the response and before it; the same
+    from the slot before the response on; the token of each slot of the response itself. -100 where
+    there is none."""
+    ids = F.pad(batch.ids, (0, 2), value=-100)
+    slot = torch.arange(ids.shape[1] - 1)
+    start, length = batch.response_start[:, None], batch.length[:, None]
+    following = ids[:, 1:].where(slot < length - 1, -100)
+    own = ids[:, :-1].where((slot >= start) & (slot < length), -100)
+    return following, following.where(slot >= start - 1, -100), own
+
+
+def _draw_blocks(
+    batch: Batch,
+    first: Sequence[int],
+    block_size: int,
+    share: float,
+    noise: Noise,
+    rng: random.Random,
+) -> list[list[range]]:
+    """The positions of each row's drawn blocks, in order."""
+    rows = []
+    spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
+    for start, length, first_block in spans:
+        if noise.masking == "everywhere":
+            rows.append([range(start, length)])
+            continue
+        bounds = [start, *range(start + first_block, length, block_size), length]
+        blocks = [range(begin, end) for begin, end in pairwise(bounds)]
+        count = max(1, round(share * len(blocks))) if noise.has_clean_stream else 1
+        rows.append([blocks[index] for index in sorted(rng.sample(range(len(blocks)), count))])
+    return rows
+
+
+def _positions(
+    rows: list[list[range]], lengths: list[int], noise: Noise, rng: random.Random
+) -> tuple[Tensor, Tensor]:
+    """Where the noisy stream stands and where it holds a mask, [R, N] each. Behind a row's blocks
+    there are masks at the row's length, where nothing is to be predicted."""
+    num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
+    at, is_mask = [], []
+    for blocks, length in zip(rows, lengths, strict=True):
+        missing = num_noisy - sum(map(len, blocks))
+        at.append([place for block in blocks for place in block] + [length] * missing)
+        masked = [one for block in blocks for one in _is_masked(len(block), noise, rng)]
+        is_mask.append(masked + [True] * missing)
+    return torch.tensor(at), torch.tensor(is_mask)
+
+
+def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
+    """Which positions of a block hold a mask: one at least."""
+    if noise.masking == "block":
+        return [True] * size
+    level, sure = rng.random(), rng.randrange(size)
+    return [place == sure or rng.random() < level for place in range(size)]
+
+
+def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int) -> Example:
+    """Pad a response that ends in EOS with EOS to a whole block; leave one that was cut."""
+    if example.ids[-1] != eos_id:
+        return example
+    missing = (first_block - (len(example.ids) - example.response_start)) % block_size
+    return Example(example.ids + (eos_id,) * missing, example.response_start)
+
+
+def _whole_width(width: int) -> int:
+    return -(-width // WIDTH_STEP) * WIDTH_STEP

@@ -1,0 +1,56 @@
+"""Which ways of decoding there are: the table that settings, commands, endpoints and page read.
+
+A new method is a name in ``Method``, a line in ``METHODS`` and a line in the page's own table
+(``assets/web/core/methods.js``, held against this one by a test). Knows how none of them decodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Method = Literal["mars", "ar", "jacobi", "speculative", "block_diffusion"]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodFacts:
+    """What can be said of a method without running it.
+
+    title: what people read. obeys: the fields of ``DecodeSettings`` that act on it beside the
+    metric, the limit and the draws, which act on all. has_auto: B may be left to be chosen.
+    is_exact: it writes AR's own text, whatever is set. needs: what a checkpoint must have for it,
+    in words that follow "needs"; empty where any will do. is_alone: its runs share no forward.
+    """
+
+    title: str
+    obeys: frozenset[str] = field(default_factory=frozenset)
+    has_auto: bool = False
+    is_exact: bool = False
+    needs: str = ""
+    is_alone: bool = False
+
+
+METHODS: dict[Method, MethodFacts] = {
+    "mars": MethodFacts(
+        "MARS",
+        frozenset({"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"}),
+        has_auto=True,
+        needs="a mask token",
+    ),
+    "ar": MethodFacts("plain AR", is_exact=True),
+    "jacobi": MethodFacts("Jacobi", frozenset({"block_size"}), is_exact=True),
+    "speculative": MethodFacts(
+        "speculative",
+        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked"}),
+        is_exact=True,
+        needs="a draft model that shares its vocabulary",
+    ),
+    "block_diffusion": MethodFacts(
+        "block diffusion",
+        frozenset({"tau", "block_size"}),
+        has_auto=True,
+        needs="a checkpoint trained to fill blocks in any order",
+        is_alone=True,
+    ),
+}
+"""In the order in which people are offered them."""
