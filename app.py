@@ -16,7 +16,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.serving.loads import LOADING
 from app.serving.settings import AppSettings, AppSettingsError
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 FAREWELL_SECONDS = 0.2
 """For the streams of programs to say that the server ends."""
+LEAVE_SECONDS = 10.0
+"""From the word to leave to the end at the latest, whatever hangs or was not heard."""
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -31,35 +32,40 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 def main() -> None:
     """Parse, build, serve until interrupted or told to end, and clear up in either case."""
-    signal.signal(signal.SIGTERM, _leave)
-    status = 0
     try:
         settings = read_settings(sys.argv[1:])
         check_temporary()
+    except AppSettingsError as error:
+        sys.exit(str(error))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background
+            signal.signal(number, _leave)
+    status = 0
+    try:
         serve(settings)
     except AppSettingsError as error:
         print(error, file=sys.stderr)
         status = 1
-    except KeyboardInterrupt:
-        status = 130
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
     _end(status)
 
 
 def _leave(number: int, frame: object) -> None:
-    """An ordinary end: what is at work ends, temporary files go."""
+    """An ordinary end: what is at work ends, temporary files go. Python drops what is raised in the
+    midst of a finalizer, and a library may catch it: the end comes all the same."""
+    last = threading.Timer(LEAVE_SECONDS, _end, [128 + number])
+    last.daemon = True
+    last.start()
     sys.exit(128 + number)
 
 
 def _end(status: int) -> None:
-    """End the process, now: one whose threads are in the midst of loading would hang or abort."""
-    if any(thread.name.startswith(LOADING) for thread in threading.enumerate()):
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    sys.exit(status)
+    """End the process, now: one whose threads are at work would hang or abort."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def read_settings(arguments: list[str]) -> AppSettings:

@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from app.methods import TITLES
 from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
 
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
 """What the page offers of it: a rest of N forwards after each makes a run N + 1 times slower."""
-RACE, MARS_ALONE, AR_ALONE = "race", "mars", "ar"
-VIEWS = {
-    RACE: "MARS against plain AR",
-    MARS_ALONE: "MARS alone",
-    AR_ALONE: "plain AR alone",
-}
+RACE = ("mars", "ar")
+"""The methods that the page opens with, side by side; links of before call them ``race``."""
+MAX_LANES = 4
 
 
 class RefusalError(ValueError):
@@ -101,11 +99,17 @@ def read_setting(name: str, is_whole: bool, value: Any, limits: Limits) -> Any:
     return value
 
 
-def read_view(value: object, limits: Limits) -> str:
-    """Which methods to run. Raises RefusalError."""
-    if not isinstance(value, str) or value not in VIEWS:
-        raise RefusalError("view", f"Choose what to run: {', '.join(VIEWS.values())}.")
-    return value
+def read_view(value: object, limits: Limits) -> list[str]:
+    """Which methods to run side by side, in the order of their table: a list of their names, or a
+    text with commas between them. Raises RefusalError."""
+    wanted: list[Any] = list(value) if isinstance(value, (list, tuple)) else []
+    if isinstance(value, str):
+        wanted = list(RACE) if value == "race" else value.split(",")
+    is_known = all(isinstance(name, str) and name in TITLES for name in wanted)
+    if not is_known or not 1 <= len(set(wanted)) <= MAX_LANES:
+        known = ", ".join(TITLES.values())
+        raise RefusalError("view", f"Choose 1 to {MAX_LANES} methods to run among {known}.")
+    return [name for name in TITLES if name in wanted]
 
 
 def read_pace(value: object, limits: Limits) -> float:
@@ -148,8 +152,11 @@ LIVE = (
     setting("lossless", is_steered=True),
     setting("groups", is_steered=True),
     setting("lookup", is_steered=True),
+    setting("threshold", is_steered=True),
+    setting("target", is_steered=True),
     MAX_NEW_TOKENS,
     setting("temperature"),
+    setting("top_p"),
     setting("seed", is_whole=True),
     Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
     CHECKPOINT,

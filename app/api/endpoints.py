@@ -22,15 +22,20 @@ from app.serving.engines import Engines
 PARAMETERS = {
     "prompt": "what to answer, as typed",
     "prompts": "up to 16 of them",
-    "method": "mars, or ar for one token per forward",
+    "method": "mars, ar for one token per forward, jacobi (AR's text by guesses; wants a B), "
+    "speculative (AR's text by a second model; wants a B) or block_diffusion (by its twin)",
     "tau": "threshold from 0 to 1: proposals at least that sure are taken",
     "block_size": "B, proposals per forward, or auto",
     "lossless": "emit only what AR would write; tau then says how boldly to draft",
     "groups": "masks of a lossless run: every (after each draft) or one (after the last)",
     "lookup": "a lossless run also drafts what followed where its last tokens occurred before",
+    "threshold": "without lossless: fixed, or tau is the least of one that adapts by entropy (how "
+    "uncertain AR's own token was) or by agreement (with AR, to hold the target)",
+    "target": "the share of mask tokens that AR would have chosen too; of threshold agreement",
     "metric": "what tau is held against: probability, margin or entropy",
     "max_new_tokens": "at most so many tokens for each prompt",
     "temperature": "0 is greedy",
+    "top_p": "above temperature 0: draw among the most probable tokens that have so much together",
     "seed": "matters above temperature 0",
     "checkpoint": "name of a model of the page; empty for the one that the page opens with",
     "batch.method": "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached "
@@ -66,13 +71,16 @@ def _generate(engines: Engines, book: ExampleBook) -> Endpoint:
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,
+        threshold: str = DEFAULTS.threshold,
+        target: float = DEFAULTS.target,
         metric: str = DEFAULTS.metric,
         max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
+        top_p: float = 1.0,
         seed: int = 0,
         checkpoint: str = "",
     ) -> Iterator[dict[str, Any]]:
-        """Generate text with MARS or plain AR. Streams the run so far."""
+        """Generate text by one method. Streams the run so far."""
         values = locals()
         with in_words():
             yield from generate_run(engines, book, values)
@@ -91,9 +99,12 @@ def _compare(engines: Engines, book: ExampleBook) -> Endpoint:
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,
+        threshold: str = DEFAULTS.threshold,
+        target: float = DEFAULTS.target,
         metric: str = DEFAULTS.metric,
         max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
+        top_p: float = 1.0,
         seed: int = 0,
         checkpoint: str = "",
     ) -> Iterator[dict[str, Any]]:
@@ -140,9 +151,12 @@ def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
         lossless: bool = DEFAULTS.lossless,
         groups: str = DEFAULTS.groups,
         lookup: bool = DEFAULTS.lookup,
+        threshold: str = DEFAULTS.threshold,
+        target: float = DEFAULTS.target,
         metric: str = DEFAULTS.metric,
         max_new_tokens: int = DEFAULTS.max_new_tokens,
         temperature: float = 0.0,
+        top_p: float = 1.0,
         seed: int = 0,
         checkpoint: str = "",
     ) -> Iterator[list[str]]:

@@ -23,6 +23,7 @@ ENTRIES = (
     "tour/presenter.js",
     "views/grid/view.js",
     "views/load/view.js",
+    "views/frontier/view.js",
     "views/page/page.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
@@ -48,6 +49,7 @@ STYLES = (
     "tour/present.css",
     "views/grid/grid.css",
     "views/load/load.css",
+    "views/frontier/frontier.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)

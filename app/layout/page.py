@@ -10,6 +10,7 @@ import gradio as gr
 from app.api.endpoints import wire_endpoints
 from app.batch.tab import batch_tab
 from app.compare.tab import compare_tab
+from app.frontier.tab import frontier_tab
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
 from app.layout.arrival import wire_arrival
@@ -46,6 +47,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 grid_tab(page, handlers.grid, engines, handlers.feeds, tab.controls)
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
+            with gr.Tab("Frontier", elem_id="frontier-tab"):
+                frontier_tab()
             with gr.Tab("Load lab", elem_id="load-tab"):
                 load_tab(page, handlers.load, engines, handlers.feeds, tab.controls["checkpoint"])
             with gr.Tab("How it works"):

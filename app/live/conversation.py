@@ -24,14 +24,15 @@ Histories = Mapping[str, tuple[Turn, ...]]
 
 
 def read_history(value: object, limits: Limits) -> Histories:
-    """Earlier turns, each {"prompt": text, "tokens": ids of the answer}: a list for both lanes, or
-    {lane: list}, as JSON or read already. Nothing for a first question. Raises RefusalError.
+    """Earlier turns, each {"prompt": text, "tokens": ids of the answer}: a list for all lanes, or
+    {lane: list}, where a lane that has not answered yet goes on from AR's answers; as JSON or read
+    already. Nothing for a first question. Raises RefusalError.
 
     Whether the checkpoint knows the tokens is looked up later.
     """
     posted = _parsed(value) if isinstance(value, str) else value
     if isinstance(posted, dict):
-        return {lane: _turns(posted.get(lane), limits) for lane in TITLES}
+        return {lane: _turns(posted.get(lane, posted.get("ar")), limits) for lane in TITLES}
     return dict.fromkeys(TITLES, _turns(posted, limits))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.controls import LINKED, VIEWS, Limits, RefusalError
+from app.controls import LINKED, Limits, RefusalError
 from mars_runtime.settings import AUTO
 
 MAX_DIGITS = 20
@@ -48,7 +48,7 @@ def _by_control(query: Mapping[str, str]) -> dict[str, str]:
     """What the link says of each control. Older links say ``view`` where newer ones say ``lanes``;
     any other ``view`` is none of ours."""
     texts = {name: query[each.link] for name, each in LINKED.items() if each.link in query}
-    if query.get("view") in VIEWS:
+    if query.get("view") in ("race", "mars", "ar"):
         texts.setdefault("view", query["view"])
     return texts
 

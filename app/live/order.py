@@ -6,11 +6,11 @@ Knows no gradio and no engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.controls import POSTED, RACE, Limits, RefusalError, read_live
+from app.controls import POSTED, Limits, RefusalError, read_live
 from app.live.conversation import Histories, read_history
 from app.methods import settings_for
 from mars_runtime.settings import DecodeSettings
@@ -25,11 +25,11 @@ FROM_VIEW = ("prompt", "checkpoint", "given", HISTORY)
 class LiveOrder:
     """A run as posted: what to decode, in which lanes, how. ``given``: the first tokens of the
     output, which count among max_new_tokens; only what is left of those is generated. histories:
-    the turns before this one, by lane."""
+    the turns before this one, by lane. view: the methods to run, a lane each."""
 
     prompt: str
     settings: DecodeSettings
-    view: str
+    view: Sequence[str]
     pace: float
     checkpoint: str
     given: tuple[int, ...] = ()
@@ -38,10 +38,9 @@ class LiveOrder:
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
         """Lane name, which is its method, -> its settings, in the order of the page."""
-        names = ("mars", "ar") if self.view == RACE else (self.view,)
         left = self.settings.max_new_tokens - len(self.given)
         settings = replace(self.settings, max_new_tokens=left)
-        return {name: settings_for(name, settings) for name in names}
+        return {name: settings_for(name, settings) for name in self.view}
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:

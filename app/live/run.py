@@ -1,4 +1,4 @@
-"""The run of a visitor in the Live tab: MARS and plain AR in lanes, steered while they run."""
+"""The run of a visitor in the Live tab: methods in lanes, steered while they run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from app.serving.loads import Served
 from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
 from mars_runtime.engine.request import Request
+from mars_runtime.engine.speculation import named
 from mars_runtime.lab.tasks import Task
 from mars_runtime.turns import Context
 
@@ -57,7 +58,7 @@ class LiveRun(TabRun):
         return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Both lanes, then the verdicts: judging never takes the machine from a timed lane."""
+        """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
         task = self._book.task(self.order.prompt)
         self.begin(*start_lanes(served, self.order, self._max_seconds, task, self.owner))
         yield from self.follow()
@@ -76,9 +77,9 @@ class LiveRun(TabRun):
         if not self.transcripts:
             self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
         for lane in self.transcripts:
-            steered = steering.applied_to(lane.run.settings)
-            if lane.name == "mars" and steered != lane.run.settings:
-                lane.run.settings = settings_for("mars", steered)
+            steered = settings_for(lane.name, steering.applied_to(lane.run.settings))
+            if lane.name != "ar" and steered != lane.run.settings:
+                lane.run.settings = steered
             if lane.run.pace != steering.pace:
                 lane.run.pace = steering.pace
         if steering.pace != self.order.pace:
@@ -132,7 +133,7 @@ def start_lanes(
     requests = {
         lane: Request(
             [*encode(order.prompt, contexts[lane].history), *order.given],
-            settings,
+            named(settings, served.checkpoint.name),
             max_seconds,
             is_checked=True,
             owner=owner,

@@ -8,19 +8,20 @@ import gradio as gr
 
 from app.components.conversation_view import ConversationView
 from app.components.race_view import RaceView
-from app.controls import PACES, RACE, VIEWS
+from app.controls import PACES, RACE
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds
 from app.layout.block_size import block_size_slider
 from app.layout.replays import shell_address
 from app.layout.wiring import Field
 from app.live.handlers import PRESETS, preset_of
-from app.methods import DEFAULTS
+from app.methods import DEFAULTS, TITLES
 from app.replay.recordings import Recording
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
 GROUPS = {"one": "after the last draft", "every": "after every draft"}
+THRESHOLDS = {"fixed": "fixed", "entropy": "by AR's entropy", "agreement": "by agreement with AR"}
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
@@ -125,10 +126,10 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
 
 def _more(tab: LiveTab, max_tokens: int) -> None:
     controls = tab.controls
-    controls["view"] = gr.Radio(
-        [(title, name) for name, title in VIEWS.items()],
-        value=RACE,
-        label="What to run",
+    controls["view"] = gr.CheckboxGroup(
+        [(title, name) for name, title in TITLES.items()],
+        value=list(RACE),
+        label="Methods to run, side by side",
         elem_id="view",
     )
     controls["groups"] = gr.Radio(
@@ -148,6 +149,23 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         label="Confidence that τ is held against",
         elem_id="metric",
     )
+    controls["threshold"] = gr.Radio(
+        [(title, name) for name, title in THRESHOLDS.items()],
+        value=DEFAULTS.threshold,
+        label="τ without lossless",
+        info="One that adapts never falls below the slider.",
+        elem_id="threshold",
+    )
+    controls["target"] = gr.Slider(
+        0.5,
+        0.99,
+        DEFAULTS.target,
+        step=0.01,
+        label="Agreement with AR to hold",
+        info="Of the tokens that masks gave.",
+        elem_id="target",
+        buttons=[],
+    )
     controls["max_new_tokens"] = gr.Slider(
         1,
         max_tokens,
@@ -165,6 +183,16 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         label="Temperature",
         info="0 is greedy.",
         elem_id="temperature",
+        buttons=[],
+    )
+    controls["top_p"] = gr.Slider(
+        0.05,
+        1,
+        1,
+        step=0.05,
+        label="Top-p",
+        info="Of the draws; 1 is the whole vocabulary.",
+        elem_id="top_p",
         buttons=[],
     )
     controls["seed"] = gr.Number(

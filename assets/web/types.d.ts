@@ -11,8 +11,13 @@ interface Settings {
   lossless: boolean;
   groups: string;
   lookup: boolean;
+  draft?: string; // later than the first traces
+  masked?: string;
   max_new_tokens: number;
   temperature: number;
+  top_p: number;
+  threshold: string;
+  target: number;
   seed: number;
 }
 
@@ -60,6 +65,10 @@ interface RowStep {
   block_size?: number;
   groups?: number[];
   looked_up?: number[];
+  guessed?: number[];
+  num_draft_forwards?: number;
+  taken?: number[];
+  threshold?: number;
   checks?: [id: number, p: number][];
   settings?: Partial<Settings>;
 }
@@ -116,6 +125,10 @@ interface Step {
   fed: number;
   groups: number[];
   lookedUp: number[];
+  guessed: number[];
+  draftForwards: number;
+  taken: number[] | null;
+  tau: number;
   isCommit: boolean;
 }
 
@@ -634,10 +647,82 @@ interface AskDetail {
   settings: Partial<Settings>;
 }
 
+// A way of decoding that is to be opened as a run: no run is on show that it belongs to.
+interface WayDetail {
+  kind: "way";
+  prompt: string;
+  checkpoint: string;
+  settings: Settings;
+}
+
+interface FrontierPoint {
+  name: string;
+  checkpoint: string;
+  settings: Settings;
+  quality: { value: number; low: number; high: number };
+  tpf: { value: number; low: number; high: number };
+}
+
+interface FrontierSet {
+  title: string;
+  checkpoint: string;
+  quality: "accuracy" | "agreement";
+  prompt: string;
+  source: string;
+  points: FrontierPoint[];
+}
+
+// A request that goes wrong, and what to see there.
+interface FrontierFailure extends Omit<WayDetail, "kind"> {
+  title: string;
+  why: string;
+}
+
+interface FrontierMark {
+  point: FrontierPoint;
+  x: number;
+  y: number;
+  low: number;
+  high: number;
+  isBest: boolean;
+}
+
+// y: percent, NaN where it cannot be told; place: where its text leaves AR's, -1 where it does not or nobody knows.
+interface OwnMark {
+  x: number;
+  y: number;
+  place: number;
+  isSame: boolean;
+}
+
+interface PaperCurve {
+  checkpoint: string;
+  benchmark: string;
+  block_size: number;
+  points: { tau: number; accuracy: number; tpf: number }[];
+}
+
+interface PaperCurves {
+  source: string;
+  curves: PaperCurve[];
+}
+
+interface FrontierPicture {
+  marks: FrontierMark[];
+  own: OwnMark | null;
+  curves: PaperCurve[];
+  axis: string;
+}
+
+interface FrontierScale {
+  x(value: number): number;
+  y(value: number): number;
+}
+
 interface Order {
   asked: string;
   settings: Partial<Settings>;
-  view: string;
+  view: string[];
 }
 
 interface ListedRun {

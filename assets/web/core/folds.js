@@ -6,8 +6,51 @@
  * @returns {number[]}
  */
 export function draftIds(step) {
-  if (step.lookedUp.length) return step.lookedUp;
-  return step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
+  const own = step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
+  return [...(step.lookedUp.length ? step.lookedUp : own), ...step.guessed];
+}
+
+/**
+ * Who proposed a token that waits for AR's word, where it was no guess.
+ * @param {Step} step
+ * @param {number} place
+ * @returns {"look-up" | "masks" | "draft model"}
+ */
+export function drafterOf(step, place) {
+  if (place >= draftIds(step).length - step.guessed.length) return "draft model";
+  return step.lookedUp.length ? "look-up" : "masks";
+}
+
+/**
+ * Block diffusion: what was taken in the block behind the text that has left, null where a place is open still.
+ * @param {Lane} lane
+ * @returns {(number | null)[]}
+ */
+export function takenAhead(lane) {
+  const last = lane.steps.at(-1);
+  if (!last?.taken || last.stop === "block") return [];
+  /** @type {Map<number, number>} */
+  const found = new Map();
+  for (let i = lane.steps.length - 1; i >= 0; i -= 1) {
+    const { taken, first, proposals, stop } = lane.steps[i];
+    if (!taken || (stop === "block" && i < lane.steps.length - 1)) break;
+    for (const at of taken) found.set(first + at, proposals[at][0]);
+  }
+  const from = lane.tokens.length;
+  const open = last.first + last.proposals.length - from;
+  return Array.from({ length: Math.max(0, open) }, (_, i) => found.get(from + i) ?? null);
+}
+
+/**
+ * The forward that took a token: with block diffusion it may have left later.
+ * @param {Lane} lane
+ * @param {Token} token
+ */
+export function takerOf(lane, { step, position }) {
+  const place = step.first + position;
+  for (let i = step.index; i >= 0 && lane.steps[i].taken; i -= 1)
+    if (lane.steps[i].taken?.includes(place - lane.steps[i].first)) return lane.steps[i];
+  return step;
 }
 
 /**
@@ -86,7 +129,7 @@ export function compared(lanes, place) {
  * @param {{ lanes: Lane[] }} run
  */
 export function mainLane(run) {
-  return run.lanes.find((lane) => lane.name !== "ar" && lane.isMars) || run.lanes[0];
+  return run.lanes.find((lane) => lane.name !== "ar" && !lane.isAr) || run.lanes[0];
 }
 
 /**

@@ -2,6 +2,7 @@
 // that no pinned run has, and keeps it when it is pinned. Plain AR is grey. Knows neither tray nor document.
 
 import { NUM_RUNS } from "./colours.js";
+import { placeOfMethod } from "./methods.js";
 
 /** @type {WeakMap<HeaderEvent, string>} */
 const known = new WeakMap();
@@ -54,19 +55,22 @@ export class RunColours {
 
   /**
    * A place in `runs` of coloursOf; 0 is plain AR's.
-   * @param {Pick<Lane, "header" | "isMars">} run
+   * @param {Pick<Lane, "header" | "method">} run
    */
-  placeOf({ header, isMars }) {
-    if (!isMars) return 0;
-    return (header && this.kept.get(identityOf(header))) ?? this.free();
+  placeOf({ header, method }) {
+    if (method === "ar") return 0;
+    return (header && this.kept.get(identityOf(header))) ?? this.free(placeOfMethod(method));
   }
 
-  // The first of those places that the fewest pinned runs have.
-  free() {
+  /**
+   * Of those places the first that the fewest pinned runs have; of the methods of a race each has another.
+   * @param {number} method
+   */
+  free(method) {
     const counts = new Array(NUM_RUNS + 1).fill(0);
     for (const place of this.kept.values()) counts[place] += 1;
-    counts.shift();
-    return counts.indexOf(Math.min(...counts)) + 1;
+    const places = counts.map((_, place) => place).slice(1);
+    return places.sort((a, b) => counts[a] - counts[b] || a - b)[method];
   }
 }
 

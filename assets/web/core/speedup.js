@@ -79,7 +79,7 @@ export function laneSpeedup(lane, other) {
   return speedup(
     measured(lane),
     measured(other),
-    other.isMars ? Infinity : folds.perForward(lane) / folds.perForward(other),
+    other.isAr ? folds.perForward(lane) / folds.perForward(other) : Infinity,
   );
 }
 

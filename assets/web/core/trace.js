@@ -3,11 +3,25 @@
 // been read, as every rate does; its prefill counts for the first token alone.
 
 import { cutOf } from "./cut.js";
-import { draftIds } from "./folds.js";
+import { draftIds, takenAhead } from "./folds.js";
+import { METHODS, factsOf } from "./methods.js";
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 
+const OPEN_PLACE = "\u2591"; // of a block that is filled in any order
 /** @type {(keyof Settings)[]} */
-const FOLLOWED = ["method", "tau", "block_size", "metric", "lossless", "groups", "lookup"];
+const FOLLOWED = [
+  "method",
+  "tau",
+  "block_size",
+  "metric",
+  "lossless",
+  "groups",
+  "lookup",
+  "draft",
+  "masked",
+  "threshold",
+  "target",
+];
 
 const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
@@ -132,6 +146,10 @@ export class Lane {
       fed: row.num_fed,
       groups: row.groups || [], // masks after each of the last pending tokens, where not the last one alone had some
       lookedUp: row.looked_up || [], // ids that wait to be verified because they stood there before in the text
+      guessed: row.guessed || [], // ids that wait behind those: of a draft model, or guesses of Jacobi's
+      draftForwards: row.num_draft_forwards || 0,
+      taken: row.taken || null, // places, from its first token on, that a forward of block diffusion filled
+      tau: row.threshold ?? this.settings?.tau ?? NaN, // in force: where it adapts, the settings name its floor
       isCommit: event.commit === true,
     };
     this.steps.push(step);
@@ -233,7 +251,14 @@ export class Lane {
     decoder.decode(this.tail, { stream: true });
     /** @param {number[]} ids */
     const read = (ids) => ids.map((id) => decoder.decode(this.bytes(id), { stream: true })).join("");
-    const refused = step.lookedUp.length ? [] : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
+    if (step.taken) {
+      const ahead = takenAhead(this).map((id) => (id === null ? OPEN_PLACE : read([id])));
+      return { drafts: ahead.join(""), refused: "" };
+    }
+    const refused =
+      step.lookedUp.length || step.guessed.length
+        ? []
+        : step.proposals.slice(step.count + step.drafted).map(([id]) => id);
     return { drafts: read(draftIds(step)), refused: read(refused) };
   }
 
@@ -250,7 +275,16 @@ export class Lane {
     return /** @type {Lane} */ (this.cut);
   }
 
-  get isMars() {
-    return this.settings ? this.settings.method !== "ar" : this.name !== "ar";
+  // A lane of a race is called by its method until its header comes.
+  get method() {
+    return this.settings?.method ?? (this.name in METHODS ? this.name : "mars");
+  }
+
+  get facts() {
+    return factsOf(this);
+  }
+
+  get isAr() {
+    return this.method === "ar";
   }
 }

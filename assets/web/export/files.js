@@ -1,6 +1,7 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards. Pure but for `download`.
 // Knows lanes; knows no view and no drawing.
 
+import { factsOf } from "../core/methods.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 
 const MOST_NAME = 120;
@@ -14,10 +15,9 @@ const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that beg
  */
 export function fileName(lane, extension) {
   const [header, settings] = [headerOf(lane), settingsOf(lane)];
-  const how =
-    settings.method === "ar"
-      ? ["ar"]
-      : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
+  const how = !factsOf(settings).obeys.includes("tau")
+    ? [settings.method, ...(settings.method === "ar" ? [] : [`B${settings.block_size}`])]
+    : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
   const date = (header.date || "").slice(0, 19).replaceAll(":", "-");
   const parts = [header.checkpoint, ...how, date].map((part) =>
     String(part)
@@ -44,7 +44,7 @@ export const allStepsCsv = (runs) =>
 function stepRows(lane) {
   return lane.steps.map((step) => {
     const { settings } = step;
-    const isAr = settings.method === "ar";
+    const { obeys } = factsOf(settings);
     const tokens = lane.tokens.slice(step.first, step.first + step.count);
     return [
       step.index + 1,
@@ -53,8 +53,8 @@ function stepRows(lane) {
       step.count,
       JSON.stringify(step.proposals.map(([id]) => lane.tokenName(id))),
       JSON.stringify(step.proposals.map(([, confidence]) => confidence)),
-      isAr ? "" : settings.tau,
-      isAr ? "" : step.blockSize || settings.block_size,
+      obeys.includes("tau") ? settings.tau : "",
+      obeys.includes("block_size") ? step.blockSize || settings.block_size : "",
       step.stop,
       tokens.map((token) => token.text + (token.rest || "")).join(""),
     ];

@@ -185,7 +185,10 @@ function finished(run) {
   if (message) return ["finished", message];
   const reasons = new Set(lanes.map(reasonOf));
   if (reasons.size === 1 && lanes.length > 1)
-    return ["finished", `Finished: both ${ENDS[reasonOf(lanes[0])].replace("its text", "their texts")}.`];
+    return [
+      "finished",
+      `Finished: ${lanes.length === 2 ? "both" : "all"} ${ENDS[reasonOf(lanes[0])].replace("its text", "their texts")}.`,
+    ];
   return [
     "finished",
     `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[reasonOf(lane)] || reasonOf(lane)}`).join(", ")}.`,

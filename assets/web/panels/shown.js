@@ -8,7 +8,7 @@ import { mainLane } from "../core/folds.js";
  */
 export function subject(view) {
   const { selected } = view;
-  return selected && selected.lane.isMars ? selected.lane : mainLane(view.run);
+  return selected && !selected.lane.isAr ? selected.lane : mainLane(view.run);
 }
 
 /**
@@ -18,7 +18,7 @@ export function subject(view) {
 export function shownLanes(view) {
   if (!view.run || !view.run.lanes.length) return [];
   const main = subject(view);
-  const other = view.run.lanes.find((lane) => lane !== main && !lane.isMars);
+  const other = view.run.lanes.find((lane) => lane !== main && lane.isAr);
   return [view.shown(main), other && view.shown(other)];
 }
 

@@ -44,11 +44,11 @@ class Column {
     if (!this.lane.header) return;
     this.view.append(shown);
     this.view.follow();
-    this.element.dataset.method = this.lane.isMars ? "mars" : "ar";
+    this.element.dataset.method = this.lane.method;
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";
     const tau =
-      this.lane.isMars && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
+      !this.lane.isAr && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
     put(this.count, `${counted(tokens, "token")} in ${counted(forwards, "forward")}${tau}${done}`);
   }
 }

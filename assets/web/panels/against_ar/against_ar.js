@@ -5,7 +5,8 @@ import { counted, figure, probability, whole } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { divergence } from "../../core/folds.js";
 import { DiffText } from "./diff_text.js";
-import { draftsJudged, isVerified, judge } from "../folds/judged.js";
+import { draftsJudged, judge } from "../folds/judged.js";
+import { isVerified } from "../../core/methods.js";
 import { shownKey, shownLanes, subject } from "../shown.js";
 
 const LISTED = 8;
@@ -219,7 +220,7 @@ export class AgainstArPanel {
 /** @param {Lane | undefined} lane */
 function nothing(lane) {
   if (!lane || !lane.steps.length) return "Nothing has been decoded yet.";
-  return lane.isMars ? "" : "This run is plain AR itself; run MARS, with or without AR beside it, to compare.";
+  return lane.isAr ? "This run is plain AR itself; run MARS, with or without AR beside it, to compare." : "";
 }
 
 /**
@@ -272,6 +273,6 @@ function around(lane, place) {
     make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)),
     make("code", "", rest),
   );
-  line.append(make("b", lane.isMars ? "" : "rv-ag-ar", lane.isMars ? "MARS" : "AR"), words);
+  line.append(make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
   return line;
 }

@@ -1,5 +1,6 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
+import { factsOf } from "../../core/methods.js";
 import { photoFinish } from "../../core/folds.js";
 import { lastOf } from "../../core/lists.js";
 import { runColours } from "../../core/run_colours.js";
@@ -137,6 +138,7 @@ export function forwardsFigure(lane, c, span, isLive) {
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
   const free = steps.length > WINDOW ? 0 : 0.08; // of many no gap could be seen
   for (const step of steps) {
+    if (!step.count) continue; // block diffusion: it filled places, and nothing left yet
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
     if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
   }
@@ -171,14 +173,14 @@ export function confidenceFigure(lane, c, span) {
     step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) dash(refused, step, next[1]);
-    if (step.settings && step.settings.method !== "ar") threshold.hold(step, nines(step.settings.tau));
+    if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
   }
   const metric = (lane.settings && lane.settings.metric) || "probability";
   const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
   const y = axis(c, metric, { range: [-0.12, 4.15], ...ticks });
   const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const marks = moveMarks(lane, c, span, false);
-  const tau = lane.settings?.tau;
+  const tau = lane.steps.at(-1)?.tau;
   if (threshold.now !== null && tau !== undefined) {
     marks.annotations.push({
       ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm),
@@ -226,7 +228,7 @@ export function timeFigure(lanes, c, span) {
     const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
     const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
     most = Math.max(most, lane.tokens.length);
-    const isTwin = lanes.indexOf(lane) > 0 && lanes[0].isMars === lane.isMars;
+    const isTwin = lanes.indexOf(lane) > 0 && lanes[0].method === lane.method;
     return {
       type: "scatter",
       mode: "lines",
@@ -237,7 +239,7 @@ export function timeFigure(lanes, c, span) {
     };
   });
   const annotations = data.map(({ x: xs, y: ys, line }, i) =>
-    endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isMars ? "bottom" : "top"),
+    endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isAr ? "top" : "bottom"),
   );
   const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
@@ -253,7 +255,7 @@ export function timeFigure(lanes, c, span) {
 export const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
 
 /** @param {Lane[]} lanes */
-const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !== lanes[0].isMars);
+const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.method !== lanes[0].method);
 
 /**
  * The method, or where that tells two lanes not apart their titles, which plotly must not read as markup.
@@ -261,6 +263,6 @@ const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.isMars !
  * @param {Lane[]} lanes
  */
 function lineName(lane, lanes) {
-  if (isRace(lanes)) return lane.isMars ? "MARS" : "plain AR";
+  if (isRace(lanes)) return lane.facts.title;
   return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 }

@@ -1,6 +1,7 @@
 // Whose charts these are: a line of its own colour for each run, with its name and settings. Text only.
 
 import { make, put } from "../../core/dom.js";
+import { runColours } from "../../core/run_colours.js";
 import { settingsText } from "../text/card.js";
 
 export class ChartLegend {
@@ -18,8 +19,8 @@ export class ChartLegend {
         this.element.append(item);
       }
       const item = /** @type {HTMLElement} */ (this.element.children[i]);
-      item.dataset.method = lane.isMars ? "mars" : "ar";
-      item.dataset.twin = String(i > 0 && lanes[0].isMars === lane.isMars);
+      item.dataset.colour = String(runColours.placeOf(lane));
+      item.dataset.twin = String(i > 0 && lanes[0].method === lane.method);
       put(item.children[1], lane.title);
       put(item.children[2], settingsText(lane.settings));
     });

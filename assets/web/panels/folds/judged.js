@@ -5,11 +5,9 @@
 // trace does not tell that, by the lane of AR up to the first difference.
 
 import { divergence } from "../../core/folds.js";
+import { isVerified } from "../../core/methods.js";
 
 export const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
-
-/** @param {Settings | null} settings */
-export const isVerified = (settings) => settings?.method === "ar" || settings?.lossless === true;
 
 /**
  * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
@@ -61,7 +59,7 @@ export function draftsJudged(lane) {
   const found = [];
   lane.steps.forEach((step, i) => {
     const next = lane.steps[i + 1];
-    if (!step.drafted || !next || !next.settings || !next.settings.lossless) return;
+    if (!step.drafted || !next || !isVerified(next.settings)) return;
     for (let j = 0; j < Math.min(step.drafted, next.count); j += 1) {
       const draft = step.proposals[step.count + j];
       const token = lane.tokens[next.first + j];

@@ -2,6 +2,7 @@
 // A forward by itself can be judged exactly, for all its proposals and confidences were recorded; what follows the
 // first forward that takes another number of tokens would have been predicted from another text: an estimate.
 
+import { factsOf } from "../../core/methods.js";
 import { draftIds } from "../../core/folds.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./why.js";
 
@@ -30,8 +31,9 @@ export function acceptPrefix(confidences, tau) {
  */
 export function judgeAgain(lane, index, tau, ends) {
   const step = lane.steps[index];
+  if (step.settings?.method === "jacobi") return draftIds(step).length; // guesses, whatever τ is
   if (!isLossless(step)) {
-    if (!step.settings || step.settings.method === "ar") return step.count;
+    if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
   if (step.stop === "eos" || step.stop === "limit" || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there

@@ -2,10 +2,11 @@
 // plain values out. Knows no text and no DOM.
 
 import { draftIds } from "../../core/folds.js";
+import { isVerified } from "../../core/methods.js";
 import { lastOf } from "../../core/lists.js";
 
 /** @param {Step} step */
-export const isLossless = (step) => Boolean(step.settings && step.settings.lossless && step.settings.method !== "ar");
+export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";
 
 /**
  * Ids that ended a text of these lanes: the only ones that a trace tells.
@@ -66,7 +67,8 @@ function fate(step, i, numDrafts, draft, ends) {
  * Whether a wrong draft spoilt what was proposed behind it: the masks after the last good one go on from there.
  * @param {Step} step
  */
-export const isDropped = (step) => step.stop === "mismatch" && !step.groups[step.count - 1];
+export const isDropped = (step) =>
+  step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // there it is guessed next
 
 /**
  * Whether the run wrote at a place what was proposed for it. A proposal can be judged while the text before it is

@@ -39,7 +39,7 @@ export class Lens {
   set(tau) {
     const { run } = this.view;
     const isOver = run && run.lanes.length && run.lanes.every((lane) => lane.end && lane.steps.length);
-    this.tau = isOver && mainLane(run).isMars && tau >= 0 && tau <= 1 ? tau : NaN;
+    this.tau = isOver && mainLane(run).facts.obeys.includes("tau") && tau >= 0 && tau <= 1 ? tau : NaN;
     this.view.schedule();
   }
 

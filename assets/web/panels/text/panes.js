@@ -1,6 +1,7 @@
 // One lane's pane: its head (settings, verdict, counts, first difference) above its text.
 
 import { counted } from "../../core/words.js";
+import { compared, divergence } from "../../core/folds.js";
 import { make, put } from "../../core/dom.js";
 import { runColours } from "../../core/run_colours.js";
 import { settingsText } from "./card.js";
@@ -14,6 +15,8 @@ export class Pane {
    */
   constructor(lane, isFollowing, report) {
     this.lane = lane;
+    this.differs = -1; // from the lane that it is held against, where there are more than two
+    this.checked = 0;
     this.element = make("article", "rv-pane");
     this.element.dataset.lane = lane.name;
     this.head = make("header", "rv-head");
@@ -44,7 +47,7 @@ export class Pane {
   draw(shown) {
     const { lane, element, parts } = this;
     if (lane.header) this.view.append(shown);
-    element.dataset.method = lane.isMars ? "mars" : "ar";
+    element.dataset.method = lane.method;
     element.dataset.colour = String(runColours.placeOf(lane));
     element.dataset.steps = String(lane.steps.length);
     element.dataset.tokens = String(lane.tokens.length);
@@ -52,10 +55,22 @@ export class Pane {
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
     put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
-    put(parts.forwards, lane.steps.length && lane.isMars ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
+    put(parts.forwards, lane.steps.length && !lane.isAr ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
+  }
+
+  /**
+   * Looks on for the first difference from a lane beside it.
+   * @param {Lane} other
+   * @param {(lane: Lane) => Lane} shown
+   */
+  comparedWith(other, shown) {
+    const { lane } = this;
+    if (this.differs < 0) this.differs = divergence(lane, other, this.checked);
+    this.checked = Math.min(lane.tokens.length, other.tokens.length);
+    this.compared(compared([shown(lane), shown(other)], this.differs));
   }
 
   /**

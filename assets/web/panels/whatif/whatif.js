@@ -225,9 +225,11 @@ function telling(lane, ends) {
 /** @param {Lane} lane */
 function nothing(lane) {
   if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
-  return lane.isMars
+  if (lane.method === "speculative" || lane.method === "block_diffusion")
+    return "Under another τ other tokens would have been fed, and nobody knows what would have followed: run MARS to judge its forwards.";
+  return lane.facts.obeys.includes("tau")
     ? ""
-    : "Plain AR takes one token per forward whatever τ is: run MARS to judge its forwards under another τ.";
+    : `${lane.isAr ? "Plain AR takes one token per forward" : `${lane.facts.title} takes what it takes`} whatever τ is: run MARS to judge its forwards under another τ.`;
 }
 
 /**

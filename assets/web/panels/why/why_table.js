@@ -1,6 +1,7 @@
 // The proposals of one forward as a table: bars on one scale with the threshold drawn through them, what became of
 // each, its runners-up. Rows are built once for a forward; what comes afterwards is filled in as the run goes on.
 
+import { factsOf } from "../../core/methods.js";
 import { probability, short } from "../../core/words.js";
 import { make, put } from "../../core/dom.js";
 import { fateText, laterText } from "./why_words.js";
@@ -45,8 +46,8 @@ export class WhyTable {
    */
   build(lane, step, rows, ends) {
     this.ends = ends;
-    const settings = step.settings || {};
-    const hasTau = settings.method !== "ar" && Number.isFinite(settings.tau);
+    const settings = { ...step.settings, tau: step.tau };
+    const hasTau = factsOf(settings).obeys.includes("tau") && Number.isFinite(settings.tau);
     put(
       this.caption,
       `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`,

@@ -24,7 +24,7 @@ export function branchOf(lane, lanes) {
   const { num_given: numGiven, prompt_ids: ids } = headerOf(lane);
   if (!numGiven) return null;
   const parents = [...remembered, ...lanes].filter((each) => isParent(each, ids));
-  const parent = parents.find((each) => each.isMars === lane.isMars) || parents[0];
+  const parent = parents.find((each) => each.isAr === lane.isAr) || parents[0];
   if (!parent) return null;
   const place = ids.length - 1 - headerOf(parent).prompt_ids.length;
   return {

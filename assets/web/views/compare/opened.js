@@ -20,7 +20,7 @@ export function pinnedRun({ id, lane, name }) {
   const recorded = [day, name].filter(Boolean).join(" · ");
   const head = {
     run: `pin-${id}`,
-    lanes: [{ lane: lane.name, title: lane.isMars ? "MARS" : "plain AR" }],
+    lanes: [{ lane: lane.name, title: lane.facts.title }],
     pace: 0,
     recorded,
   };

@@ -16,7 +16,7 @@ const MOST_NOTE = 2000;
  * @param {Lane} lane
  */
 export const methodText = (lane) =>
-  [lane.isMars ? "MARS" : "plain AR", settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
+  [lane.facts.title, settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
 
 export class Row {
   /** @type {HTMLInputElement} */

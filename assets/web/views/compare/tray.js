@@ -24,7 +24,7 @@ export class Pin {
     /** @type {HeaderEvent} */
     this.header = JSON.parse(record.lines[0]);
     this.identity = identityOf(this.header);
-    this.isMars = this.header.settings.method !== "ar";
+    this.method = this.header.settings.method;
   }
 
   get id() {
@@ -54,7 +54,7 @@ export class Pin {
   // The whole lane, folded once.
   get lane() {
     if (!this.folded) {
-      this.folded = Lane.of(this.lines, { lane: this.isMars ? "mars" : "ar", title: this.name });
+      this.folded = Lane.of(this.lines, { lane: this.method, title: this.name });
       this.folded.verdict = this.record.verdict;
     }
     return this.folded;
@@ -74,8 +74,10 @@ export class Pin {
  * @param {Lane} lane
  */
 export function nameOf(lane) {
-  const { settings, isMars } = lane;
-  const how = isMars ? `MARS ${settingsText(settings, lane.steps.at(-1)?.blockSize)}` : "plain AR";
+  const { settings } = lane;
+  const how = lane.isAr
+    ? lane.facts.title
+    : `${lane.facts.title} ${settingsText(settings, lane.steps.at(-1)?.blockSize)}`;
   const prompt = (headerOf(lane).prompt || "").replace(/\s+/g, " ").trim();
   return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
 }
@@ -119,9 +121,9 @@ export class Tray {
 
   // A run keeps its number, and the colour that it wears when it is pinned.
   /** @param {Pin} pin */
-  complete({ record, header, isMars, identity }) {
+  complete({ record, header, method, identity }) {
     record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
-    record.colour ??= runColours.placeOf({ header, isMars });
+    record.colour ??= runColours.placeOf({ header, method });
     runColours.kept.set(identity, record.colour);
   }
 

@@ -124,15 +124,17 @@ export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
  * @param {Told} told
  * @param {boolean} isOwn whether each lane goes on from its own; else both from AR's, where it ran
  */
-export const answerOf = ({ texts }, isOwn) => (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars));
+export const answerOf = ({ texts }, isOwn) =>
+  (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars)) ?? Object.values(texts)[0];
 
 /**
- * What is posted of earlier turns: a list for both lanes, or one for each. Turns without an answer say nothing, and what
+ * What is posted of earlier turns: a list for all lanes, or one for each that has answered. Turns without an answer say nothing, and what
  * is too much for a request is left out from the oldest on.
  * @param {Turn[]} turns
  * @param {boolean} isOwn
  */
 export function historyOf(turns, isOwn) {
+  const lanes = [...new Set(["mars", "ar", ...turns.flatMap(({ told }) => Object.keys(told?.ids || {}))])];
   /** @param {string} lane */
   const of = (lane) =>
     turns.flatMap(({ prompt, told }) => {
@@ -142,10 +144,10 @@ export function historyOf(turns, isOwn) {
   /** @param {{ prompt: string, tokens: number[] }[]} all */
   const cut = (all) => {
     let kept = all.slice(-MOST_TURNS);
-    while (JSON.stringify(kept).length > MOST_CHARACTERS / (isOwn ? 2 : 1)) kept = kept.slice(1);
+    while (JSON.stringify(kept).length > MOST_CHARACTERS / (isOwn ? lanes.length : 1)) kept = kept.slice(1);
     return kept;
   };
-  return isOwn ? { mars: cut(of("mars")), ar: cut(of("ar")) } : cut(of("ar"));
+  return isOwn ? Object.fromEntries(lanes.map((lane) => [lane, cut(of(lane))])) : cut(of("ar"));
 }
 
 /**

@@ -2,12 +2,17 @@
 // Knows the page's ids and the names of its controls; whether their values make sense is the server's affair.
 
 import { tabOf } from "../../core/dom.js";
-import { headerOf } from "../../core/folds.js";
+import { headerOf, mainLane } from "../../core/folds.js";
+import { METHODS } from "../../core/methods.js";
 import { branch } from "../conversation/view.js";
 
 export const ANSWERED = ["run", "branch"];
 /** @type {(keyof Settings)[]} */
-const CHOSEN = ["tau", "block_size", "lossless", "groups", "lookup", "metric", "temperature", "seed"];
+const OWN = ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"];
+
+/** @type {(keyof Settings)[]} */
+const COMMON = ["metric", "temperature", "top_p", "seed"]; // which act on all methods
+const CHOSEN = [...OWN, ...COMMON];
 
 /** @type {Order | null} */
 let wanted = null;
@@ -18,7 +23,7 @@ let wanted = null;
  * @param {Run} run
  */
 function orderOf({ kind, lane, token, id, settings }, run) {
-  const main = run.lanes.find((each) => each.isMars) || run.lanes[0];
+  const main = mainLane(run);
   const from =
     kind === "branch"
       ? run.lanes.find((each) => each.name === (typeof lane === "string" ? lane : lane.name)) || main
@@ -32,10 +37,30 @@ function orderOf({ kind, lane, token, id, settings }, run) {
       given: [...from.givenIds(), ...behind],
       history: Object.fromEntries(run.lanes.map((each) => [each.name, each.header?.history || []])),
     }),
-    settings: { ...(main.isMars ? main.settings : {}), ...settings },
-    view: names.includes("mars") && names.includes("ar") ? "race" : names[0],
+    settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
+    view: names.filter((name) => name in METHODS),
   };
 }
+
+/**
+ * The settings that a lane obeys: those that do not act on it are not told to the page's controls.
+ * @param {Lane} lane
+ */
+function obeyed({ settings, facts }) {
+  const known = [...facts.obeys, ...COMMON].filter((name) => settings && name in settings);
+  return Object.fromEntries(known.map((name) => [name, settings?.[name]]));
+}
+
+/**
+ * The run of a way that was measured elsewhere: a prompt and a checkpoint, none of the run on show.
+ * @param {WayDetail} given
+ * @returns {Order}
+ */
+const wayOrder = ({ prompt, checkpoint, settings }) => ({
+  asked: JSON.stringify({ prompt, checkpoint, given: [], history: "" }),
+  settings: settings.method === "ar" ? {} : settings,
+  view: settings.method === "ar" ? ["ar"] : [settings.method ?? "mars", "ar"],
+});
 
 /**
  * The new values of the page's controls, in the order of their names; what nobody chose stays as it is.
@@ -72,12 +97,22 @@ export const asked = (names, now) => (wanted ? [wanted.asked, ...filled(wanted, 
 
 export function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
-    if (!ANSWERED.includes(detail.kind)) return;
-    const view = target instanceof Element && target.lineView;
-    if (!view || !view.run) return;
-    wanted = orderOf(detail, view.run);
+    if (!(target instanceof Element)) return;
+    if (detail.kind === "way") return ask(wayOrder(detail), target);
+    const { lineView: view } = target;
+    if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
+    const order = orderOf(detail, view.run);
     branch(view.run);
-    showLive(target);
-    document.getElementById("ask")?.click();
+    ask(order, target);
   });
+}
+
+/**
+ * @param {Order} order
+ * @param {Element} target
+ */
+function ask(order, target) {
+  wanted = order;
+  showLive(target);
+  document.getElementById("ask")?.click();
 }

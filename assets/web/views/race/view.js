@@ -123,7 +123,7 @@ export class RaceView extends LineView {
     if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
-    this.figures.build(this.run.lanes.length === 2);
+    this.figures.build(this.run.lanes.length > 1);
     this.opening.meet(this.run);
     this.charts.show(this.run);
     this.schedule();
@@ -228,7 +228,9 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
     this.lens.draw();
     this.compare();
-    this.figures.update(this.shown(main), run.lanes.filter((lane) => lane !== main).map((lane) => this.shown(lane))[0]);
+    const others = run.lanes.filter((lane) => lane !== main);
+    const other = others.find((lane) => lane.isAr) || others[0];
+    this.figures.update(this.shown(main), other && this.shown(other));
     this.axis.draw();
     this.refreshCharts();
     this.panels.draw();
@@ -247,9 +249,14 @@ export class RaceView extends LineView {
     this.charts.place(this.playhead);
   }
 
-  // The first difference between the two texts is marked in both.
+  // The first difference between two texts is marked in both; of more lanes each is held against plain AR, or the first.
   compare() {
     const run = this.now;
+    if (run.lanes.length > 2) {
+      const reference = run.lanes.find((lane) => lane.isAr) || run.lanes[0];
+      for (const pane of this.entries)
+        if (pane.lane !== reference) pane.comparedWith(reference, (lane) => this.shown(lane));
+    }
     if (run.lanes.length !== 2) return;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));

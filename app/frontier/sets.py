@@ -1,0 +1,136 @@
+"""What the Frontier tab shows: measured results of this repository as points, the paper's apart.
+
+Reads files of ``assets/results/`` that commands wrote; measures nothing and knows no gradio.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.examples.book import CHAT, TASKS
+from app.examples.openings import GRID
+from app.frontier.failures import failures
+from mars_runtime.lab.evaluation.plan import describe
+from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime.settings import DecodeSettings
+
+RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
+BENCHMARKS = {
+    "ifeval_local": "IFEval, prompts followed to the letter",
+    "bbh_local": "BIG-Bench Hard, without examples",
+    "gsm8k_train_heldout": "GSM8K, training split",
+    "humaneval_sandbox": "HumanEval",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One way of decoding. quality: a share from 0 to 1; tpf: tokens per forward."""
+
+    name: str
+    checkpoint: str
+    settings: DecodeSettings
+    quality: Estimate
+    tpf: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PointSet:
+    """Ways that were measured on the same prompts, most of them on one checkpoint. quality:
+    ``accuracy``, or ``agreement``: the share of answers with the very tokens of AR. prompt: what a
+    point is opened with where the visitor has asked this checkpoint nothing; source: the file below
+    ``assets/results/``."""
+
+    title: str
+    checkpoint: str
+    quality: str
+    prompt: str
+    source: str
+    points: tuple[Point, ...]
+
+
+def frontier_json() -> str:
+    """All sets that have been measured, the paper's curves, and what goes wrong, for the view."""
+    told = {
+        "sets": [asdict(one) for one in read_sets(RESULTS)],
+        "paper": _read(RESULTS / "paper.json"),
+        "failures": [asdict(one) for one in failures()],
+    }
+    return json.dumps(told, ensure_ascii=False)
+
+
+def read_sets(folder: Path) -> list[PointSet]:
+    """The sets of a folder of results, those that are there."""
+    makers = {
+        "chat_evaluation": _requests,
+        "evaluation": _families,
+        "methods": _methods,
+        "lm_eval": _benchmarks,
+    }
+    found: list[PointSet] = []
+    for name, make in makers.items():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found += make(_read(path), path.name)
+    return [one for one in found if len(one.points) > 1]
+
+
+def _requests(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
+    """Open requests have no right answer: how often a text is AR's own stands for quality."""
+    for checkpoint, rows in _by_checkpoint(told["requests"]):
+        points = tuple(_point(row, Estimate(*[row["agreement"]] * 3), row["tpf"]) for row in rows)
+        title = f"{checkpoint}: open requests of five kinds"
+        yield PointSet(title, checkpoint, "agreement", GRID[CHAT][0], source, points)
+
+
+def _families(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
+    for checkpoint, rows in _by_checkpoint(told["averages"]):
+        points = tuple(_point(row, Estimate(**row["accuracy"]), row["tpf"]) for row in rows)
+        title = f"{checkpoint}: six families of tasks"
+        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], source, points)
+
+
+def _methods(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
+    """Every method on the same tasks: one set, though some have a checkpoint of their own."""
+    rows = [row for row in told["averages"] if row["settings"].get("masked") != "none"]
+    if rows:  # the page drafts with masks in both models, wherever they were trained for them
+        checkpoint = rows[0]["checkpoint"]
+        points = tuple(
+            _point(row, Estimate(**row["accuracy"]), row["tpf"], beside=checkpoint) for row in rows
+        )
+        title = f"{checkpoint} and what it is compared with: every method"
+        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], source, points)
+
+
+def _benchmarks(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
+    for task, name in BENCHMARKS.items():
+        for checkpoint, rows in _by_checkpoint([c for c in told["cells"] if c["task"] == task]):
+            points = tuple(_point(row, Estimate(**row["accuracy"]), row["tpf"]) for row in rows)
+            title = f"{checkpoint}: {name} ({rows[0]['num_answers']} prompts)"
+            yield PointSet(title, checkpoint, "accuracy", GRID[CHAT][0], source, points)
+
+
+def _by_checkpoint(
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
+        yield checkpoint, [row for row in rows if row["checkpoint"] == checkpoint]
+
+
+def _point(
+    row: Mapping[str, Any], quality: Estimate, tpf: Mapping[str, float], beside: str = ""
+) -> Point:
+    """``beside``: the checkpoint that most have, which goes without saying."""
+    settings, checkpoint = DecodeSettings(**row["settings"]), row["checkpoint"]
+    name = describe(settings)
+    if beside and checkpoint != beside:
+        name = f"{name} · {checkpoint}"
+    return Point(name, checkpoint, settings, quality, Estimate(**tpf))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
