@@ -15,6 +15,17 @@ settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--attack-full``: what is tried at random, thousands of times instead of some."""
+    parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
+
+
+@pytest.fixture(scope="session")
+def is_full_attack(request: pytest.FixtureRequest) -> bool:
+    """Whether random inputs are tried in full number."""
+    return bool(request.config.getoption("--attack-full"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     import torch

@@ -18,7 +18,8 @@ from mars_runtime.events import (
     Step,
     Wait,
 )
-from mars_runtime.settings import GROUPS, METHODS, METRICS, DecodeSettings
+from mars_runtime.methods import METHODS
+from mars_runtime.settings import GROUPS, MASKED, METRICS, THRESHOLDS, DecodeSettings
 from mars_runtime.trace import Header
 from mars_runtime.turns import Turn
 
@@ -26,7 +27,7 @@ SECONDS = st.floats(0, 1e6, allow_nan=False)
 TOKENS = st.integers(0, 300)
 SETTINGS = st.builds(
     DecodeSettings,
-    method=st.sampled_from(METHODS),
+    method=st.sampled_from([name for name, facts in METHODS.items() if facts.has_auto]),
     tau=st.floats(0, 1),
     block_size=st.integers(1, 16) | st.just("auto"),
     metric=st.sampled_from(METRICS),
@@ -36,6 +37,15 @@ SETTINGS = st.builds(
     seed=st.integers(0, 2**31 - 1),
     groups=st.sampled_from(GROUPS),
     lookup=st.booleans(),
+    draft=st.text(max_size=8),
+    masked=st.sampled_from(MASKED),
+    top_p=st.floats(0.01, 1),
+    threshold=st.sampled_from(THRESHOLDS),
+    target=st.floats(0.5, 0.999),
+).flatmap(
+    lambda made: st.sampled_from(list(METHODS)).map(
+        lambda method: made if made.is_auto else replace(made, method=method)
+    )
 )
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
@@ -117,6 +127,10 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     checks=tuple(checks),
                     groups=tuple(draw(st.lists(st.integers(0, 15), max_size=4))),
                     looked_up=tuple(draw(st.lists(TOKENS, max_size=3))),
+                    guessed=tuple(draw(st.lists(TOKENS, max_size=3))),
+                    taken=tuple(draw(st.lists(st.integers(0, 15), max_size=3))),
+                    num_draft_forwards=draw(st.integers(0, 3)),
+                    threshold=draw(st.none() | st.floats(0, 1)),
                 )
             )
             emitted[row] += taken

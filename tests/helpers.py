@@ -116,7 +116,7 @@ class ScriptedModel:
             return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
         return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
 
-    def read(self, hidden, head, forbidden, metrics, draws=None):  # type: ignore[no-untyped-def]
+    def read(self, hidden, head, forbidden, metrics, draws=None, groups=()):  # type: ignore[no-untyped-def]
         return read(self.logits(hidden, head), forbidden, metrics, draws)
 
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:

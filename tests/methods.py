@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mars_runtime.decoders import decode
 from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, always
 from mars_runtime.events import Event
-from mars_runtime.settings import Method
+from mars_runtime.methods import Method
 
 
 def decode_as(

@@ -17,6 +17,7 @@ from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.native.compile import CompileError, compile_library
 from mars_runtime.model.native.library import open_library
 from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.reranker import Sampler
 
 MASK_ID = 4
 LLAMA = ModelConfig(
@@ -77,7 +78,9 @@ def random_weights(config: ModelConfig, bits: int, seed: int = 0) -> dict[str, A
     return found
 
 
-def random_adapter(config: ModelConfig, rank: int = 16, num_masks: int = 2) -> Adapter:
+def random_adapter(
+    config: ModelConfig, rank: int = 16, num_masks: int = 2, sampler_width: int = 0
+) -> Adapter:
     generator = torch.Generator().manual_seed(9)
 
     def random(*shape: int) -> torch.Tensor:
@@ -90,18 +93,28 @@ def random_adapter(config: ModelConfig, rank: int = 16, num_masks: int = 2) -> A
         }
         for _ in range(config.num_layers)
     )
-    return Adapter(random(num_masks, config.hidden_size), layers, 8, "mask")
+    sampler = None
+    if sampler_width:
+        hidden = config.hidden_size
+        first, second = random(sampler_width, 2 * hidden), random(hidden, sampler_width)
+        sampler = Sampler(first, 4 * second)  # strong enough to tell candidates apart
+    return Adapter(random(num_masks, config.hidden_size), layers, 8, "mask", sampler=sampler)
 
 
 @cache
 def native_model(
-    name: str, bits: int = 4, *, target: str = "this processor", has_adapter: bool = False
+    name: str,
+    bits: int = 4,
+    *,
+    target: str = "this processor",
+    has_adapter: bool = False,
+    sampler_width: int = 0,
 ) -> NativeModel:
     config = CONFIGS[name]
     return NativeModel(
         config,
         random_weights(config, bits),
         library_for(target),
-        adapter=random_adapter(config) if has_adapter else None,
+        adapter=random_adapter(config, sampler_width=sampler_width) if has_adapter else None,
         mask_id=MASK_ID,
     )

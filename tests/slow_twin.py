@@ -7,12 +7,12 @@ the prefix as a plain list, and a forward of its own for each group of masks. Kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from mars_runtime.acceptance import Draw, is_lossless, judge, up_to_end
+from mars_runtime.acceptance import Draw, accept_prefix, judge, up_to_end
 from mars_runtime.decoders.base import (
     CausalModel,
     NoMaskError,
@@ -23,6 +23,8 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.feed import Feed, group_sizes
 from mars_runtime.decoders.lookup import LONGEST, REACH
+from mars_runtime.decoders.speculative import Draft
+from mars_runtime.decoders.threshold import MOST, RATE, threshold_for
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
@@ -34,6 +36,8 @@ class _Row:
     num_prompt: int
     limit: int
     drafts: list[int] = field(default_factory=list)
+    raised: float = 0.0
+    num_new: int = 0
     is_live: bool = True
 
 
@@ -42,10 +46,12 @@ def decode(
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
+    draft: Draft | None = None,
 ) -> Iterator[Event]:
     """As ``cursor.decode``, by full recomputation: RowStep.cursor is 0 and all tokens are pending.
 
-    A Prefill of no tokens comes first. Raises DecodeError.
+    A Prefill of no tokens comes first. ``draft``: the model that drafts where the method is
+    speculative. Raises DecodeError.
     """
     limit = settings().max_new_tokens
     for prompt in prompts:
@@ -54,40 +60,59 @@ def decode(
     yield Prefill(0)
     while any(row.is_live for row in rows):
         live = [row for row in rows if row.is_live]
-        yield Step(tuple(_step(row, model, vocabulary, settings) for row in live))
+        yield Step(tuple(_step(row, model, vocabulary, settings, draft) for row in live))
 
 
 @torch.inference_mode()
-def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: SettingsSource) -> RowStep:
+def _step(
+    row: _Row,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    source: SettingsSource,
+    draft: Draft | None,
+) -> RowStep:
     settings, num_emitted = source(), len(row.prefix) - row.num_prompt
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
-    drafts = row.drafts[: remaining - 1] if is_lossless(settings) else []
-    sizes = group_sizes(settings, Feed.of(settings), remaining, len(drafts))
+    feed = Feed.of(settings)
+    drafts = row.drafts[: min(feed.num_drafts, remaining - 1)]
+    sizes = group_sizes(settings, feed, remaining, len(drafts))
     if vocabulary.mask_id is None:
-        if any(sizes) and not (settings.lookup and is_lossless(settings)):
+        if any(sizes) and not (settings.lookup and settings.is_verified):
             raise NoMaskError
         sizes = (0,) * len(sizes)
     slots = [
         _branch(row.prefix + drafts[:place], size, model, vocabulary, settings)
         for place, size in enumerate(sizes)
     ]
+    threshold, checks = _threshold(row, slots[0][0], model, vocabulary, settings)
     verdict = judge(
         [choice for choice, *_ in slots],
         [group for _, *group in slots],
         drafts,
-        settings,
+        settings if threshold is None else replace(settings, tau=threshold),
         remaining,
         vocabulary.eos_ids,
     )
     row.prefix += verdict.emitted
+    row.num_new = len(verdict.emitted)
     row.drafts = verdict.drafts
     row.is_live = verdict.stop not in ("eos", "limit")
     found: list[int] = []
-    if settings.lookup and is_lossless(settings) and row.is_live:
+    guessed: list[int] = []
+    if settings.method == "jacobi" and row.is_live:
+        guessed = _guess(row, settings, remaining - len(verdict.emitted), vocabulary.eos_ids)
+    elif settings.lookup and settings.is_verified and row.is_live:
         found, num_matching = looked_up(row.prefix, MAX_DRAFTS)
         found = up_to_end(found, vocabulary.eos_ids)[: REACH[num_matching - 1]]
-    if len(found) > len(row.drafts):
+    is_looked_up = len(found) > len(row.drafts)
+    if is_looked_up:
         row.drafts = found
+    waiting, num_forwards = row.drafts, 0
+    if draft is not None and settings.method == "speculative" and row.is_live:
+        left = remaining - len(verdict.emitted) - 1
+        more = min(settings.num_drafts, left) - len(waiting)
+        added, num_forwards = _drafted([*row.prefix, *waiting], more, vocabulary, settings, draft)
+        row.drafts = [*waiting, *added]
     return RowStep(
         row=row.number,
         start=num_emitted,
@@ -96,12 +121,69 @@ def _step(row: _Row, model: CausalModel, vocabulary: Vocabulary, source: Setting
         num_fed=len(row.prefix) - len(verdict.emitted) + len(drafts) + sum(sizes),
         proposals=verdict.proposals,
         accepted=tuple(verdict.emitted),
-        num_drafted=len(verdict.drafts) if row.drafts is verdict.drafts else 0,
+        num_drafted=0 if is_looked_up else len(waiting) - len(guessed),
         settings=settings,
         stop=verdict.stop,
         groups=sizes if any(sizes[:-1]) else (),
-        looked_up=() if row.drafts is verdict.drafts else tuple(row.drafts),
+        looked_up=tuple(waiting) if is_looked_up else (),
+        guessed=(*guessed, *row.drafts[len(waiting) :]),
+        num_draft_forwards=num_forwards,
+        checks=tuple((check.token, check.confidence) for check in checks),
+        threshold=threshold,
     )
+
+
+def _drafted(
+    text: list[int], at_most: int, vocabulary: Vocabulary, settings: DecodeSettings, draft: Draft
+) -> tuple[list[int], int]:
+    """What a draft model puts behind a text, and by how many forwards."""
+    found: list[int] = []
+    num_forwards = 0
+    is_masked = settings.masked in ("both", "draft")
+    while len(found) < at_most and text[-1] not in vocabulary.eos_ids:
+        size = min(at_most - len(found), draft.block_size) if is_masked else 1
+        slots = _branch([*text, *found], size - 1, draft.model, draft.vocabulary, settings)
+        taken = accept_prefix([slot.confidence for slot in slots], settings.tau)
+        found = up_to_end([*found, *(slot.token for slot in slots[:taken])], vocabulary.eos_ids)
+        num_forwards += 1
+        if found[-1] in vocabulary.eos_ids:
+            break
+    return found, num_forwards
+
+
+def _threshold(
+    row: _Row,
+    own: Proposal,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: DecodeSettings,
+) -> tuple[float | None, list[Proposal]]:
+    """τ of a forward where it adapts, and what AR would have chosen in the places of the latest
+    tokens but the first of them, by a forward for each."""
+    if not settings.is_adaptive:
+        return None, []
+    if settings.threshold == "entropy":
+        return threshold_for(settings, own, 0.0), []
+    places = range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix))
+    checks = [_branch(row.prefix[:at], 0, model, vocabulary, settings)[0] for at in places]
+    for at, check in zip(places, checks, strict=True):
+        is_same = check.token == row.prefix[at]
+        row.raised += -RATE * (1 - settings.target) if is_same else RATE * settings.target
+        row.raised = min(MOST, max(0.0, row.raised))
+    return settings.tau + (1 - settings.tau) * row.raised, checks
+
+
+def _guess(row: _Row, settings: DecodeSettings, remaining: int, ends: Collection[int]) -> list[int]:
+    """Make B - 1 drafts of the answers there are, by saying the last token again where there is
+    none, but no more than may leave before AR's own; returns what was said again."""
+    guessed: list[int] = []
+    while len(row.drafts) < min(settings.num_guesses, remaining - 1):
+        last = [*row.prefix, *row.drafts][-1]
+        if last in ends:
+            break
+        row.drafts.append(last)
+        guessed.append(last)
+    return guessed
 
 
 def _branch(

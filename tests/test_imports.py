@@ -12,6 +12,7 @@ RUNTIME = ROOT / "mars_runtime"
 
 # A module may import modules of its own rank and below. The longest matching name counts.
 RANKS = {
+    "methods": 0,
     "settings": 0,
     "events": 0,
     "machine": 0,
@@ -35,12 +36,14 @@ RANKS = {
     "engine": 5,
     "serving": 6,
     "lab.training": 6,
+    "lab.ablation": 6,
     "lab.evaluation": 6,
     "lab.benchmark": 6,
     "lab.verification": 6,
     "lab.profiling": 6,
     "lab.load": 6,
     "lab.scaling": 6,
+    "lab.harness": 6,
     "terminal": 6,
     "cli": 7,
     "cli_fetch": 7,
@@ -48,6 +51,7 @@ RANKS = {
     "__main__": 7,
 }
 TORCHLESS = (
+    "methods",
     "settings",
     "outputs",
     "events",

@@ -38,6 +38,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "unverified": {},
     "lossless": {"lossless": True},
     "every": {"lossless": True, "groups": "every"},
+    "jacobi": {"method": "jacobi"},
+    "by entropy": {"threshold": "entropy", "tau": 0.1},
+    "by agreement": {"threshold": "agreement", "tau": 0.1, "target": 0.8},
     "every and lookup": {"lossless": True, "groups": "every", "lookup": True, "tau": 0.0},
 }
 

@@ -64,7 +64,7 @@ def test_every_package_is_in_the_architecture() -> None:
 
 PROGRAMS = [
     *(["-m", "mars_runtime", name] for name in COMMANDS),
-    *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "logits")),
+    *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "sampling", "logits")),
     ["-m", "app.deploy"],
     ["-m", "app.site"],
     ["-m", "app.record"],
@@ -156,7 +156,7 @@ def test_settings_that_are_named_are_read() -> None:
     from app.serving.settings import PREFIX, AppSettings
 
     known = {PREFIX + field.name.upper() for field in fields(AppSettings)}
-    known |= {"MARS_CACHE", "MARS_OFFICIAL"}  # of the runtime, and of its tests
+    known |= {"MARS_CACHE", "MARS_BENCHMARKS", "MARS_OFFICIAL"}  # of the runtime, and of its tests
     for page in PAGES:
         named = set(re.findall(r"\bMARS_[A-Z_]+\b", page.read_text(encoding="utf-8")))
         assert named <= known, f"{page.name} names {sorted(named - known)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import Arrive, Contexts, chromium, is_foreign, origin_of, playwright
+from browser import Arrive, Visitors, chromium, is_foreign, origin_of, playwright
 from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
@@ -46,42 +46,37 @@ def browser() -> Iterator[playwright.Browser]:
 
 
 @pytest.fixture(scope="module")
-def shared_contexts(browser: playwright.Browser) -> Contexts:
+def visitors(browser: playwright.Browser) -> Visitors:
     """Where the visitors of a module open pages."""
-    return Contexts(browser)
+    return Visitors(browser)
 
 
 @pytest.fixture
-def new_context(shared_contexts: Contexts) -> Iterator[Callable[[], playwright.BrowserContext]]:
-    """Gives a context for each visitor of a test; see Contexts."""
-    taken: list[playwright.BrowserContext] = []
-
-    def take() -> playwright.BrowserContext:
-        taken.append(shared_contexts.take())
-        return taken[-1]
-
-    yield take
-    for context in taken:
-        shared_contexts.give_back(context)
-
-
-@pytest.fixture
-def arrive(new_context: Callable[[], playwright.BrowserContext]) -> Iterator[Arrive]:
+def arrive(visitors: Visitors) -> Iterator[Arrive]:
     """Open an address as a new visitor; fails the test on script errors, dialogs and foreign
     addresses."""
     troubles: list[str] = []
+    taken: list[tuple[playwright.Page, dict[str, Callable[..., object]]]] = []
 
     def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:
-        page = new_context().new_page()
+        page, own = visitors.take(), origin_of(url)
+        heard = {
+            "pageerror": lambda error: troubles.append(str(error)),
+            "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
+            "request": lambda r: is_foreign(r.url, own) and troubles.append(r.url),
+        }
+        taken.append((page, heard))
+        for event, hear in heard.items():
+            page.on(event, hear)
         page.set_viewport_size({"width": width, "height": height})
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        own = origin_of(url)
-        page.on("request", lambda r: is_foreign(r.url, own) and troubles.append(r.url))
         page.goto(url)
         return page
 
     yield open_page
+    for page, heard in taken:
+        for event, hear in heard.items():
+            page.remove_listener(event, hear)
+        visitors.give_back(page)
     assert troubles == []
 
 

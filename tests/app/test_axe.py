@@ -5,11 +5,11 @@ Skipped where Debian's chromium or axe is not installed. Nothing here needs weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from batch_page import make_page
-from browser import needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
 
 axe_playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = needs_browser
@@ -41,14 +41,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["light", "dark"])
-def page(
-    request: pytest.FixtureRequest,
-    new_context: Callable[[], playwright.BrowserContext],
-    address: str,
-) -> playwright.Page:
-    opened = new_context().new_page()
-    opened.set_viewport_size({"width": 1440, "height": 1000})
-    opened.goto(f"{address}?__theme={request.param}")
+def page(request: pytest.FixtureRequest, arrive: Arrive, address: str) -> playwright.Page:
+    opened = arrive(f"{address}?__theme={request.param}")
     opened.wait_for_selector("#race .mars-race")
     return opened
 

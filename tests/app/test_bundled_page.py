@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
 
 from app.handlers import make_handlers
 from app.serving.engines import Engines
@@ -15,10 +14,18 @@ from mars_runtime.model.registry import registry
 
 pytestmark = needs_browser
 BUNDLED = [entry.name for entry in registry().values() if entry.path is not None]
+USUAL = "mars-tiny"
+OTHERS = [name for name in BUNDLED if name != USUAL]
+PAIRS = pytest.mark.parametrize(
+    ("started", "other"),
+    [*((USUAL, name) for name in BUNDLED), *((name, USUAL) for name in OTHERS)],
+    indirect=["started"],
+)
+"""The page is started with the usual one or comes to it: every way into and out of each other."""
 RACE = "#race .mars-race"
 
 
-@pytest.fixture(scope="module", params=BUNDLED)
+@pytest.fixture(scope="module")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The page of ``app.py --checkpoint NAME``."""
     from app.serving.serve import serve
@@ -31,22 +38,11 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     engines.close()
 
 
-@pytest.fixture
-def page(
-    new_context: Callable[[], playwright.BrowserContext],
-) -> Iterator[playwright.Page]:
-    """A new visitor, who met no fault in a script."""
-    faults: list[str] = []
-    visitor = new_context().new_page()
-    visitor.on("pageerror", lambda error: faults.append(str(error)))
-    yield visitor
-    assert faults == []
-
-
-def ready(page: playwright.Page, address: str, name: str) -> None:
-    page.goto(address)
+def ready(arrive: Arrive, address: str, name: str) -> playwright.Page:
+    page = arrive(address)
     page.wait_for_selector(f"{RACE}[data-state=empty]")
     page.wait_for_selector(f"#footer:has-text('{name}:')")
+    return page
 
 
 def assert_answers(page: playwright.Page, name: str) -> None:
@@ -58,12 +54,10 @@ def assert_answers(page: playwright.Page, name: str) -> None:
     assert page.locator("#block_size").is_visible() is has_choice
 
 
-@pytest.mark.parametrize("other", BUNDLED)
-def test_started_with_and_chosen(
-    started: tuple[str, str], page: playwright.Page, other: str
-) -> None:
+@PAIRS
+def test_started_with_and_chosen(started: tuple[str, str], arrive: Arrive, other: str) -> None:
     name, address = started
-    ready(page, address, name)
+    page = ready(arrive, address, name)
     assert page.input_value("#checkpoint input") == name
     if other != name:
         page.click("#checkpoint input")
@@ -76,10 +70,10 @@ def test_started_with_and_chosen(
         page.wait_for_selector(f".mars-{prefix}[data-phase=finished]")
 
 
-@pytest.mark.parametrize("other", BUNDLED)
-def test_linked_to(started: tuple[str, str], page: playwright.Page, other: str) -> None:
+@PAIRS
+def test_linked_to(started: tuple[str, str], arrive: Arrive, other: str) -> None:
     _, address = started
-    ready(page, f"{address}?checkpoint={other}&prompt=Count.&block_size=1", other)
+    page = ready(arrive, f"{address}?checkpoint={other}&prompt=Count.&block_size=1", other)
     assert page.input_value("#checkpoint input") == other
     assert page.input_value("#prompt textarea") == "Count."
     assert_answers(page, other)

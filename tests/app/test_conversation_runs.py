@@ -22,6 +22,7 @@ from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.lab import tasks
+from mars_runtime.methods import METHODS
 from mars_runtime.trace import Trace
 from mars_runtime.turns import Turn
 from tests.engine.test_company import ModelBackend
@@ -53,14 +54,16 @@ def chat(*said: str) -> list[int]:
 
 @pytest.mark.parametrize("nothing", [None, "", [], "[]", "null", {}, "{}"])
 def test_nothing_before_is_a_first_question(nothing: object) -> None:
-    assert read_history(nothing, LIMITS) == {"mars": (), "ar": ()}
+    assert read_history(nothing, LIMITS) == dict.fromkeys(METHODS, ())
 
 
-def test_a_list_is_for_both_lanes_and_an_object_for_each() -> None:
+def test_a_list_is_for_all_lanes_and_an_object_for_each() -> None:
     turn = Turn("Why?", (72, 105))
-    assert read_history([TURN], LIMITS) == {"mars": (turn,), "ar": (turn,)}
+    assert read_history([TURN], LIMITS) == dict.fromkeys(METHODS, (turn,))
     own = json.dumps({"mars": [TURN], "ar": [{"prompt": "Why?", "tokens": []}], "more": 3})
-    assert read_history(own, LIMITS) == {"mars": (turn,), "ar": (Turn("Why?", ()),)}
+    found = read_history(own, LIMITS)
+    assert (found["mars"], found["ar"]) == ((turn,), (Turn("Why?", ()),))
+    assert found["jacobi"] == found["ar"]  # it has not answered yet
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,10 @@ def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> 
     assert len(handlers.live.runs) == 0
 
 
-@pytest.mark.parametrize(("view", "lanes"), [("mars", ["mars"]), ("ar", ["ar"])])
-def test_one_lane_alone(handlers: Handlers, view: str, lanes: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("view", "lanes"), [("mars", ["mars"]), (["ar"], ["ar"]), ("jacobi,mars", ["mars", "jacobi"])]
+)
+def test_the_lanes_that_were_chosen(handlers: Handlers, view: object, lanes: list[str]) -> None:
     head, lines = lines_of(last(handlers.live.run("a", controls(view=view))))
     assert [lane["lane"] for lane in head["lanes"]] == lanes
     assert {tag for tag, _ in lines} == set(lanes)

@@ -102,6 +102,48 @@ def test_an_end_leaves_no_temporary_file(
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+DEAF = """
+import atexit, importlib.util, time
+spec = importlib.util.spec_from_file_location("start", "app.py")
+start = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(start)
+start.LEAVE_SECONDS = 0.2
+atexit.register(print, "cleared up")
+
+def serve(settings):
+    print("serving", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+start.serve = serve
+start.main()
+"""
+"""The page, whatever serves it catching all that is raised."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_though_nobody_hears_it(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEAF],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "serving\n"
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+        assert process.stdout.read() == "cleared up\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_temporary_folder_that_cannot_be_written_is_one_sentence(random_folder: Path) -> None:
     """/proc takes no file of anybody's, whoever runs the tests."""
     code = (

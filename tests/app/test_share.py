@@ -42,7 +42,7 @@ def test_a_whole_link() -> None:
         "max_new_tokens": 64,
         "temperature": 0,
         "seed": 7,
-        "view": "mars",
+        "view": ["mars"],
         "checkpoint": "deep",
     }
 
@@ -54,8 +54,8 @@ def test_what_a_link_does_not_say_is_not_touched() -> None:
 
 
 def test_links_of_before_keep_working_and_the_api_page_has_its_name_to_itself() -> None:
-    assert read(view="ar") == ({"view": "ar"}, "")
-    assert read(view="ar", lanes="mars") == ({"view": "mars"}, "")
+    assert read(view="ar") == ({"view": ["ar"]}, "")
+    assert read(view="ar", lanes="mars") == ({"view": ["mars"]}, "")
     assert read(view="api", tau="1") == ({"tau": 1}, "")
 
 

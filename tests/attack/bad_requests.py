@@ -8,8 +8,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHAT, TEXT, RUNS = "/v1/chat/completions", "/v1/completions", "/v1/runs"
 MODEL = "scripted"
+LANE = {"prompt_ids": [1, 2], "max_new_tokens": 4}
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
 HALF = "\ud83d"
 DEEP: Any = json.loads("[" * 400 + "]" * 400)
@@ -39,7 +40,7 @@ BAD_VALUES: dict[str, list[Any]] = {
     "top_logprobs": [4, -1, "2", 1.5, 2],
     "n": [0, 2, -1, "1", 10**9, True],
     "best_of": [2],
-    "top_p": [0.5, "x", 2],
+    "top_p": [0, "x", 2],
     "presence_penalty": [1],
     "frequency_penalty": [-2, "x"],
     "logit_bias": [{"50256": -100}, []],
@@ -53,6 +54,20 @@ BAD_VALUES: dict[str, list[Any]] = {
     "lossless": [1, "yes", []],
     "lookup": [0, "no", {}],
 }  # fmt: skip
+BAD_RUNS: dict[str, list[Any]] = {
+    "model": BAD_VALUES["model"],
+    "lanes": [None, 1, "x", {}, [], [None], [[]], [LANE] * 50, DEEP, HALF],
+    "pace": ["x", -1, 10**400, [], True],
+    "is_alone": [1, "yes", []],
+}
+BAD_LANES: dict[str, list[Any]] = {
+    "prompt_ids": [None, 1, "", [], [-1], [10**9], [1.5], [True], ["1"], [[]]],
+    "max_new_tokens": [0, -1, 1.5, "5", 10**400, True, [], 4097],
+    "seconds": [0, -1, "x", 10**400, []],
+    "is_checked": [1, "yes", []],
+    **{name: BAD_VALUES[name] for name in ("tau", "block_size", "metric", "groups", "method",
+                                           "lossless", "lookup", "temperature", "seed")},
+}  # fmt: skip
 ONLY = {"messages": CHAT, "top_logprobs": CHAT, "prompt": TEXT, "best_of": TEXT}
 BODIES = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe\x00", b"{}", b"[" * 100_000,
@@ -64,12 +79,15 @@ NOT_FINITE = ["NaN", "Infinity", "-Infinity", "1e999"]
 
 def good(path: str, model: str = MODEL) -> dict[str, Any]:
     """A request that is answered."""
+    if path == RUNS:
+        return {"model": model, "lanes": [LANE]}
     asked: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
     return {"model": model, "max_tokens": 4, **asked}
 
 
 def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """(path, body): each field with each bad value, and broken bodies."""
+    yield from bad_runs(model)
     for path in (CHAT, TEXT):
         for body in BODIES:
             yield path, body
@@ -90,6 +108,18 @@ def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
                 )
 
 
+def bad_runs(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
+    """The same for what a page on another machine posts."""
+    for body in BODIES:
+        yield RUNS, body
+    for name, values in BAD_RUNS.items():
+        for value in values:
+            yield RUNS, dumped({**good(RUNS, model), name: value})
+    for name, values in BAD_LANES.items():
+        for value in values:
+            yield RUNS, dumped({**good(RUNS, model), "lanes": [{**LANE, name: value}]})
+
+
 def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """Without end: some fields bad at once, and bodies with bytes changed or cut."""
     rng = random.Random(seed)
@@ -100,8 +130,9 @@ def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]
             at = rng.randrange(len(body))
             body = body[:at] + rng.randbytes(rng.randrange(4)) + body[at + rng.randrange(4) :]
         else:
-            fields = rng.sample([n for n in BAD_VALUES if ONLY.get(n, path) == path], 3)
-            body = dumped({**good(path, model), **{n: rng.choice(BAD_VALUES[n]) for n in fields}})
+            values = BAD_RUNS if path == RUNS else BAD_VALUES
+            fields = rng.sample([n for n in values if ONLY.get(n, path) == path], 3)
+            body = dumped({**good(path, model), **{n: rng.choice(values[n]) for n in fields}})
         yield path, body
 
 

@@ -75,3 +75,16 @@ def test_everything_here_is_held_against_llama_cpp():
         (one.peer, one.baseline) for one in found if plan.LLAMA_CPP in (one.peer, one.baseline)
     ]
     assert pairs == [("AR", plan.LLAMA_CPP), ("lookup alone", plan.LLAMA_CPP)]
+
+
+def test_a_draft_that_knows_no_masks_is_fed_none_and_the_target_is_measured_both_ways():
+    ways = plan.speculative_ways({"small": False, "mars-tiny": True}, 32)
+    assert list(ways) == [
+        "speculative small K=4, no masks",
+        "speculative small K=4, masks in target",
+        "speculative mars-tiny K=4, masks in draft",
+        "speculative mars-tiny K=4, masks in both",
+    ]
+    assert {(way.tau, way.groups, way.max_new_tokens) for way in ways.values()} == {
+        (0.95, "every", 32)
+    }

@@ -35,8 +35,8 @@ STATE = ("numbers", "pending", "wholes", "reals", "ring", "tick")
 
 
 class Operators(TorchFunctionMode):
-    """``x[...]``, ``~x`` and ``copy_`` by the operators behind them: as they are, they ask for a
-    GPU before they ask the mode."""
+    """``x[...]``, ``~x``, ``contiguous`` and ``copy_`` by the operators behind them: as they are,
+    they ask for a GPU before they ask the mode."""
 
     def __torch_function__(
         self,
@@ -53,6 +53,8 @@ class Operators(TorchFunctionMode):
             return _copied(place, value) if isinstance(value, Tensor) else place.fill_(value)
         if func is Tensor.copy_:
             return _copied(*args)
+        if func is Tensor.contiguous:
+            return torch.ops.aten.clone.default(*args, memory_format=torch.contiguous_format)
         if func is Tensor.__invert__:
             return torch.bitwise_not(*args)
         return func(*args, **(kwargs or {}))

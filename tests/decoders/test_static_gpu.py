@@ -37,6 +37,7 @@ WAYS = [
     DecodeSettings(tau=0.9, block_size=3, metric="margin", max_new_tokens=LIMIT),
     DecodeSettings(tau=0.9, block_size=3, metric="entropy", max_new_tokens=LIMIT),
     DecodeSettings(tau=0.5, block_size=4, temperature=0.8, seed=5, max_new_tokens=LIMIT),
+    DecodeSettings("jacobi", block_size=5, max_new_tokens=LIMIT),
 ]
 
 

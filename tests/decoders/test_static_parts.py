@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import Draw, is_lossless, judge, num_proposals, read
+from mars_runtime.acceptance import Draw, judge, num_proposals, read
 from mars_runtime.decoders.static.judge import judge_rows, plan_rows
 from mars_runtime.decoders.static.read import Reading, best_of, read_slots
 from mars_runtime.decoders.static.seats import (
@@ -31,7 +31,7 @@ EOS_IDS = frozenset({0})
 def predictions(draw: st.DrawFn) -> tuple:
     """A row before a step: settings, drafts that were fed, and what the slots say."""
     settings = DecodeSettings(
-        method=draw(st.sampled_from(("ar", "mars"))),
+        method=draw(st.sampled_from(("ar", "mars", "jacobi"))),
         tau=draw(st.sampled_from((0.0, 0.5, 1.0))),
         block_size=draw(st.integers(1, 5)),
         lossless=draw(st.booleans()),
@@ -48,7 +48,9 @@ def predictions(draw: st.DrawFn) -> tuple:
 def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
     settings, num_emitted, drafts, slots = row
     remaining = settings.max_new_tokens - num_emitted
-    kept = drafts[: remaining - 1] if is_lossless(settings) else []
+    guesses = settings.num_guesses if settings.method == "jacobi" else -1
+    most = len(drafts) if guesses < 0 else guesses
+    kept = drafts[: min(most, remaining - 1)] if settings.is_verified else []
     num_slots = len(kept) + num_proposals(settings, remaining, len(kept))
     proposals = [Proposal(token, confidence, ()) for token, confidence in slots[:num_slots]]
     at = len(kept) + 1
@@ -58,9 +60,9 @@ def test_the_judgement_is_that_of_the_pure_function(row: tuple) -> None:
     state = State.new(1, 1, torch.device("cpu"))
     pending = [2, *drafts]
     state.numbers[0] = torch.tensor([1, 7, len(pending), len(drafts), num_emitted])
-    lossless = int(is_lossless(settings))
+    lossless = int(settings.is_verified)
     limit = settings.max_new_tokens
-    state.wholes[0] = torch.tensor([limit, settings.num_proposals, 0, lossless, 0, 0, 1])
+    state.wholes[0] = torch.tensor([limit, settings.num_proposals, 0, lossless, 0, 0, 1, guesses])
     state.reals[0, 0] = settings.tau
     shape = Shape(1, 9, 9, 64, is_lossless=True)
     plan = plan_rows(state, shape)

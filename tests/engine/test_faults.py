@@ -99,6 +99,21 @@ def test_failing_warm_up_does_not_stop_the_service() -> None:
         assert engine.submit(request()).wait(120)
 
 
+def test_who_closes_an_engine_waits_for_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mars_runtime.engine.engine.CLOSE_SECONDS", 0.1)
+    go_on = threading.Event()
+    script = Script()
+    script.prepare = lambda: go_on.wait(60)  # type: ignore[method-assign,assignment,return-value]
+    engine = Engine(script)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    closing.join(30)
+    is_waiting = closing.is_alive()
+    go_on.set()
+    closing.join()
+    assert not is_waiting
+
+
 def test_no_reader_waits_forever_when_the_worker_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     script = Script(fails_at={1: 2})

@@ -24,6 +24,43 @@ def test_grid_is_ar_then_mars_then_lossless():
     ]
 
 
+def test_thresholds_that_adapt_stand_beside_the_fixed_ones():
+    grid = Grid(
+        taus=(0.5, 0.9),
+        thresholds=("fixed", "entropy", "agreement"),
+        targets=(0.8, 0.95),
+        lossless_taus=(),
+    )
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "MARS τ=0.5 B=4",
+        "MARS τ=0.9 B=4",
+        "MARS entropy τ=0.5 B=4",
+        "MARS entropy τ=0.9 B=4",
+        "MARS agreement 0.8 τ≥0 B=4",
+        "MARS agreement 0.95 τ≥0 B=4",
+    ]
+    assert describe(DecodeSettings("jacobi")) == "Jacobi B=4"
+
+
+def test_other_methods_are_measured_where_they_are_asked():
+    grid = Grid(
+        block_sizes=(4,),
+        lossless_taus=(),
+        methods=("mars", "jacobi", "speculative", "block_diffusion"),
+        drafts=("small",),
+    )
+    others = ["Jacobi B=4", "speculative small K=4, no masks"]
+    others.append("speculative small K=4, masks in target")
+    assert [describe(each) for each in grid.limited_to(8).settings()] == [
+        "AR",
+        "MARS τ=0.95 B=4",
+        *others,
+    ]
+    twin = grid.limited_to(8, fills_blocks=True)
+    assert [describe(each) for each in twin.settings()] == ["AR", "block diffusion τ=0.95 B=4"]
+
+
 def test_grid_refuses_values_out_of_range():
     with pytest.raises(SettingsError, match="τ"):
         list(Grid(taus=(1.5,)).settings())

@@ -10,6 +10,7 @@ import pytest
 from scripted_decoder import ScriptedDecoder, subject
 
 from mars_runtime.lab.evaluation import cli
+from mars_runtime.lab.evaluation.kinds import kind_figures, kinds_table
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.plan import Cell
 from mars_runtime.lab.evaluation.requests import request_figures, request_tables
@@ -66,6 +67,31 @@ def test_tables_say_the_same():
         ("some · lossless τ=0 B=4", *("100%",) * 2, "67%", "17%", *("100%",) * 2),
     )
     assert request_tables(request_figures({})) == []
+
+
+def test_kinds_unlike_the_training_data_are_told_one_by_one():
+    assert kind_figures(RESULTS) == []
+    judged = Outcome(4, 4, True, True, "t", "", (1,) * 4, (1,) * 4)
+    wrong = Outcome(4, 2, False, False, "u", "", (1, 3), (1, 4), True)
+    missed = Outcome(4, 4, True, None, "t", "", (1,) * 4, (1, 4, 4, 1))
+    results = {
+        **RESULTS,
+        cell("tables", AR): (judged, judged),
+        cell("tables", LOSSLESS): (wrong, missed),
+    }
+    *_, ar, lossless = kind_figures(results)
+    assert (ar.kind, ar.right, ar.ended, ar.looped, ar.first_mask) == (
+        "tables",
+        1.0,
+        1.0,
+        0.0,
+        None,
+    )
+    assert (lossless.right, lossless.ended, lossless.looped) == (0.0, 0.5, 0.5)
+    assert lossless.tpf.value == 1.5
+    assert lossless.first_mask == 1 / 3  # one of three forwards that offered a second token
+    assert lossless.agreement == 0.5
+    assert kinds_table([lossless]).lines[0][3:] == ("33.3 %", "50.0 %", "50.0 %", "0 %", "50.0 %")
 
 
 def test_the_command_asks_requests_and_keeps_their_figures(

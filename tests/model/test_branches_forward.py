@@ -70,3 +70,25 @@ def test_what_a_tree_wrote_ahead_is_never_seen_again() -> None:
         cache.cursors[0] = 20
     outs = [model.forward(text[:, 20:], cache, slice(0, 4)) for cache in caches]
     torch.testing.assert_close(outs[0], outs[1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tied", "one kv head"])
+def test_a_block_sees_both_ways_and_the_text_before_it_does_not_see_it(name: str) -> None:
+    """Against transformers with the mask of the training written out."""
+    theirs, ours = pair(CONFIGS[name]())
+    num_clean, num_pending, size = 7, 3, 5
+    ids = torch.randint(4, 90, (1, num_clean + num_pending + size))
+    total, first = ids.shape[1], num_clean + num_pending
+    place = torch.arange(total)
+    is_seen = place[None, :] <= place[:, None]
+    is_seen |= (place[None, :] >= first) & (place[:, None] >= first)
+    bias = torch.zeros(total, total).masked_fill(~is_seen, torch.finfo(torch.float32).min)
+    with torch.inference_mode():
+        wanted = theirs(input_ids=ids, attention_mask=bias[None, None]).logits[0]
+    cache = ours.new_cache(1, total)
+    ours.forward(ids[:, :num_clean], cache, None)
+    cache.cursors[0] = num_clean
+    branches = Branches.of_block(num_pending, size, torch.device("cpu"))
+    found = ours.forward(ids[:, num_clean:], cache, slice(0, num_pending + size), branches)
+    assert found is not None
+    torch.testing.assert_close(found[0], wanted[num_clean:], atol=2e-4, rtol=1e-4)

@@ -79,9 +79,9 @@ def test_a_damaged_adapter_is_refused_before_it_is_read(tmp_path: Path) -> None:
     from mars_runtime.model import load
 
     folder = copy_of("mars-smollm2", tmp_path)
-    flip(folder / "adapter-2-of-2.safetensors", random.Random(3))
+    flip(folder / "adapter-2-of-3.safetensors", random.Random(3))
     entry = replace(registry()["mars-smollm2"], adapter=folder.name)
-    with pytest.raises(CheckpointError, match=r"adapter-2-of-2\.safetensors is damaged"):
+    with pytest.raises(CheckpointError, match=r"adapter-2-of-3\.safetensors is damaged"):
         load._adapter(entry, tmp_path, None)  # type: ignore[arg-type]
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.folds import drafting
+from mars_runtime.methods import Method
 from mars_runtime.serving.answer import Answer
-from mars_runtime.settings import DecodeSettings, Method
+from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import write_tokenizer
 
 TEXT = "ab☃cd"

@@ -118,3 +118,19 @@ def test_the_key_guards_runs_too(tmp_path: Path) -> None:
         assert place.http.post("/v1/runs/x/settings", json={}).status_code == 401
         assert place.http.delete("/v1/runs/x").status_code == 401
         assert place.http.get(f"/v1/models/{NAME}/about").status_code == 401
+
+
+def test_whatever_way_is_asked_the_address_owns_the_job(slow: Place) -> None:
+    """Places are dealt out among addresses, so a run must not count as nobody's."""
+    _, chunks = begun(slow)  # an answer whose chunks nobody holds is left, and ends
+
+    def jobs() -> list[Any]:
+        schedule = slow.model.engine._schedule
+        return [*schedule._active, *schedule._waiting]
+
+    lanes = [LANE | {"max_new_tokens": 64}]
+    with slow.http.stream("POST", "/v1/runs", json={"model": NAME, "lanes": lanes}) as answer:
+        assert answer.status_code == 200
+        assert eventually(lambda: len(jobs()) == 2, 5)
+        assert {job.owner for job in jobs()} == {"127.0.0.1"}
+    del chunks

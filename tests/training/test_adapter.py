@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.training.adapter.full import agreement
 from mars_runtime.lab.training.adapter.loss import previous_tokens, propose, reached, right_masks
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
 from mars_runtime.lab.training.adapter.streams import read_clean, read_masks
@@ -234,3 +235,29 @@ def test_a_recipe_is_saved_beside_the_adapter(base: Path, answers: Path, tmp_pat
     trainer.run()
     assert json.loads((tmp_path / "recipe.json").read_text())["form"]["rank"] == 4
     assert json.loads((tmp_path / "adapter.json").read_text())["format"] == 1
+
+
+def test_full_fine_tuning_moves_every_weight_and_says_what_it_did_to_plain_decoding(
+    base: Path, answers: Path, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(RECIPE, form=Form(1, full=True), steps=3, measure_steps=3)
+    trainer = AdapterTrainer(recipe, str(base), answers, tmp_path / "full")
+    before = [weight.detach().clone() for weight in trainer.parameters.parameters()]
+    trainer.run()
+    pairs = zip(before, trainer.parameters.parameters(), strict=True)
+    assert all(not torch.equal(old, new) for old, new in pairs)
+    assert 0 <= trainer.progress.history[-1]["agreement"] <= 1
+    assert not (tmp_path / "full" / "adapter.json").exists()
+
+
+def test_the_clean_stream_of_a_base_agrees_with_its_own_greedy_answer(base: Path) -> None:
+    """Agreement by hand: a text continued greedily, and the same with its last token changed."""
+    model = Backbone(read_base(str(base)), torch.float32)
+    ids = [10, 11, 12]
+    for _ in range(4):
+        clean = read_clean(model, torch.tensor([ids]))
+        ids.append(int(model.greedy(clean.hidden[0, -1:])[0]))
+    other = [*ids[:-1], (ids[-1] + 1) % 50]
+    for text, right in ((ids, 1.0), (other, 0.75)):
+        batch = Batch.of([Text("a", tuple(text), 3)], 1, random.Random(0))
+        assert agreement(model, [batch]) == right

@@ -46,7 +46,7 @@ def test_logits_are_those_of_transformers(folder: Path, model: Backbone) -> None
 
 def test_answers_are_the_greedy_ones_of_each_prompt_alone(model: Backbone) -> None:
     prompts = _prompts(23)
-    plan = Plan(eos_id=2, max_tokens=45, rows=8, cohort=3)
+    plan = Plan(eos_id=2, max_tokens=45, rows=18)
     found = {a.index: a for ended in generate(model, prompts, plan) for a in ended}
     assert sorted(found) == list(range(23))
     for index, prompt in enumerate(prompts):
@@ -62,7 +62,7 @@ def test_answers_are_the_greedy_ones_of_each_prompt_alone(model: Backbone) -> No
 
 
 def test_sampled_prompts_are_repeatable(model: Backbone) -> None:
-    plan = Plan(eos_id=2, max_tokens=8, rows=4, cohort=2, temperature=1.0, seed=5)
+    plan = Plan(eos_id=2, max_tokens=8, rows=12, temperature=1.0, seed=5)
     runs = [list(generate(model, _prompts(4), plan)) for _ in range(2)]
     assert runs[0] == runs[1]
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_runtime.lab.training.data import Example
-from mars_runtime.lab.training.loss import TwoStreams, mars_loss
+from mars_runtime.lab.training.loss import mars_loss
 from mars_runtime.lab.training.masks import block_ids, two_stream_mask
+from mars_runtime.lab.training.streams import TwoStreams
 
 
 def brute_block(position: int, response_start: int, first_block: int, block_size: int) -> int:

@@ -17,6 +17,7 @@ from mars_runtime.lab.training import cli, train
 from mars_runtime.lab.training.data import Corpus, batches, encode
 from mars_runtime.lab.training.recipe import CPU, RECIPES, Shape, Stage
 from mars_runtime.lab.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
+from mars_runtime.lab.training.tokenizer_files import put_tokenizer
 from mars_runtime.text import Tokenizer
 
 TOY = dataclasses.replace(
@@ -130,7 +131,7 @@ def test_learning_rate_warms_up_then_falls_as_a_cosine():
 
 
 @pytest.mark.usefixtures("toy")
-def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
+def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     ar, mars = tmp_path / "ar", tmp_path / "mars"
@@ -146,6 +147,14 @@ def test_both_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     assert model.config.vocab_size == Tokenizer.from_dir(mars).size
     saved = json.loads((mars / "recipe.json").read_text())
     assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
+    twin = tmp_path / "twin"
+    words = ("--stage", "block_diffusion", "--data", data, "--out", twin)
+    assert cli.run(arguments(*words, "--from", ar)) == 0
+    config = json.loads((twin / "config.json").read_text())
+    assert (config["block_diffusion_size"], config["block_diffusion_shifted"]) == (4, False)
+    saved = json.loads((twin / "recipe.json").read_text())
+    assert saved["noise"]["masking"] == "random"
+    assert saved["tokens_read"] >= TOY.mars.tokens
 
 
 @pytest.mark.usefixtures("toy")
@@ -156,7 +165,7 @@ def test_a_killed_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for out in (whole, killed):
         out.mkdir()
-        cli._put_tokenizer(TOY, data, out, None)
+        put_tokenizer(TOY, data, out, None)
     trainer(whole).run()
     first = trainer(killed)
     for examples in first.stream():

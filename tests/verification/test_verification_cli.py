@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.verification import cli, evidence, lossless
+from mars_runtime.lab.verification import cli, draws, evidence, lossless
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -58,6 +58,31 @@ def test_logits_and_greedy_text_are_transformers(foreseeing_folder: Path, tmp_pa
     assert found["logits"]["top_agreement"] == 1.0
     assert found["greedy_fp32"]["mismatches"] == []
     assert found["greedy_fp32"]["num_tokens"] > 6
+
+
+def test_draws_are_ar_s_and_follow_its_probabilities(
+    foreseeing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(draws, "NUM_DRAWS", 20)
+    monkeypatch.setattr(draws.law, "ROUNDS", 100)
+    out = tmp_path / "sampling.json"
+    assert cli.run(small("sampling", foreseeing_folder, out)) == 0
+    found = json.loads(out.read_text())
+    assert found["num_mismatches"] == 0
+    for warmth in found["warmths"]:
+        assert [one["place"] for one in warmth["places"]] == list(range(6))
+        assert warmth["places"][0]["num_draws"] == 6 * 20
+
+
+def test_draws_from_another_distribution_are_an_exit_code(
+    foreseeing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(draws, "NUM_DRAWS", 20)
+    monkeypatch.setattr(draws.law, "ROUNDS", 100)
+    true = draws.law.shares
+    cold = lambda logits, temperature, top_p: true(logits, temperature / 4, top_p)  # noqa: E731
+    monkeypatch.setattr(draws.law, "shares", cold)
+    assert cli.run(small("sampling", foreseeing_folder, tmp_path / "sampling.json")) == 1
 
 
 def test_greedy_text_that_differs_is_an_exit_code(

@@ -235,8 +235,10 @@ def test_a_bar_of_a_chart_chooses_its_forward_and_heads_stay_on_one_line(show: S
     assert max(heights) < 44
     bars = page.locator("[data-chart=forwards] .rv-plot")
     bars.scroll_into_view_if_needed()
-    axis = "document.querySelector('[data-chart=forwards] .rv-plot')._fullLayout.xaxis"
-    page.wait_for_function(f"{axis}._length < 480")
+    plot = "document.querySelector('[data-chart=forwards] .rv-plot')"
+    axis = f"{plot}._fullLayout.xaxis"
+    is_drawn = f"!{VIEW}.charts.dirty.size && {plot}._fullLayout.width === {plot}.clientWidth"
+    page.wait_for_function(f"{is_drawn} && {axis}._length < 480")
     fifth = f"{VIEW}.run.lanes[0].steps[4]"
     x = page.evaluate(f"{axis}._offset + {axis}.l2p({fifth}.clock - {fifth}.seconds / 2)")
     box = bars.bounding_box()

@@ -1,0 +1,92 @@
+"""The command at toy size: every variant, what is passed over, and the end of the time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mars_runtime.lab.ablation import jobs
+from mars_runtime.lab.ablation.measure import WAYS
+from mars_runtime.lab.ablation.variants import VARIANTS
+from tests.ablation.toy import ablate, data, start, toy  # noqa: F401  # fixtures
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+@pytest.mark.slow
+def test_every_kind_of_variant_and_checkpoint_is_trained_measured_and_gathered(
+    data,  # noqa: F811
+    tmp_path,
+):
+    # Those that differ from others in a number alone run the same code.
+    numbers = ("mars-b4", "mars-b16", "no-sft", "weight")
+    chosen = [one for one in VARIANTS if not one.name.startswith(numbers)]
+    names = [*jobs.CHECKPOINTS, *(one.name for one in chosen)]
+    assert ablate(data, tmp_path, "--only", *names) == 0
+    document = json.loads((tmp_path / "ablations.json").read_text())
+    runs = {run["variant"]: run for run in document["runs"]}
+    assert set(runs) == {variant.name for variant in chosen}
+    for variant in chosen:
+        run = runs[variant.name]
+        assert (run["tokens"] >= 1_000) == variant.is_trained
+        assert len(run["ways"]) == (1 if variant.stage == "ar" else len(WAYS))
+        for families in run["ways"].values():
+            assert len(families) == 6
+            assert all(one["num_tokens"] >= one["num_forwards"] > 0 for one in families.values())
+    assert set(document["checkpoints"]) == set(jobs.CHECKPOINTS)
+    twin = json.loads((tmp_path / "checkpoints/block-diffusion-tiny/config.json").read_text())
+    assert (twin["block_diffusion_size"], twin["block_diffusion_shifted"]) == (8, False)
+    assert "mars_block_size" not in twin
+
+
+def test_what_is_finished_is_passed_over(data, tmp_path, capsys):  # noqa: F811
+    words = ("--only", "mars-b8", "--seeds")
+    assert ablate(data, tmp_path, *words, 1) == 0
+    result = tmp_path / "runs/mars-b8-0/result.json"
+    before = result.stat().st_mtime_ns
+    capsys.readouterr()
+    assert ablate(data, tmp_path, *words, 2) == 0
+    assert "seed 0" not in capsys.readouterr().out
+    assert result.stat().st_mtime_ns == before
+    assert (tmp_path / "runs/mars-b8-1/result.json").exists()
+
+
+def test_when_the_time_is_over_trainings_are_given_up_and_none_begins(
+    data,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
+    clock = [0.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: clock[0])
+    step = jobs.Trainer.step
+
+    def slow(trainer, examples):
+        clock[0] += 40.0
+        return step(trainer, examples)
+
+    monkeypatch.setattr(jobs.Trainer, "step", slow)
+    words = ("--only", "start", "mars-b8", "ar", "--minutes", 1, "--budget-tokens", 100_000)
+    assert ablate(data, tmp_path, *words) == 0
+    out = capsys.readouterr().out
+    assert "start, seed 0: 0 tokens" in out
+    assert "mars-b8, seed 0: stopped at" in out
+    assert "ar, seed 0: not begun" in out
+    document = json.loads((tmp_path / "ablations.json").read_text())
+    assert [run["variant"] for run in document["runs"]] == ["start"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--only", "mars-b9"], "no variant 'mars-b9'"),
+        (["--minutes", 0], "minutes"),
+        (["--workers", 0], "at least 1 of workers"),
+    ],
+)
+def test_mistakes_are_one_sentence(data, tmp_path, words, sentence, capsys):  # noqa: F811
+    assert ablate(data, tmp_path, *words) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1

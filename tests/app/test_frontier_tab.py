@@ -1,0 +1,132 @@
+"""The Frontier tab in a real browser: measured ways, the visitor's run, a point opened as a run.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser import needs_browser, playwright
+from live_page import run
+from scripted_page import ScriptedBackend
+
+from app.frontier import sets
+from app.frontier.failures import Failure
+from mars_runtime.settings import DecodeSettings
+
+pytestmark = needs_browser
+
+VIEW = "#frontier .mars-frontier"
+HEADERS = "document.querySelector('#race .mars-race').lineView.run.lanes.map((l) => l.header)"
+AR = {"method": "ar", "tau": 1.0, "block_size": 1}
+BOLD = {"tau": 0.5, "block_size": 4}
+FAILURE = Failure(
+    "Too bold", "See why.", "Fail.", "scripted", DecodeSettings(tau=0.5, block_size=4)
+)
+LOSSLESS = {"tau": 0.0, "block_size": 8, "lossless": True, "groups": "every"}
+
+
+def estimate(value: float) -> dict[str, float]:
+    return {"value": value, "low": value * 0.9, "high": min(1.0, value * 1.1)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Results of the page's only checkpoint, and the paper's own."""
+    folder = tmp_path_factory.mktemp("results")
+    ways = [(AR, 1.0, 1.0), (BOLD, 0.6, 1.8), (LOSSLESS, 1.0, 2.4)]
+    rows = [
+        {"checkpoint": "scripted", "settings": way, "agreement": quality, "tpf": estimate(tpf)}
+        for way, quality, tpf in ways
+    ]
+    told = [{**row, "accuracy": estimate(0.7)} for row in rows]
+    (folder / "chat_evaluation.json").write_text(json.dumps({"requests": rows}), encoding="utf-8")
+    (folder / "evaluation.json").write_text(json.dumps({"averages": told}), encoding="utf-8")
+    (folder / "paper.json").write_bytes(Path(sets.RESULTS / "paper.json").read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sets, "RESULTS", folder)
+        patch.setattr(sets, "failures", lambda: [FAILURE])
+        yield
+
+
+@pytest.fixture
+def page(
+    visit: Callable[..., playwright.Page], scripted_backend: ScriptedBackend
+) -> playwright.Page:
+    scripted_backend.forward_seconds = 0.001
+    opened = visit("?prompt=Say+it.&tau=0.95&lossless=false&max_new_tokens=24")
+    opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.95'")
+    return opened
+
+
+def open_tab(page: playwright.Page) -> None:
+    page.get_by_role("tab", name="Frontier").click()
+    page.wait_for_selector(f"{VIEW}[data-points='3']")
+
+
+def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
+    open_tab(page)
+    names = ["AR", "MARS τ=0.5 B=4", "lossless τ=0 B=8 groups"]
+    drawn = page.locator(f"{VIEW} .fv-point")
+    assert [drawn.nth(n).get_attribute("data-name") for n in range(3)] == names
+    assert page.locator(f"{VIEW} .fv-open").all_inner_texts() == names[::-1]
+    best = page.locator(f"{VIEW} .fv-point[data-best=true]")
+    assert best.get_attribute("data-name") == names[2]
+    assert "Run something on the Live tab" in page.inner_text(f"{VIEW} .fv-said")
+    assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # nobody measured the paper's agreement
+
+
+def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
+    open_tab(page)
+    page.select_option(f"{VIEW} select", index=1)
+    assert page.locator(f"{VIEW} .fv-curve").count() == 0
+    page.check(f"{VIEW} .fv-layer input")
+    assert page.locator(f"{VIEW} .fv-curve").count() == 4
+    assert all("(paper)" in name for name in page.locator(f"{VIEW} .fv-name").all_text_contents())
+    assert "2604.07023" in page.inner_text(f"{VIEW} .fv-source")
+
+
+def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright.Page) -> None:
+    run(page)
+    open_tab(page)
+    assert page.locator(f"{VIEW} circle.fv-own").count() == 1
+    assert "1.00 tokens per forward, AR's own text" in page.inner_text(f"{VIEW} .fv-said")
+    before = page.get_attribute("#race .mars-race", "data-run")
+    page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click()
+    page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
+    header, _ = page.evaluate(HEADERS)
+    assert header["prompt"] == "Say it."
+    assert header["checkpoint"] == "scripted"
+    chosen = header["settings"]
+    assert (chosen["tau"], chosen["block_size"], chosen["lossless"]) == (0.5, 4, False)
+    open_tab(page)
+    assert "4.00 tokens per forward" in page.inner_text(f"{VIEW} .fv-said")
+    page.select_option(f"{VIEW} select", index=1)
+    assert page.locator(f"{VIEW} path.fv-own").count() == 1
+
+
+def test_a_way_opens_from_the_table_by_the_keyboard(page: playwright.Page) -> None:
+    open_tab(page)
+    page.locator(f"{VIEW} .fv-open", has_text="lossless").focus()
+    assert "lossless τ=0 B=8 groups" in page.inner_text(f"{VIEW} .fv-readout")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    mars, _ = page.evaluate(HEADERS)
+    assert mars["settings"]["lossless"] is True
+    assert mars["settings"]["groups"] == "every"
+
+
+def test_what_goes_wrong_opens_as_a_run(page: playwright.Page) -> None:
+    open_tab(page)
+    assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
+    page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click()
+    page.wait_for_selector("#race .mars-race[data-state=finished]")
+    mars, plain = page.evaluate(HEADERS)
+    assert (mars["prompt"], mars["settings"]["tau"], mars["settings"]["lossless"]) == (
+        *("Fail.", 0.5, False),
+    )
+    assert plain["settings"]["method"] == "ar"

@@ -1,0 +1,222 @@
+"""A draft model beside a batch, on scripted models: how many forwards each took, and faults."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.judged import NO_DRAFT
+from mars_runtime.decoders.speculative import Draft, DraftModels
+from mars_runtime.settings import GROUPS, MASKED, DecodeSettings, Groups, Masked
+
+IDS = Ids()
+AR_ENDS = DecodeSettings(
+    "speculative", tau=0.5, block_size=3, max_new_tokens=12, masked="none", groups="every"
+)
+
+
+def counting(prefix: tuple[int, ...]) -> list[float]:
+    """Counts 3, 4 ... 15, 3 ...; masks count on, all of it surely."""
+    last = max(i for i, token in enumerate(prefix) if token != IDS.mask_id)
+    return peaked(3 + (prefix[last] - 3 + len(prefix) - last) % 13, 30.0)
+
+
+def stuttering(prefix: tuple[int, ...]) -> list[float]:
+    """Never what ``counting`` says."""
+    return peaked(3 + (prefix[-1] - 3 + 5) % 13, 30.0)
+
+
+def models(script, block_size=8, ids=IDS):
+    return DraftModels(lambda name: Draft(ScriptedModel(script), ids, block_size), 8)
+
+
+def run(script, settings, prompts=([3, 4],), draft=counting, ids=IDS, block_size=8):
+    speculation = models(draft, block_size, ids)
+    target = ScriptedModel(script)
+    return list(decode(target, ids, prompts, lambda: settings, speculation=speculation))
+
+
+def test_a_draft_that_is_always_right_gives_k_and_one_token_per_forward_of_the_target() -> None:
+    steps = steps_of(run(counting, AR_ENDS))
+    assert [step.accepted for step in steps] == [
+        (5,),
+        (6, 7, 8, 9),
+        (10, 11, 12, 13),
+        (14, 15, 3),
+    ]
+    assert [step.guessed for step in steps] == [(6, 7, 8), (10, 11, 12), (14, 15), ()]
+    assert [step.num_draft_forwards for step in steps] == [3, 3, 2, 0]
+    assert [(step.cursor, step.num_pending) for step in steps] == [(1, 1), (2, 4), (6, 4), (10, 3)]
+    assert [step.stop for step in steps] == ["block", "block", "block", "limit"]
+
+
+def test_a_draft_that_is_always_wrong_costs_forwards_and_no_token() -> None:
+    steps = steps_of(run(counting, AR_ENDS, draft=stuttering))
+    assert [len(step.accepted) for step in steps] == [1] * 12
+    assert {step.stop for step in steps[1:-1]} == {"mismatch"}
+    assert steps[5].num_draft_forwards == 3
+
+
+def test_a_draft_with_masks_drafts_several_tokens_per_forward_of_its_own() -> None:
+    steps = steps_of(run(counting, replace(AR_ENDS, masked="draft", block_size=5)))
+    assert [(len(step.guessed), step.num_draft_forwards) for step in steps][:2] == [(5, 1), (4, 1)]
+    few = steps_of(run(counting, replace(AR_ENDS, masked="draft", block_size=5), block_size=2))
+    assert few[0].num_draft_forwards == 3  # two at a time
+
+
+def test_the_draft_goes_on_behind_what_the_masks_of_the_target_propose() -> None:
+    settings = replace(AR_ENDS, masked="target", block_size=4)
+    step = steps_of(run(counting, settings))[0]
+    assert (step.num_drafted, step.guessed) == (3, (9,))
+    assert step.drafts == (6, 7, 8, 9)
+
+
+@pytest.mark.parametrize("place", range(1, 7))
+@pytest.mark.parametrize("masked", MASKED)
+def test_nothing_comes_after_eos_wherever_it_stands(place: int, masked: Masked) -> None:
+    ids = Ids(eos_ids=frozenset({4 + place}))
+    settings = replace(AR_ENDS, masked=masked, max_new_tokens=50)
+    events = run(counting, settings, ids=ids)
+    assert tokens_of(events) == [list(range(5, 5 + place))]
+    assert steps_of(events)[-1].stop == "eos"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_the_limit_is_met_exactly(limit: int) -> None:
+    for masked in MASKED:
+        settings = replace(AR_ENDS, max_new_tokens=limit, masked=masked, block_size=16)
+        assert len(tokens_of(run(counting, settings))[0]) == limit
+
+
+@settings(max_examples=40)
+@given(
+    seeds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+    masked=st.sampled_from(MASKED),
+    groups=st.sampled_from(GROUPS),
+    block_size=st.integers(1, 16),
+    tau=st.sampled_from([0.0, 0.3, 0.9]),
+    lookup=st.booleans(),
+)
+def test_whoever_drafts_the_text_is_ar(
+    seeds: tuple[int, int],
+    masked: Masked,
+    groups: Groups,
+    block_size: int,
+    tau: float,
+    lookup: bool,
+) -> None:
+    prompts = [[3, 4, 5], [9], [7, 3, 8, 8, 4]]
+    now = DecodeSettings(
+        "speculative",
+        tau=tau,
+        block_size=block_size,
+        groups=groups,
+        masked=masked,
+        lookup=lookup,
+        max_new_tokens=24,
+    )
+    target, draft = (foresight_script(seed) for seed in seeds)
+    plain = DecodeSettings("ar", max_new_tokens=24)
+    wanted = tokens_of(decode(ScriptedModel(target), IDS, prompts, lambda: plain), 3)
+    assert tokens_of(run(target, now, prompts, draft), 3) == wanted
+
+
+def test_rows_draft_in_the_same_forwards_of_the_draft() -> None:
+    drafter = ScriptedModel(counting)
+    speculation = DraftModels(lambda name: Draft(drafter, IDS, 1), 8)
+    prompts = [[3, 4], [7, 8, 9]]
+    events = list(
+        decode(ScriptedModel(counting), IDS, prompts, lambda: AR_ENDS, speculation=speculation)
+    )
+    assert [len(row) for row in tokens_of(events, 2)] == [12, 12]
+    shared = [fed for fed in drafter.forwards if len(fed) == 2]
+    alone = sum(step.num_draft_forwards for step in steps_of(events, 0))
+    assert len(shared) == alone
+
+
+def test_a_draft_that_fails_leaves_every_row_as_it_was() -> None:
+    broken = {"now": False}
+
+    def failing(prefix: tuple[int, ...]) -> list[float]:
+        return [math.nan] * 18 if broken["now"] and prefix[0] == 7 else counting(prefix)
+
+    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, speculation=models(failing))
+    batch.add(4, [3, 4], lambda: AR_ENDS)
+    batch.add(9, [7, 8], lambda: AR_ENDS)
+    first = batch.step()
+    broken["now"] = True
+    with pytest.raises(DecodeError) as caught:
+        batch.step()
+    assert caught.value.rows == (9,)
+    batch.drop(9)
+    second = batch.step()
+    assert [row.accepted for row in (first.rows[0], second.rows[0])] == [(5,), (6, 7, 8, 9)]
+
+
+def test_a_threshold_by_agreement_learns_nothing_from_a_step_that_failed() -> None:
+    """Masks are always wrong, so that every forward raises it."""
+    broken = {"now": False}
+
+    def failing(prefix: tuple[int, ...]) -> list[float]:
+        return [math.nan] * 18 if broken["now"] else counting(prefix)
+
+    def wrong_masks(prefix: tuple[int, ...]) -> list[float]:
+        return stuttering((3,)) if prefix[-1] == IDS.mask_id else counting(prefix)
+
+    follows = DecodeSettings(
+        "mars", tau=0.0, block_size=3, threshold="agreement", max_new_tokens=20
+    )
+    thresholds = []
+    for has_fault in (False, True):
+        batch = CursorBatch(ScriptedModel(wrong_masks), IDS, 2, 64, speculation=models(failing))
+        batch.add(4, [3, 4], lambda: follows)
+        batch.add(9, [7, 8], lambda: AR_ENDS)
+        found = [batch.step().rows[0].threshold]
+        broken["now"] = has_fault
+        if has_fault:
+            with pytest.raises(DecodeError):
+                batch.step()
+        batch.drop(9)
+        broken["now"] = False
+        found += [batch.step().rows[0].threshold for _ in range(2)]
+        thresholds.append(found)
+    assert thresholds[0] == thresholds[1]
+    assert thresholds[0][0] < thresholds[0][1] < thresholds[0][2]
+
+
+def test_without_a_draft_model_the_row_is_refused_in_a_sentence() -> None:
+    batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32)
+    batch.add(3, [3, 4], lambda: AR_ENDS)
+    with pytest.raises(DecodeError) as caught:
+        batch.step()
+    assert (str(caught.value), caught.value.rows) == (NO_DRAFT, (3,))
+
+
+def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:
+    def find(name: str) -> Draft:
+        raise DecodeError("There is none.")
+
+    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, speculation=DraftModels(find, 8))
+    batch.add(1, [3], lambda: DecodeSettings("ar", max_new_tokens=5))
+    with pytest.raises(DecodeError) as caught:
+        batch.add(2, [3, 4], lambda: AR_ENDS)
+    assert caught.value.rows == (2,)
+
+
+def test_a_row_that_leaves_frees_its_place_beside_the_draft() -> None:
+    batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32, speculation=models(counting))
+    for number in range(4):
+        batch.add(number, [3 + number, 4], lambda: AR_ENDS)
+        found: list[int] = []
+        while batch.rows:
+            found += batch.step().rows[0].accepted
+            if number == 1:
+                batch.drop(number)
+        assert found == [5, *[3 + (3 + place) % 13 for place in range(len(found) - 1)]]

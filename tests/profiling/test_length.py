@@ -1,0 +1,63 @@
+"""What a growing text costs: stretches by hand, and the command on a bundled checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from mars_runtime.lab.profiling import length
+from mars_runtime.lab.profiling.length import Forward, stretches_of, table_of
+
+
+def run(*given: str) -> int:
+    parser = argparse.ArgumentParser()
+    length.add_parser(parser.add_subparsers(dest="command"))
+    threads = torch.get_num_threads()
+    try:
+        return length.run(parser.parse_args(["length", *given]))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_figures_of_a_stretch_by_hand() -> None:
+    found = [Forward(10, 3, 0.03), Forward(13, 1, 0.01), Forward(120, 2, 0.05)]
+    early, late = stretches_of("AR", found, [100, 200, 300], 1000)
+    assert (early.start, early.end, early.num_tokens) == (0, 100, 4)
+    assert (early.tpf, early.ms_per_token) == (2.0, pytest.approx(10.0))
+    # The waits before four tokens: 30, 0 and 0 with the first forward, then 10 milliseconds.
+    assert early.waits[0] == pytest.approx(5.0)
+    assert early.waits[2] == pytest.approx(29.4)
+    assert late.cache_bytes == 200_000
+    assert table_of("x", [early]).lines == (
+        ("AR", "0 to 100", "4", "2.00", "10.0", "5.0 / 27.0 / 29.4", "0"),
+    )
+
+
+@pytest.mark.slow
+def test_the_command_fills_the_text_and_says_where(tmp_path: Path) -> None:
+    out = tmp_path / "length.json"
+    few = ["--ends", "100", "300", "--max-new-tokens", "24", "--out", str(out)]
+    assert run("--checkpoint", "mars-tiny", *few) == 0
+    told = json.loads(out.read_text(encoding="utf-8"))["stretches"]
+    assert {(one["way"], one["end"]) for one in told} >= {("AR", 100), ("AR", 300)}
+    assert all(one["tpf"] == 1.0 for one in told if one["way"] == "AR")
+    assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in told)
+    assert "A text that grows: mars-tiny" in out.with_suffix(".md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--ends", "0"], "from 1 on"),
+        (["--checkpoint", "mars-tiny", "--ends", "20"], "No answer has room"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(*given, "--out", str(tmp_path / "length.json")) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,181 @@
+"""Sampling: lossless decoding draws from AR's distribution, and more than that, draws AR's sample.
+
+Noise is keyed by (seed, position), so a draft that is verified is held against the very token that
+AR draws there. Every way of drafting therefore writes what AR writes with the same seed; and over
+seeds both follow the model's distribution, which a vocabulary this small lets one enumerate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from helpers import Ids, ScriptedModel, tokens_of
+from hypothesis import given
+from hypothesis import strategies as st
+from law_checkpoints import plain, run, word_prompts
+
+from mars_runtime.acceptance import nucleus
+from mars_runtime.decoders import CursorBatch
+from mars_runtime.events import Event, Step
+from mars_runtime.model.load import Checkpoint
+from mars_runtime.settings import DecodeSettings, SettingsError
+
+MASK, FIRST = 1, 3
+IDS = Ids(size=7, eos_ids=frozenset({2}))  # five tokens can come out: the end and four others
+TOKENS = (2, 3, 4, 5, 6)
+LENGTH, NUM_SEEDS = 3, 600
+HOT = DecodeSettings(
+    tau=0.0, block_size=4, lossless=True, max_new_tokens=LENGTH, temperature=0.7, top_p=1.0
+)
+WAYS = {
+    "ar": replace(HOT, method="ar"),
+    "masks": HOT,
+    "every mask and lookup": replace(HOT, groups="every", lookup=True),
+    "timid masks": replace(HOT, tau=0.3),
+    "jacobi": replace(HOT, method="jacobi"),
+}
+
+
+def logits_after(prefix: tuple[int, ...]) -> list[float]:
+    """Of every prefix others; masks say something like what the text would."""
+    seed = sum((place + 1) * token for place, token in enumerate(prefix[-3:]))
+    return [math.sin(1.7 * seed + 2.3 * token) * 1.5 for token in range(18)]
+
+
+def probabilities(prefix: tuple[int, ...], temperature: float, top_p: float) -> dict[int, float]:
+    """What AR draws from after a prefix, worked out without a tensor."""
+    logits = logits_after(prefix)
+    weights = {token: math.exp(logits[token] / temperature) for token in TOKENS}
+    total = sum(weights.values())
+    kept, reached = {}, 0.0
+    for token, weight in sorted(weights.items(), key=lambda pair: -pair[1]):
+        if kept and reached >= top_p:
+            break
+        kept[token] = weight / total
+        reached += weight / total
+    return {token: share / reached for token, share in kept.items()}
+
+
+@cache
+def expected(temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
+    """The probability of every output of LENGTH tokens, or fewer where it ends."""
+    found: dict[tuple[int, ...], float] = {}
+    for path in itertools.product(TOKENS, repeat=LENGTH):
+        ends = [place for place, token in enumerate(path) if token == 2]
+        output = path[: ends[0] + 1] if ends else path
+        if output in found:
+            continue
+        chance, prefix = 1.0, (FIRST,)
+        for token in output:
+            chance *= probabilities(prefix, temperature, top_p).get(token, 0.0)
+            prefix = (*prefix, token)
+        found[output] = chance
+    assert sum(found.values()) == pytest.approx(1.0)
+    return found
+
+
+@cache
+def drawn(way: str, temperature: float, top_p: float) -> list[tuple[int, ...]]:
+    """Outputs for NUM_SEEDS seeds, all of them rows of one batch."""
+    settings = replace(WAYS[way], temperature=temperature, top_p=top_p)
+    batch = CursorBatch(ScriptedModel(logits_after), IDS, NUM_SEEDS, 1 + LENGTH)
+    for seed in range(NUM_SEEDS):
+        now = replace(settings, seed=seed)
+        batch.add(seed, [FIRST], lambda now=now: now)  # type: ignore[misc]
+    events: list[Event] = []
+    while batch.rows:
+        events.append(batch.step())
+    outputs: dict[int, list[int]] = {}
+    for step in (row for event in events if isinstance(event, Step) for row in event.rows):
+        outputs.setdefault(step.row, []).extend(step.accepted)
+    return [tuple(outputs[seed]) for seed in range(NUM_SEEDS)]
+
+
+CASES = [(0.7, 1.0), (1.0, 1.0), (1.0, 0.8)]
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), CASES)
+def test_outputs_follow_the_enumerated_distribution(temperature: float, top_p: float) -> None:
+    """Chi-square over whole outputs, rare ones in one cell; the seeds are fixed, so it can't
+    flicker. The bound is what chance exceeds once in ten thousand (Wilson and Hilferty)."""
+    wanted, counts = expected(temperature, top_p), Counter(drawn("ar", temperature, top_p))
+    assert all(wanted.get(output, 0.0) > 0 for output in counts)
+    common = {output for output, chance in wanted.items() if chance * NUM_SEEDS >= 5}
+    rare = 1.0 - sum(wanted[output] for output in common)
+    cells = [(counts[output], NUM_SEEDS * wanted[output]) for output in sorted(common)]
+    if rare * NUM_SEEDS >= 5:
+        cells.append((NUM_SEEDS - sum(seen for seen, _ in cells), NUM_SEEDS * rare))
+    statistic = sum((seen - mean) ** 2 / mean for seen, mean in cells)
+    freedom = len(cells) - 1
+    assert freedom >= 10
+    spread = 2 / (9 * freedom)
+    assert statistic < freedom * (1 - spread + 3.72 * math.sqrt(spread)) ** 3
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), CASES)
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "ar"])
+def test_every_way_of_drafting_draws_ar_sample(way: str, temperature: float, top_p: float) -> None:
+    assert drawn(way, temperature, top_p) == drawn("ar", temperature, top_p)
+
+
+def test_at_each_place_the_distance_in_total_variation_is_that_of_chance() -> None:
+    """Of the marginals over NUM_SEEDS draws; chance gives some sqrt(tokens / (2 pi draws))."""
+    wanted = expected(0.7, 1.0)
+    for place in range(LENGTH):
+        seen = Counter(output[place] for output in drawn("masks", 0.7, 1.0) if len(output) > place)
+        mean: Counter[int] = Counter()
+        for output, chance in wanted.items():
+            if len(output) > place:
+                mean[output[place]] += chance  # type: ignore[assignment]
+        gaps = [abs(seen[token] / NUM_SEEDS - mean[token]) for token in TOKENS]
+        assert sum(gaps) / 2 < 3 * math.sqrt(len(TOKENS) / (2 * math.pi * NUM_SEEDS))
+
+
+def test_the_nucleus_by_hand() -> None:
+    table = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
+    for top_p, kept in [(0.4, 1), (0.5, 1), (0.51, 2), (0.79, 2), (0.81, 3), (0.96, 4), (1.0, 4)]:
+        assert nucleus(table, torch.tensor([top_p])).tolist() == [[[i < kept for i in range(4)]]]
+    tied = torch.tensor([[[0.4, 0.2, 0.2, 0.2]]]).log()
+    assert nucleus(tied, torch.tensor([0.5])).all()  # of equals none is preferred
+
+
+@given(st.integers(0, 1000), st.floats(0.05, 0.99))
+def test_the_nucleus_is_the_smallest_that_reaches_its_share(seed: int, top_p: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randn(2, 3, 11, generator=generator) * 3
+    kept = nucleus(table, torch.tensor([top_p, 1.0]))
+    shares = table.softmax(-1)
+    assert kept[1].all()
+    for slot in range(3):
+        own = shares[0, slot][kept[0, slot]]
+        assert float(own.sum()) >= top_p - 1e-5
+        assert float(own.sum() - own.min()) < top_p + 1e-5
+
+
+def test_top_p_on_real_weights_in_company(small: Checkpoint) -> None:
+    """Lossless rows of a batch, some with a nucleus and some without, write what each AR alone
+    writes."""
+    prompts = word_prompts(small, 6, seed=4)
+    for top_p in (0.3, 0.9):
+        hot: dict[str, float] = {"temperature": 1.0, "seed": 8, "top_p": top_p}
+        settings = DecodeSettings(tau=0.2, lossless=True, max_new_tokens=16, **hot)  # type: ignore[arg-type]
+        wanted = [plain(small, [prompt], 16, **hot)[0] for prompt in prompts]
+        assert tokens_of(run(small, prompts, settings), len(prompts)) == wanted
+
+
+def test_a_narrow_nucleus_is_greedy(small: Checkpoint) -> None:
+    prompts = word_prompts(small, 3, seed=5)
+    found = plain(small, prompts, 16, temperature=1.0, seed=3, top_p=0.01)
+    assert found == plain(small, prompts, 16)
+
+
+def test_top_p_is_a_share() -> None:
+    for wrong in (0.0, 1.1, float("nan"), "all", None):
+        with pytest.raises(SettingsError, match="Top-p"):
+            DecodeSettings(top_p=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { takenAhead, takerOf } from "../../assets/web/core/folds.js";
+import { forwardsFigure } from "../../assets/web/panels/charts/chart_specs.js";
+import { sourceText, whyText } from "../../assets/web/panels/text/card.js";
+import { END, forward, laneOf } from "./runs.js";
+
+// Blocks of four: c first, then a, then b and d, and all leave; of the next block e and the end, of which nothing follows.
+const slots = (...ids) => ids.map((id) => [id, 0.9]);
+const ROWS = [
+  forward(0, slots(1, 9, 3, 9), 0, "threshold", { taken: [2] }),
+  forward(0, slots(1, 9, 3, 9), 1, "threshold", { taken: [0], cursor: 3, num_pending: 0 }),
+  forward(1, slots(2, 3, 4), 3, "block", { taken: [0, 2], cursor: 3, num_pending: 0 }),
+  forward(4, slots(5, END), 2, "eos", { taken: [0, 1], cursor: 3, num_pending: 4 }),
+];
+const lane = laneOf(ROWS, { settings: { method: "block_diffusion", tau: 0.9 } }, "block_diffusion");
+
+test("tokens leave in order, whatever the order in which they were taken", () => {
+  assert.equal(lane.tokens.map((token) => token.text).join(""), "abcde");
+  assert.deepEqual(lane.steps.map((step) => step.count), [0, 1, 3, 2]); // prettier-ignore
+});
+
+test("what was taken ahead stands behind the text, open places between", () => {
+  assert.deepEqual([1, 2, 3].map((num) => takenAhead(lane.at(num))), [[null, null, 3, null], [null, 3, null], []]); // prettier-ignore
+  assert.equal(laneOf(ROWS.slice(0, 1), { end: "" }).ghosts().drafts, "░░c░");
+});
+
+test("a token knows the forward that took it", () => {
+  assert.deepEqual(lane.tokens.map((token) => takerOf(lane, token).index), [1, 2, 0, 2, 3, 3]); // prettier-ignore
+  assert.equal(sourceText(lane, lane.tokens[2]), "taken by forward 1, before what stands left of it");
+  assert.equal(sourceText(lane, lane.tokens[0]), "");
+});
+
+test("the card says what a forward filled and what left", () => {
+  assert.match(whyText(lane, lane.steps[0]), /Filled 1 place of the block.*nothing left yet/);
+  assert.match(whyText(lane, lane.steps[2]), /Filled 2 places of the block.*3 tokens left/);
+  assert.match(whyText(lane, lane.steps[3]), /The text ended here/);
+});
+
+test("a forward from which nothing left has no bar", () => {
+  const colours = { bars: ["one", "two", "three", "four", "five"], mars: "cap" };
+  const { shapes } = forwardsFigure(lane, colours, { from: 0, to: 1 }, false).layout;
+  const boxes = shapes.map(({ fillcolor, path }) => [fillcolor, path.match(/M/g).length]);
+  assert.deepEqual(boxes, [["one", 1], ["two", 1], ["three", 1], ["cap", 2]]); // prettier-ignore
+});
