@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,12 +49,17 @@ TARGETS = {
     "AVX2": ("-march=haswell",),
     "plain": (),
 }
+NEEDED = {"AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
+"""What a processor has to offer, as Linux names it, to stand in for another."""
 
 
 @cache
 def library_for(target: str) -> Any:
     """The library compiled for a kind of processor; the test is skipped where that can't be."""
     flags = TARGETS[target]
+    needed = NEEDED.get(target)
+    if needed and needed not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
+        pytest.skip(f"this processor has no {needed}")
     try:
         folder = cache_folder() / "native"
         path = compile_library(folder) if flags is None else compile_library(folder, [flags])
