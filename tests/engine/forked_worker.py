@@ -18,6 +18,7 @@ from mars_runtime.engine.leased import Call, LeaseError, News
 from mars_runtime.engine.leased.calls import Decode
 
 ABORTED = "GPU task aborted"
+QUEUE_SECONDS = 10.0
 
 
 class ForkedWorker:
@@ -98,18 +99,21 @@ def _serve(pipe: Connection, stop: Any, decode: Decode) -> None:
 
 
 class ForkedWorkers:
-    """``num`` processes, of which each call gets one that lives and is idle; ``is_fresh``: one that
-    was never used, as on a device that somebody else had meanwhile."""
+    """``num`` processes, of which each call gets one that lives and is idle, or waits for one that
+    is about to be; ``is_fresh``: one that was never used, as on a device that somebody else had
+    meanwhile."""
 
     def __init__(self, decode: Decode, num: int = 3, is_fresh: bool = False) -> None:
         self.all = [ForkedWorker(decode) for _ in range(num)]
         self.busy: list[ForkedWorker] = []
         self._idle = list(self.all)
         self._is_fresh = is_fresh
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def lease(self, call: Call) -> Generator[News, None, None]:
-        with self._lock:
+        with self._changed:
+            # A run is over a moment before the worker that decoded it is back.
+            self._changed.wait_for(lambda: self._idle or not self.busy, QUEUE_SECONDS)
             self._idle = [worker for worker in self._idle if worker.is_alive]
             if not self._idle:
                 raise LeaseError("No GPU was available")
@@ -118,9 +122,10 @@ class ForkedWorkers:
         try:
             yield from worker.call(call)
         finally:
-            with self._lock:
+            with self._changed:
                 self.busy.remove(worker)
                 self._idle.insert(len(self._idle) if self._is_fresh else 0, worker)
+                self._changed.notify()
 
     def end(self) -> None:
         for worker in self.all:

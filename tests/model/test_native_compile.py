@@ -115,10 +115,16 @@ def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     native = build.build_model(LLAMA, weights, device=CPU)
     assert isinstance(native, NativeModel)
     ids = torch.randint(5, 140, (1, 30), generator=torch.Generator().manual_seed(1))
-    found, wanted = (one.forward(ids, one.new_cache(1, 32), slice(None)) for one in (model, native))
-    assert found is not None
+    exact = build.build_model(LLAMA, weights, device=CPU, dtype="fp32")
+    plain, ours, wanted = (
+        one.forward(ids, one.new_cache(1, 32), slice(None)) for one in (model, native, exact)
+    )
+    assert plain is not None
+    assert ours is not None
     assert wanted is not None
-    assert (found - wanted).norm() < 0.1 * wanted.norm()
+    assert (ours - wanted).norm() < 0.05 * wanted.norm()
+    # PyTorch's have one scale for a row of weights, ours one for 32 of them.
+    assert (plain - wanted).norm() < 0.1 * wanted.norm()
 
 
 @pytest.mark.parametrize("dtype", ["int4", "int8"])
