@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,16 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _measured_in_a_moment() -> Iterator[None]:
+    """What a forward costs is measured once, not for seconds at each load; only tests of time, which
+    run alone, care for the numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 8, 32))
+        patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -109,12 +110,18 @@ E = TypeVar("E", Entry, Gguf, Wheel)
 
 def _checked(entry: E) -> E:
     """Raises TypeError for one whose values are not of the kinds that its fields say."""
-    kinds = get_type_hints(type(entry))
+    kinds = _kinds(type(entry))
     for field in fields(entry):
         value = getattr(entry, field.name)
         if isinstance(value, bool) or not isinstance(value, kinds[field.name]):
             raise TypeError(field.name)
     return entry
+
+
+@cache
+def _kinds(of: type) -> dict[str, Any]:
+    """Type by field, evaluated once: the registry is read at every request."""
+    return get_type_hints(of)
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
