@@ -36,8 +36,8 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _measured_in_a_moment() -> Iterator[None]:
-    """What a forward costs is measured once, not for seconds at each load; only tests of time, which
-    run alone, care for the numbers."""
+    """What a forward costs is measured once, not for seconds at each load: here it only has to be
+    some number."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 8, 32))
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1))

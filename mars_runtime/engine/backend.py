@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.engine.speculation import ONLY_CPU, can_warm, check_draft, draft_models
 from mars_runtime.events import Event
+from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
@@ -134,6 +135,7 @@ class CheckpointBackend:
         # objects, tens of milliseconds in the middle of some forward.
         gc.collect()
         gc.freeze()
+        return_freed_memory()
 
     def _warm_up(self) -> None:
         from mars_runtime.engine.costs import measure_costs

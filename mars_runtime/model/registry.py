@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -106,22 +105,17 @@ class Entry:
 
 
 E = TypeVar("E", Entry, Gguf, Wheel)
+_KINDS = {kind: get_type_hints(kind) for kind in (Entry, Gguf, Wheel)}
 
 
 def _checked(entry: E) -> E:
     """Raises TypeError for one whose values are not of the kinds that its fields say."""
-    kinds = _kinds(type(entry))
+    kinds = _KINDS[type(entry)]
     for field in fields(entry):
         value = getattr(entry, field.name)
         if isinstance(value, bool) or not isinstance(value, kinds[field.name]):
             raise TypeError(field.name)
     return entry
-
-
-@cache
-def _kinds(of: type) -> dict[str, Any]:
-    """Type by field, evaluated once: the registry is read at every request."""
-    return get_type_hints(of)
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
