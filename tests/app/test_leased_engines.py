@@ -133,9 +133,7 @@ def test_a_batch_runs_there_too(tmp_path: Path) -> None:
         made.append(ForkedWorkers(decode, 1))
         return made[0].lease
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
-        engines = LeasedEngines(settings, lend)
+    engines = LeasedEngines(settings, lend)
     try:
         from app.api.batches import batch
 

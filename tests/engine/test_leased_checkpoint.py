@@ -47,18 +47,16 @@ def prompt(tiny: Checkpoint) -> list[int]:
 @pytest.fixture(scope="module")
 def engines(tiny: Checkpoint) -> Iterator[list[BaseEngine]]:
     """The ordinary one, and one whose device is lent."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
-        slots = Slots(4)
-        worker = Worker(slots, lambda name, costs: open_checkpoint(tiny, costs))
-        workers = ForkedWorkers(worker.decode, num=1)
-        check = partial(check_fits, tiny.model, capacity=CAPACITY)
-        leased = LeasedEngine("mars-tiny", workers.lease, slots, check, CAPACITY)
-        with Engine(tiny) as ordinary:
-            ordinary.costs()
-            yield [ordinary, leased]
-        leased.close()
-        workers.end()
+    slots = Slots(4)
+    worker = Worker(slots, lambda name, costs: open_checkpoint(tiny, costs))
+    workers = ForkedWorkers(worker.decode, num=1)
+    check = partial(check_fits, tiny.model, capacity=CAPACITY)
+    leased = LeasedEngine("mars-tiny", workers.lease, slots, check, CAPACITY)
+    with Engine(tiny) as ordinary:
+        ordinary.costs()
+        yield [ordinary, leased]
+    leased.close()
+    workers.end()
 
 
 def untimed(events: Iterator[Event] | list[Event]) -> list[Event]:
