@@ -30,7 +30,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The page of ``app.py --checkpoint NAME``."""
     from app.serving.serve import serve
 
-    engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=48))
+    engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=24))
     engines.open()
     page = serve(make_handlers(engines), is_blocking=False)
     yield request.param, page.local_url

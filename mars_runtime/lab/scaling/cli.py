@@ -52,11 +52,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("scale", help="what a second replica brings")
     add = parser.add_argument
     add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
-    add("--pairs", type=int, default=5, help="of measurements (%(default)s)")
-    add("--seconds", type=float, default=15.0, help="of each (%(default)s)")
+    add("--pairs", type=int, default=4, help="of measurements (%(default)s)")
+    add("--seconds", type=float, default=20.0, help="of each (%(default)s)")
     add("--clients", type=int, default=16, help="that ask again and again (%(default)s)")
     add("--max-runs", type=int, default=4, help="served at once by a replica (%(default)s)")
-    add("--max-tokens", type=int, default=32, help="of an answer (%(default)s)")
+    add("--max-tokens", type=int, default=128, help="of an answer (%(default)s)")
     add("--output", type=path_of, default=Path("assets/results/scaling.json"), help="JSON")
 
 
