@@ -6,13 +6,12 @@ shows its own. Data alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mars_runtime.lab import tasks
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
 
 CHAT, TINY = "mars-smollm2", "mars-tiny"
-AS_THE_PAGE_OPENS = replace(RECOMMENDED, max_new_tokens=160)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Failure:
     why: str
     prompt: str
     checkpoint: str = CHAT
-    settings: DecodeSettings = AS_THE_PAGE_OPENS
+    settings: DecodeSettings = RECOMMENDED
 
 
 def failures() -> list[Failure]:
@@ -41,7 +40,7 @@ def failures() -> list[Failure]:
             "Too bold",
             BOLD,
             "Write a JSON list of three fruits, each with name, colour and price.",
-            settings=DecodeSettings(tau=0.5, block_size=8, max_new_tokens=160),
+            settings=DecodeSettings(tau=0.5, block_size=8),
         ),
         Failure("Free prose", PROSE, prompt("natural", 3), TINY),
     ]
@@ -63,5 +62,5 @@ BOLD = (
 )
 PROSE = (
     "A model this small cannot foresee a tale: hardly a second token is taken, and drafts cost "
-    "time for nothing."
+    "time for nothing, until it begins to repeat itself, which masks and look-up foresee well."
 )

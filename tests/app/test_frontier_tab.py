@@ -78,6 +78,12 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
     assert best.get_attribute("data-name") == names[2]
     assert "Run something on the Live tab" in page.inner_text(f"{VIEW} .fv-said")
     assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # nobody measured the paper's agreement
+    chart = page.locator(f"{VIEW} .fv-chart svg").bounding_box()
+    named = page.locator(f"{VIEW} .fv-way").all()
+    assert len(named) >= 1
+    for box in (each.bounding_box() for each in named):  # no name is cut
+        assert chart["x"] <= box["x"]
+        assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 
 
 def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:

@@ -176,12 +176,14 @@ function namesOf(marks, { x, y }, width) {
   const best = marks.filter(({ isBest }) => isBest).sort((a, b) => b.x - a.x);
   return best.flatMap((mark) => {
     const long = LETTER * mark.point.name.length;
-    const left = Math.min(x(mark.x) + 4, width - long);
+    const hasRoom = x(mark.x) + 4 + long < width;
+    const left = hasRoom ? x(mark.x) + 4 : width - long;
     const box = { left, right: left + long, at: Math.max(12, y(mark.high) - 14) };
     if (taken.some((each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left))
       return [];
     taken.push(box);
-    return [words(mark.point.name, "fv-way", { x: left, y: box.at })];
+    const at = hasRoom ? { x: left, "text-anchor": "start" } : { x: width, "text-anchor": "end" };
+    return [words(mark.point.name, "fv-way", { ...at, y: box.at })];
   });
 }
 
