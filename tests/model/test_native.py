@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -248,3 +251,9 @@ def test_a_child_of_a_fork_runs_forwards_of_its_own() -> None:
         assert os.waitpid(child, 0)[1] == 0
     finally:
         torch.set_num_threads(1)
+
+
+def test_a_process_may_end_in_the_middle_of_a_forward() -> None:
+    script = Path(__file__).parent / "leave_at_work.py"
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -87,7 +87,8 @@ class NativeModel:
         matrices = [*found.matrices(), *([_state(tables)] if tables else [])]
         self._arena = Arena(sum(map(packed_bytes, matrices)))
         self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id, tables)))
-        weakref.finalize(self, library.mars_free, self._model)
+        # A process may end while a thread is still in a forward: then nothing is freed.
+        weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._reader = Reader(library, self._model, config.vocab_size, ranks=tables is not None)
 
     @property
