@@ -29,8 +29,9 @@ from mars_runtime.serving.plan import Plan
 from mars_runtime.serving.replicas import deploy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-PLAN = Plan(NAME, max_runs=2, max_waiting=2, min_replicas=2, max_replicas=2)
-CAPACITY = 8
+# The last place in line is for another address than the one that holds the others.
+PLAN = Plan(NAME, max_runs=2, max_waiting=3, min_replicas=2, max_replicas=2)
+CAPACITY = 8  # of one address
 SECONDS = 300.0
 AR = {"method": "ar"}
 
