@@ -16,6 +16,8 @@ test("a speedup is the ratio of tokens per second", () => {
 test("below 1 it is slower, at 1 the same", () => {
   assert.equal(speedup(timed(40, 40, 0.2), timed(40, 40, 0.1)).kind, "slower");
   assert.equal(speedup(timed(40, 40, 0.1), timed(40, 40, 0.1)).kind, "same");
+  const written = speedup(timed(40, 40, 0.1003), timed(40, 40, 0.1)); // 0.997
+  assert.deepEqual([written.kind, speedupText(written)], ["same", "1.00×"]);
 });
 
 test("nothing is said of less than twenty tokens, nor of what was not measured", () => {

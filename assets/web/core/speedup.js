@@ -14,6 +14,7 @@ const LEAST = 20; // tokens of either lane below which nothing is said
 const PARTS = 8; // of a run, whose mean times are compared
 const QUANTILES = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36]; // of Student's t at 95 %, for 1 to 7 degrees of freedom
 const WIDEST = 1.5; // upper over lower end of an interval that still says something
+const ONE = 0.995; // what is written as 1.00 is not called slower
 const SLACK = 1.02; // beyond what the forwards saved can bring
 
 /**
@@ -36,7 +37,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 
 /**
  * measured: { tokens, seconds } with the seconds of each forward. limit: the speedup that the saved forwards allow.
- * kind: none (nothing measured), short, noisy, faster, slower, or same where the interval holds 1.
+ * kind: none (nothing measured), short, noisy, faster where all of the interval is, slower, or same.
  * @param {Timed} one
  * @param {Timed} other
  * @param {number} [limit]
@@ -63,7 +64,7 @@ function kindOf({ ratio, low, high, limit, tokens }) {
   if (tokens < LEAST || Number.isNaN(low)) return "short";
   if (high / low > WIDEST || low > limit * SLACK) return "noisy";
   if (low > 1) return "faster";
-  return ratio < 1 ? "slower" : "same";
+  return ratio < ONE ? "slower" : "same";
 }
 
 /**
