@@ -17,10 +17,11 @@ from app.deploy.targets import Target
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = re.compile(
     r"app\.py|LICENSE|pyproject\.toml|(app|mars_runtime|checkpoints|assets/web|assets/recordings)/.+"
-    r"|assets/results/(evaluation|benchmark)\.json"
+    r"|assets/results/(evaluation|benchmark|chat_evaluation|methods|lm_eval|paper)\.json"
 )
 LEFT_OUT = re.compile(
-    r"app/deploy/.+|mars_runtime/lab/(training|verification|benchmark|profiling|scaling)/.+"
+    r"app/deploy/.+"
+    r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness)/.+"
     r"|checkpoints/[^/]+/log[\w-]*\.jsonl"
 )
 """Of these what makes and measures checkpoints, and this package."""

@@ -16,10 +16,12 @@ import yaml
 from packaging.requirements import Requirement
 from test_launch import free_port, wait_for
 
+from app.components.explain_facts import facts
 from app.deploy import __main__ as program
 from app.deploy.__main__ import deploy
 from app.deploy.files import NO_GIT, DeployError
 from app.deploy.targets import TARGETS
+from app.frontier.sets import RESULTS, read_sets
 from app.serving.engines import MAX_LOADED, read_entries
 from app.serving.settings import PREFIX, AppSettings
 
@@ -139,6 +141,14 @@ def files_of(module: str) -> list[str]:
     found = ["/".join(parts) + ".py"]
     found += ["/".join([*parts[:end], "__init__.py"]) for end in range(1, len(parts) + 1)]
     return [name for name in found if (ROOT / name).is_file()]
+
+
+def test_every_view_shows_the_results_that_it_shows_here(built: Path) -> None:
+    results = built / "assets" / "results"
+    assert read_sets(results) == read_sets(RESULTS)
+    assert len(read_sets(results)) > 3
+    assert facts(results) == facts(RESULTS)
+    assert (results / "paper.json").is_file()
 
 
 def test_it_is_small_enough_for_the_hub(built: Path) -> None:
