@@ -3,9 +3,10 @@
 ``python tests/attack/clients.py --clients 50 --seconds 60`` serves a checkpoint as people do
 (``python -m mars_runtime serve``) and lets the clients ask, stream, leave at any moment and send
 nonsense. Every answer must be its own prompt's: what is written alone first, greedily, is what a
-crowd gets, and what a client saw before it left is its beginning. At the end no request may be
-left, and threads and memory must be where they were. Prints JSON; the exit code is 1 where anything
-failed.
+crowd gets, and what a client saw before it left is its beginning. A neighbour, the only one at
+another address, asks one question after the other and is never turned away; how long it waits for
+the first token is told. At the end no request may be left, and threads and memory must be where
+they were. Prints JSON; the exit code is 1 where anything failed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import json
 import random
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -38,6 +40,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"max_tokens": 30, "method": "ar"},
     {"max_tokens": 48, "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
 ]
+NEIGHBOUR = "127.0.0.2"
 GROWTH = 0.1  # of memory, from after a first crowd to the end
 SETTLE_SECONDS = 20.0
 Asked = dict[str, Any]
@@ -71,6 +74,7 @@ class Crowd:
         self._nonsense = random_requests(seed, checkpoint)
         self._alone: list[tuple[Asked, str]] = []
         self.outcomes: Counter[str] = Counter()
+        self.waits: list[float] = []  # of the neighbour, in seconds
         self.faults: list[str] = []
 
     async def ask_alone(self) -> None:
@@ -85,7 +89,21 @@ class Crowd:
     async def come(self, num_clients: int, seconds: float) -> None:
         """So many clients for so many seconds."""
         until = time.monotonic() + seconds
-        await asyncio.gather(*(self._client(until) for _ in range(num_clients)))
+        clients = (self._client(until) for _ in range(num_clients))
+        await asyncio.gather(self._neighbour(until), *clients)
+
+    async def _neighbour(self, until: float) -> None:
+        way = httpx.AsyncHTTPTransport(local_address=NEIGHBOUR)
+        async with httpx.AsyncClient(base_url=self._address, transport=way, timeout=120) as client:
+            while time.monotonic() < until:
+                asked, _ = self._rng.choice(self._alone)
+                began = time.monotonic()
+                async with client.stream("POST", CHAT, json={**asked, "stream": True}) as answer:
+                    if answer.status_code != 200:
+                        self.faults.append(f"the neighbour was told {answer.status_code}")
+                        continue
+                    seen = [time.monotonic() async for line in answer.aiter_lines() if says(line)]
+                self.waits.append(seen[0] - began)
 
     async def _client(self, until: float) -> None:
         while time.monotonic() < until:
@@ -150,6 +168,14 @@ class Crowd:
             self.faults.append(f"another text than alone: {json.dumps(asked)}")
 
 
+def says(line: str) -> bool:
+    """Whether a line of a stream brings some text."""
+    if not line.startswith("data: {"):
+        return False
+    choices = json.loads(line.removeprefix("data: ")).get("choices")
+    return bool(choices and choices[0]["delta"].get("content"))
+
+
 def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
     """Threads, memory and requests of the server, once it has none left or much time is over."""
     until = time.monotonic() + SETTLE_SECONDS
@@ -176,8 +202,10 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
         asyncio.run(crowd.ask_alone())
         asyncio.run(crowd.come(num_clients, min(5.0, seconds)))  # caches and pools fill up
         before = standing(process, address)
+        crowd.waits.clear()
         asyncio.run(crowd.come(num_clients, seconds))
         after = standing(process, address)
+        waits = crowd.waits.copy()
         asyncio.run(crowd.come(1, 1.0))
         is_well = httpx.get(f"{address}/health", timeout=30).status_code == 200
     faults = [*crowd.faults] if is_well else [*crowd.faults, "the server is not well"]
@@ -191,6 +219,11 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
         "clients": num_clients,
         "seconds": seconds,
         "outcomes": dict(crowd.outcomes),
+        "neighbour": {
+            "num_answers": len(waits),
+            "median_wait_seconds": round(statistics.median(waits), 3),
+            "longest_wait_seconds": round(max(waits), 3),
+        },
         "before": before,
         "after": after,
         "num_faults": len(faults),
