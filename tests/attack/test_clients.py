@@ -17,3 +17,4 @@ def test_fifty_clients_for_a_minute() -> None:
     found = attack("mars-tiny", 50, 60.0, seed=1)
     assert found["faults"] == []
     assert {"whole", "stream", "left", "nonsense"} <= found["outcomes"].keys()
+    assert found["neighbour"]["num_answers"] > 0
