@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.ablation.decode import Ids, Way, decode
 from mars_runtime.lab.training.recipe import Noise
@@ -18,20 +19,7 @@ WAYS = (Way("mars", 0.0, 4), Way("mars", 0.05, 3), Way("lossless", 0.0, 4))
 @pytest.fixture(scope="module")
 def model():
     """Random weights whose choices differ from place to place, in float64: no near ties."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(3)
-    config = Qwen2Config(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        initializer_range=0.4,
-    )
-    return Qwen2ForCausalLM(config).double().eval()
+    return tiny_qwen2(3, initializer_range=0.4).double().eval()
 
 
 def ids() -> Ids:

@@ -74,7 +74,6 @@ class Crowd:
         self._nonsense = random_requests(seed, checkpoint)
         self._alone: list[tuple[Asked, str]] = []
         self.outcomes: Counter[str] = Counter()
-        self.waits: list[float] = []  # of the neighbour, in seconds
         self.faults: list[str] = []
 
     async def ask_alone(self) -> None:
@@ -86,13 +85,16 @@ class Crowd:
                 answer = (await client.post(CHAT, json=asked)).json()
                 self._alone.append((asked, answer["choices"][0]["message"]["content"]))
 
-    async def come(self, num_clients: int, seconds: float) -> None:
-        """So many clients for so many seconds."""
+    async def come(self, num_clients: int, seconds: float) -> list[float]:
+        """So many clients for so many seconds. Returns how long the neighbour waited for each first
+        token, in seconds."""
         until = time.monotonic() + seconds
         clients = (self._client(until) for _ in range(num_clients))
-        await asyncio.gather(self._neighbour(until), *clients)
+        waits, *_ = await asyncio.gather(self._neighbour(until), *clients)
+        return waits
 
-    async def _neighbour(self, until: float) -> None:
+    async def _neighbour(self, until: float) -> list[float]:
+        waits: list[float] = []
         way = httpx.AsyncHTTPTransport(local_address=NEIGHBOUR)
         async with httpx.AsyncClient(base_url=self._address, transport=way, timeout=120) as client:
             while time.monotonic() < until:
@@ -102,8 +104,10 @@ class Crowd:
                     if answer.status_code != 200:
                         self.faults.append(f"the neighbour was told {answer.status_code}")
                         continue
-                    seen = [time.monotonic() async for line in answer.aiter_lines() if says(line)]
-                self.waits.append(seen[0] - began)
+                    lines = answer.aiter_lines()
+                    seen = [time.monotonic() async for line in lines if text_of(chunk_of(line))]
+                waits += [at - began for at in seen[:1]]
+        return waits
 
     async def _client(self, until: float) -> None:
         while time.monotonic() < until:
@@ -135,14 +139,13 @@ class Crowd:
                 return
             async for line in answer.aiter_lines():
                 is_over = is_over or line == "data: [DONE]"
-                if line.startswith("data: {"):
-                    chunk = json.loads(line.removeprefix("data: "))
-                    if "error" in chunk:
-                        self.faults.append(f"a stream ended with {chunk['error']['message']}")
-                        return
-                    text += chunk["choices"][0]["delta"].get("content") or ""
-                    if not alone.startswith(text):
-                        break
+                chunk = chunk_of(line)
+                if "error" in chunk:
+                    self.faults.append(f"a stream ended with {chunk['error']['message']}")
+                    return
+                text += text_of(chunk)
+                if not alone.startswith(text):
+                    break
         self._compare("stream", asked, text == alone and is_over)
 
     async def _nuisance(self, client: httpx.AsyncClient) -> None:
@@ -168,12 +171,17 @@ class Crowd:
             self.faults.append(f"another text than alone: {json.dumps(asked)}")
 
 
-def says(line: str) -> bool:
-    """Whether a line of a stream brings some text."""
-    if not line.startswith("data: {"):
-        return False
-    choices = json.loads(line.removeprefix("data: ")).get("choices")
-    return bool(choices and choices[0]["delta"].get("content"))
+def chunk_of(line: str) -> dict[str, Any]:
+    """What a line of a stream brings; empty where that is nothing or the end."""
+    found: dict[str, Any] = {}
+    if line.startswith("data: {"):
+        found = json.loads(line.removeprefix("data: "))
+    return found
+
+
+def text_of(chunk: dict[str, Any]) -> str:
+    """The text that it adds."""
+    return (chunk["choices"][0]["delta"].get("content") or "") if chunk.get("choices") else ""
 
 
 def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
@@ -202,10 +210,8 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
         asyncio.run(crowd.ask_alone())
         asyncio.run(crowd.come(num_clients, min(5.0, seconds)))  # caches and pools fill up
         before = standing(process, address)
-        crowd.waits.clear()
-        asyncio.run(crowd.come(num_clients, seconds))
+        waits = asyncio.run(crowd.come(num_clients, seconds))
         after = standing(process, address)
-        waits = crowd.waits.copy()
         asyncio.run(crowd.come(1, 1.0))
         is_well = httpx.get(f"{address}/health", timeout=30).status_code == 200
     faults = [*crowd.faults] if is_well else [*crowd.faults, "the server is not well"]

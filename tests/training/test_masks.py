@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import Example
 from mars_runtime.lab.training.loss import mars_loss
@@ -52,19 +53,7 @@ def test_mask_equals_a_brute_force_reading_of_the_table(start, block_size, lengt
 
 
 def tiny_model():
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(1)
-    config = Qwen2Config(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-    )
-    return Qwen2ForCausalLM(config).eval()
+    return tiny_qwen2().eval()
 
 
 MASK, EOS = 3, 2

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import Example
 from mars_runtime.lab.training.loss import mars_loss
@@ -155,21 +156,9 @@ def test_losses_are_means_over_what_is_asked():
 
 
 def test_norms_in_one_kernel_are_the_models_norms():
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
     from mars_runtime.lab.training.train import fuse_norms
 
-    torch.manual_seed(1)
-    config = Qwen2Config(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-    )
-    model = Qwen2ForCausalLM(config)
+    model = tiny_qwen2()
     for name, weight in model.named_parameters():
         if "norm" in name:
             torch.nn.init.uniform_(weight)
