@@ -102,13 +102,13 @@ static void score_some(const float* queries, const float* keys, int dim, float* 
     store(scores + n * stride, low[n]), store(scores + n * stride + LANES, high[n]);
 }
 
+template <int N = QUERIES_AT_ONCE>
 static inline void score(int count, const float* queries, const float* keys, int dim,
                          float* scores, int stride) {
-  for (; count >= 4; count -= 4, queries += 4 * dim, scores += 4 * stride)
-    score_some<4>(queries, keys, dim, scores, stride);
-  if (count == 3) return score_some<3>(queries, keys, dim, scores, stride);
-  if (count == 2) return score_some<2>(queries, keys, dim, scores, stride);
-  if (count == 1) return score_some<1>(queries, keys, dim, scores, stride);
+  for (; count >= N; count -= N, queries += N * dim, scores += N * stride)
+    score_some<N>(queries, keys, dim, scores, stride);
+  if constexpr (N > 1)
+    if (count) score<N - 1>(count, queries, keys, dim, scores, stride);
 }
 
 // Turns 32 scores, `count` of them real, into weights; leaves the largest and the sum.
@@ -146,19 +146,18 @@ static void weigh_some(const float* weights, int stride, int count, RowOf row, i
   }
 }
 
-template <class RowOf>
+template <int N = QUERIES_AT_ONCE, class RowOf>
 static void weigh(int queries, const float* weights, int stride, int count, RowOf row, int dim,
                   float* const* to) {
-  if (dim % (4 * LANES)) {
-    for (int n = 0; n < queries; n++)
-      weigh_some<1, 2>(weights + n * stride, stride, count, row, dim, to + n);
-    return;
+  for (; queries >= N; queries -= N, weights += N * stride, to += N) {
+    if (dim % (WIDTH_AT_ONCE * LANES)) {
+      weigh_some<N, 2>(weights, stride, count, row, dim, to);
+    } else {
+      weigh_some<N, WIDTH_AT_ONCE>(weights, stride, count, row, dim, to);
+    }
   }
-  for (; queries >= 4; queries -= 4, weights += 4 * stride, to += 4)
-    weigh_some<4, 4>(weights, stride, count, row, dim, to);
-  if (queries == 3) return weigh_some<3, 4>(weights, stride, count, row, dim, to);
-  if (queries == 2) return weigh_some<2, 4>(weights, stride, count, row, dim, to);
-  if (queries == 1) return weigh_some<1, 4>(weights, stride, count, row, dim, to);
+  if constexpr (N > 1)
+    if (queries) weigh<N - 1>(queries, weights, stride, count, row, dim, to);
 }
 
 // Keys and values of one head and block, in fp32. What lies behind them is asked for.

@@ -244,11 +244,6 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   grow(m.x, count * s.hidden), grow(m.projected, count * m.heads.all());
   grow(m.parts, count * m.heads.num_heads * Parts::size(m.num_blocks, m.heads.dim));
   grow(m.desks, (size_t)feed.num_threads);
-  int rank = 0;
-  for (const LowRank* low : {&s.layers->qkv_low, &s.layers->output_low, &s.layers->gate_up_low,
-                             &s.layers->down_low})
-    if (low->a.data && low->b.ins > rank) rank = (int)low->b.ins;
-  grow(m.middle, count * rank);
   m.normed.shape((int)count, (int)s.hidden);
   for (Desk& desk : m.desks) desk.normed.shape(FEW, (int)s.hidden);
   m.mixed.shape((int)count, m.heads.num_heads * m.heads.dim);

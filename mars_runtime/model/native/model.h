@@ -83,7 +83,9 @@ struct Desk {
   std::vector<float*> sums;    // where what they give goes
   std::vector<float> out;      // products of some tiles
   Rows normed;                 // what is multiplied, where each thread finds it for itself
-  Rows low;                    // the middle of a low-rank product
+  std::vector<float> middle;   // of a low-rank product, each thread for itself: the first matrix is
+                               // so small that waiting for another thread would take longer
+  Rows low;                    // the same in 8 bits
 
   F* tiles(int num_tiles, int num_rows) {
     size_t floats = (size_t)num_tiles * num_rows * LANES + LANES;
@@ -109,7 +111,7 @@ struct Model {
   std::vector<AttentionTask> tasks;
   std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
   std::vector<int> first_of;   // and one more, their number
-  std::vector<float> x, projected, parts, middle, prepared;
+  std::vector<float> x, projected, parts, prepared;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)
@@ -149,19 +151,18 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
   bool is_lowered = low && low->a.data && real < num_rows;
   Desk& desk = model.desks[thread];
   if (is_lowered) {
-    int rank = (int)low->b.ins, tiles = low->a.tiles();
-    float* middle = model.middle.data();
-    team.each(tiles, 1, [&](int t) {
-      F* out = desk.tiles(1, num_rows);
+    int rank = (int)low->b.ins, count = num_rows - real;
+    grow(desk.middle, (size_t)count * rank);
+    float* middle = desk.middle.data();
+    // A group of b's inputs may be longer than what a gives.
+    memset(middle, 0, sizeof(float) * count * rank);
+    F* out = desk.tiles(1, count);
+    for (int t = 0; t < low->a.tiles(); t++) {
       tile_product(low->a, t, x, real, num_rows, out);
-      for (int i = 0; i < num_rows - real; i++) {
-        store(middle + i * rank + t * LANES, out[i]);
-        for (int rest = tiles * LANES; t == 0 && rest < rank; rest += LANES)
-          store(middle + i * rank + rest, all(0.0f));  // a group of b's inputs is longer than a
-      }
-    });
-    desk.low.shape(num_rows - real, rank);
-    for (int i = 0; i < num_rows - real; i++) desk.low.put(i, middle + i * rank);
+      for (int i = 0; i < count; i++) store(middle + i * rank + t * LANES, out[i]);
+    }
+    desk.low.shape(count, rank);
+    for (int i = 0; i < count; i++) desk.low.put(i, middle + i * rank);
     model.clock.lap(thread, ADAPTER);
   }
   int tiles = w.tiles(), tasks = tiles / span;

@@ -95,20 +95,18 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   for (int g = 0; g < groups; g++, p += BYTES) {
     for (int line = 0; line < BYTES; line += 64) prefetch(p + AHEAD + line);
     F scale = load_half((const uint16_t*)(p + NUMBERS));
+    F whole[N];
     if (BITS == 4) {
       F minimum = load_half((const uint16_t*)(p + NUMBERS + 32));
-      Weights w = weights4(p);
+      products4<N>(p, values + g * GROUP, width, whole);
       for (int i = 0; i < N; i++) {
-        F whole = dot4(w, values + (size_t)i * width + g * GROUP);
-        acc[i] = fma(mul(whole, all(scales[i * groups + g])), scale, acc[i]);
+        acc[i] = fma(mul(whole[i], all(scales[i * groups + g])), scale, acc[i]);
         acc[i] = fma(minimum, all(sums[i * groups + g]), acc[i]);
       }
     } else {
-      Weights w = weights8(p);
-      for (int i = 0; i < N; i++) {
-        F whole = dot8(w, values + (size_t)i * width + g * GROUP, counts[i * groups + g]);
-        acc[i] = fma(mul(whole, all(scales[i * groups + g])), scale, acc[i]);
-      }
+      products8<N>(p, values + g * GROUP, width, counts + g, groups, whole);
+      for (int i = 0; i < N; i++)
+        acc[i] = fma(mul(whole[i], all(scales[i * groups + g])), scale, acc[i]);
     }
   }
   for (int i = 0; i < N; i++) out[i] = acc[i];
@@ -125,14 +123,20 @@ static inline TileRows rows_function(int count, std::integer_sequence<int, N...>
 
 #include "product_amx.h"
 
+// How many of `left` rows to take, at most `most` at once: pieces are made alike.
+static inline int share(int left, int most) {
+  int pieces = (left + most - 1) / most;
+  return (left + pieces - 1) / pieces;
+}
+
 // 16 outputs, those of tile t, of the rows from `first` to `end`.
 static inline void tile_product(const Matrix& w, int t, const Rows& x, int first, int end, F* out) {
   const uint8_t* p = w.tile(t);
   while (first < end) {
-    int count = end - first < rows_at_once() ? end - first : rows_at_once();
+    int count = share(end - first, rows_at_once());
     if (!tile_rows_amx(w.bits, count, p, x, first, out)) {
       std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
-      if (count > ROWS_AT_ONCE) count = ROWS_AT_ONCE;
+      count = share(end - first, ROWS_AT_ONCE);
       TileRows function = w.bits == 4 ? rows_function<4>(count, sizes) : rows_function<8>(count, sizes);
       function(p, x, first, out);
     }

@@ -11,6 +11,9 @@
 #include <cstdint>
 #include <cstring>
 
+// Or GCC, once it holds this to be long enough, calls some of them and passes numbers by memory.
+#define INLINE static inline __attribute__((always_inline))
+
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #include "simd_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -22,8 +25,26 @@
 constexpr int LANES = 16;
 constexpr int GROUP = 32;  // weights that share a scale, along the inputs
 
+#ifndef OWN_PRODUCTS
+// out[n]: sums of a group's unsigned 4-bit weights times row n of x, each `width` behind the one
+// before.
+template <int N>
+INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
+  Weights w = weights4(p);
+  for (int n = 0; n < N; n++) out[n] = dot4(w, x + (size_t)n * width);
+}
+
+// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+template <int N>
+INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
+                             int groups, F* out) {
+  Weights w = weights8(p);
+  for (int n = 0; n < N; n++) out[n] = dot8(w, x + (size_t)n * width, counts[n * groups]);
+}
+#endif
+
 // e^x to 2 units in the last place; 0 below -87, and never more than e^88.
-static inline F exponential(F x) {
+INLINE F exponential(F x) {
   F bounded = smaller(larger(x, all(-87.0f)), all(88.0f));
   I whole = rounded(mul(bounded, all(1.44269504088896341f)));
   F n = floats(whole);
@@ -39,4 +60,4 @@ static inline F exponential(F x) {
 }
 
 // x / (1 + e^-x)
-static inline F silu(F x) { return div(x, add(all(1.0f), exponential(sub(all(0.0f), x)))); }
+INLINE F silu(F x) { return div(x, add(all(1.0f), exponential(sub(all(0.0f), x)))); }

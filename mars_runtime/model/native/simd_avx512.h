@@ -5,56 +5,57 @@
 
 #define SIMD_NAME "AVX-512 VNNI"
 constexpr int ROWS_AT_ONCE = 12;  // 12 sums, 8 weights and what is on its way fill 32 registers
+constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 typedef __m512 F;
 typedef __m512i I;
 
-static inline F all(float x) { return _mm512_set1_ps(x); }
-static inline F load(const float* p) { return _mm512_loadu_ps(p); }
-static inline void store(float* p, F x) { _mm512_storeu_ps(p, x); }
-static inline F load_half(const uint16_t* p) {
+INLINE F all(float x) { return _mm512_set1_ps(x); }
+INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
+INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+INLINE F load_half(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
 }
-static inline void store_half(uint16_t* p, F x) {
+INLINE void store_half(uint16_t* p, F x) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
-static inline F add(F a, F b) { return _mm512_add_ps(a, b); }
-static inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
-static inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-static inline F div(F a, F b) { return _mm512_div_ps(a, b); }
-static inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-static inline F larger(F a, F b) { return _mm512_max_ps(a, b); }
-static inline F smaller(F a, F b) { return _mm512_min_ps(a, b); }
-static inline F magnitude(F a) { return _mm512_abs_ps(a); }
-static inline I rounded(F a) { return _mm512_cvtps_epi32(a); }
-static inline F floats(I a) { return _mm512_cvtepi32_ps(a); }
-static inline F power_of_two(I n) {
+INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
+INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
+INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE F larger(F a, F b) { return _mm512_max_ps(a, b); }
+INLINE F smaller(F a, F b) { return _mm512_min_ps(a, b); }
+INLINE F magnitude(F a) { return _mm512_abs_ps(a); }
+INLINE I rounded(F a) { return _mm512_cvtps_epi32(a); }
+INLINE F floats(I a) { return _mm512_cvtepi32_ps(a); }
+INLINE F power_of_two(I n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
 }
 // The first `count` lanes of a, the others of b.
-static inline F first_lanes(int count, F a, F b) {
+INLINE F first_lanes(int count, F a, F b) {
   __mmask16 mask = count >= 16 ? 0xffff : (__mmask16)((1u << (count < 0 ? 0 : count)) - 1);
   return _mm512_mask_blend_ps(mask, b, a);
 }
-static inline float total(F a) { return _mm512_reduce_add_ps(a); }
-static inline float largest(F a) { return _mm512_reduce_max_ps(a); }
-static inline int total(I a) { return _mm512_reduce_add_epi32(a); }
-static inline I plus(I a, I b) { return _mm512_add_epi32(a, b); }
-static inline void store_bytes(int8_t* p, I a) {
+INLINE float total(F a) { return _mm512_reduce_add_ps(a); }
+INLINE float largest(F a) { return _mm512_reduce_max_ps(a); }
+INLINE int total(I a) { return _mm512_reduce_add_epi32(a); }
+INLINE I plus(I a, I b) { return _mm512_add_epi32(a, b); }
+INLINE void store_bytes(int8_t* p, I a) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a));
 }
 // 16 whole numbers of 8 bits.
-static inline I load_bytes(const int8_t* p) {
+INLINE I load_bytes(const int8_t* p) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
 }
-static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 // The weights of 16 outputs and one group of 32 inputs, ready to be multiplied: unsigned bytes,
 // eight times 16 outputs x 4 inputs.
 struct Weights {
   __m512i w[8];
 };
-static inline Weights weights4(const uint8_t* p) {
+INLINE Weights weights4(const uint8_t* p) {
   Weights r;
   const __m512i low = _mm512_set1_epi8(15);
   for (int i = 0; i < 4; i++) {
@@ -64,12 +65,12 @@ static inline Weights weights4(const uint8_t* p) {
   }
   return r;
 }
-static inline Weights weights8(const uint8_t* p) {
+INLINE Weights weights8(const uint8_t* p) {
   Weights r;
   for (int i = 0; i < 8; i++) r.w[i] = _mm512_loadu_si512(p + 64 * i);
   return r;
 }
-static inline I times(const Weights& w, const int8_t* x, I sum) {
+INLINE I times(const Weights& w, const int8_t* x, I sum) {
   for (int i = 0; i < 8; i++) {
     int four;
     memcpy(&four, x + 4 * i, 4);
@@ -78,10 +79,10 @@ static inline I times(const Weights& w, const int8_t* x, I sum) {
   return sum;
 }
 // Sums of unsigned 4-bit weights times x.
-static inline F dot4(const Weights& w, const int8_t* x) {
+INLINE F dot4(const Weights& w, const int8_t* x) {
   return floats(times(w, x, _mm512_setzero_si512()));
 }
 // Sums of 8-bit weights, kept 128 higher than they are, times x, whose own sum is `count`.
-static inline F dot8(const Weights& w, const int8_t* x, int count) {
+INLINE F dot8(const Weights& w, const int8_t* x, int count) {
   return floats(times(w, x, _mm512_set1_epi32(-128 * count)));
 }

@@ -3,6 +3,7 @@
 
 #define SIMD_NAME "portable"
 constexpr int ROWS_AT_ONCE = 4;
+constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 struct F {
   float v[16];
@@ -13,7 +14,7 @@ struct I {
 
 #define EACH for (int i = 0; i < 16; i++)
 
-static inline float from_half(uint16_t h) {
+INLINE float from_half(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, rest = h & 1023, bits;
   if (exponent == 0) {
     float small = (float)rest * 5.9604644775390625e-8f;  // 2^-24
@@ -27,7 +28,7 @@ static inline float from_half(uint16_t h) {
   return x;
 }
 // To the nearest half, ties to even.
-static inline uint16_t to_half(float x) {
+INLINE uint16_t to_half(float x) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
   uint16_t sign = (bits >> 16) & 0x8000;
@@ -43,38 +44,38 @@ static inline uint16_t to_half(float x) {
   return sign | (uint16_t)(bits >> 13);
 }
 
-static inline F all(float x) { F r; EACH r.v[i] = x; return r; }
-static inline F load(const float* p) { F r; memcpy(r.v, p, 64); return r; }
-static inline void store(float* p, const F& x) { memcpy(p, x.v, 64); }
-static inline F load_half(const uint16_t* p) { F r; EACH r.v[i] = from_half(p[i]); return r; }
-static inline void store_half(uint16_t* p, const F& x) { EACH p[i] = to_half(x.v[i]); }
-static inline F add(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
-static inline F sub(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] - b.v[i]; return r; }
-static inline F mul(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] * b.v[i]; return r; }
-static inline F div(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] / b.v[i]; return r; }
-static inline F fma(const F& a, const F& b, const F& c) {
+INLINE F all(float x) { F r; EACH r.v[i] = x; return r; }
+INLINE F load(const float* p) { F r; memcpy(r.v, p, 64); return r; }
+INLINE void store(float* p, const F& x) { memcpy(p, x.v, 64); }
+INLINE F load_half(const uint16_t* p) { F r; EACH r.v[i] = from_half(p[i]); return r; }
+INLINE void store_half(uint16_t* p, const F& x) { EACH p[i] = to_half(x.v[i]); }
+INLINE F add(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
+INLINE F sub(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] - b.v[i]; return r; }
+INLINE F mul(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] * b.v[i]; return r; }
+INLINE F div(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] / b.v[i]; return r; }
+INLINE F fma(const F& a, const F& b, const F& c) {
   F r;
   EACH r.v[i] = a.v[i] * b.v[i] + c.v[i];
   return r;
 }
-static inline F larger(const F& a, const F& b) {
+INLINE F larger(const F& a, const F& b) {
   F r;
   EACH r.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
   return r;
 }
-static inline F smaller(const F& a, const F& b) {
+INLINE F smaller(const F& a, const F& b) {
   F r;
   EACH r.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
   return r;
 }
-static inline F magnitude(const F& a) { F r; EACH r.v[i] = std::fabs(a.v[i]); return r; }
-static inline I rounded(const F& a) {
+INLINE F magnitude(const F& a) { F r; EACH r.v[i] = std::fabs(a.v[i]); return r; }
+INLINE I rounded(const F& a) {
   I r;
   EACH r.v[i] = (int32_t)std::nearbyintf(a.v[i]);
   return r;
 }
-static inline F floats(const I& a) { F r; EACH r.v[i] = (float)a.v[i]; return r; }
-static inline F power_of_two(const I& n) {
+INLINE F floats(const I& a) { F r; EACH r.v[i] = (float)a.v[i]; return r; }
+INLINE F power_of_two(const I& n) {
   F r;
   EACH {
     uint32_t bits = (uint32_t)(n.v[i] + 127) << 23;
@@ -82,34 +83,34 @@ static inline F power_of_two(const I& n) {
   }
   return r;
 }
-static inline F first_lanes(int count, const F& a, const F& b) {
+INLINE F first_lanes(int count, const F& a, const F& b) {
   F r;
   EACH r.v[i] = i < count ? a.v[i] : b.v[i];
   return r;
 }
-static inline float total(const F& a) {
+INLINE float total(const F& a) {
   float s[16];
   memcpy(s, a.v, 64);
   for (int width = 8; width; width /= 2)
     for (int i = 0; i < width; i++) s[i] += s[i + width];
   return s[0];
 }
-static inline float largest(const F& a) {
+INLINE float largest(const F& a) {
   float most = a.v[0];
   EACH most = a.v[i] > most ? a.v[i] : most;
   return most;
 }
-static inline int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
-static inline I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
-static inline void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
+INLINE int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
+INLINE I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
+INLINE void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
 // 16 whole numbers of 8 bits.
-static inline I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
-static inline void prefetch(const void* p) { __builtin_prefetch(p); }
+INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
+INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
 struct Weights {
   uint8_t w[8][64];
 };
-static inline Weights weights4(const uint8_t* p) {
+INLINE Weights weights4(const uint8_t* p) {
   Weights r;
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 64; j++) {
@@ -118,12 +119,12 @@ static inline Weights weights4(const uint8_t* p) {
     }
   return r;
 }
-static inline Weights weights8(const uint8_t* p) {
+INLINE Weights weights8(const uint8_t* p) {
   Weights r;
   memcpy(r.w, p, sizeof r.w);
   return r;
 }
-static inline I times(const Weights& w, const int8_t* x, int start) {
+INLINE I times(const Weights& w, const int8_t* x, int start) {
   I sum;
   EACH sum.v[i] = start;
   for (int k = 0; k < 8; k++)
@@ -131,8 +132,8 @@ static inline I times(const Weights& w, const int8_t* x, int start) {
       for (int j = 0; j < 4; j++) sum.v[i] += (int)w.w[k][4 * i + j] * (int)x[4 * k + j];
   return sum;
 }
-static inline F dot4(const Weights& w, const int8_t* x) { return floats(times(w, x, 0)); }
-static inline F dot8(const Weights& w, const int8_t* x, int count) {
+INLINE F dot4(const Weights& w, const int8_t* x) { return floats(times(w, x, 0)); }
+INLINE F dot8(const Weights& w, const int8_t* x, int count) {
   return floats(times(w, x, -128 * count));
 }
 #undef EACH
