@@ -6,8 +6,8 @@ import { lastOf } from "../../core/lists.js";
 import { runColours } from "../../core/run_colours.js";
 import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
-import { Boxes, Level, shapeOf } from "./shapes.js";
-import { TICKS, WINDOW, beginOf, nines, stepsIn } from "./span.js";
+import { Boxes, Dashes } from "./shapes.js";
+import { TICKS, beginOf, finestOf, nines, stepsIn } from "./span.js";
 
 /**
  * @param {Colours} c
@@ -126,18 +126,22 @@ export function finishMarks(lanes, c) {
 }
 
 /**
+ * seen: the part of the span that is zoomed; what lies outside of it is not drawn.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
  * @param {boolean} isLive
+ * @param {Span} [seen]
  */
-export function forwardsFigure(lane, c, span, isLive) {
-  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1]));
-  const caps = new Boxes(c.mars);
+export function forwardsFigure(lane, c, span, isLive, seen = span) {
   const steps = stepsIn(lane, span);
+  const near = stepsIn(lane, seen);
+  const finest = finestOf(near, seen, 0);
+  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest));
+  const caps = new Boxes(c.mars, finest);
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
-  const free = steps.length > WINDOW ? 0 : 0.08; // of many no gap could be seen
-  for (const step of steps) {
+  const free = finest.time ? 0 : 0.08;
+  for (const step of near) {
     if (!step.count) continue; // block diffusion: it filled places, and nothing left yet
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
     if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
@@ -154,45 +158,42 @@ export function forwardsFigure(lane, c, span, isLive) {
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 
+const NINES = [-0.12, 4.15]; // from where to where confidence is shown
+const THICK = 2.5; // pixels of a dash
+
 /**
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
+ * @param {Span} [seen]
  */
-export function confidenceFigure(lane, c, span) {
-  const accepted = new Boxes(c.mars);
-  const refused = new Boxes(c.warm);
-  const threshold = new Level();
-  /**
-   * @param {Boxes} boxes
-   * @param {Step} step
-   * @param {number} value
-   */
-  const dash = (boxes, step, value) => boxes.add(step, 0.1, nines(value) - 0.035, nines(value) + 0.035);
-  for (const step of stepsIn(lane, span)) {
-    step.proposals.slice(0, step.count).forEach((p) => dash(accepted, step, p[1]));
+export function confidenceFigure(lane, c, span, seen = span) {
+  const near = stepsIn(lane, seen);
+  const finest = finestOf(near, seen, NINES[1] - NINES[0]);
+  const free = finest.time ? 0 : 0.1;
+  const accepted = new Dashes({ width: THICK, color: c.mars }, finest);
+  const refused = new Dashes({ width: THICK, color: c.warm }, finest);
+  const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 });
+  for (const step of near) {
+    step.proposals.slice(0, step.count).forEach((p) => accepted.hold(step, nines(p[1]), free));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
-    if (next) dash(refused, step, next[1]);
+    if (next) refused.hold(step, nines(next[1]), free);
     if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
   }
   const metric = (lane.settings && lane.settings.metric) || "probability";
   const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
-  const y = axis(c, metric, { range: [-0.12, 4.15], ...ticks });
+  const y = axis(c, metric, { range: NINES, ...ticks });
   const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const marks = moveMarks(lane, c, span, false);
   const tau = lane.steps.at(-1)?.tau;
-  if (threshold.now !== null && tau !== undefined) {
+  if (threshold.marks.length && tau !== undefined) {
     marks.annotations.push({
       ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm),
       xref: "paper",
       xshift: 3,
     });
   }
-  marks.shapes.unshift(
-    ...accepted.shapes,
-    ...refused.shapes,
-    ...shapeOf(threshold.path, { line: { width: 1.5, color: c.warm, dash: "dash" } }),
-  );
+  marks.shapes.unshift(...[accepted, refused, threshold].flatMap((dashes) => dashes.shapes));
   return { data: [EMPTY], layout: layout(c, x, y, marks) };
 }
 

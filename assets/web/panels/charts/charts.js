@@ -133,11 +133,12 @@ export class Charts {
     const { lanes } = /** @type {Run} */ (this.run);
     const isLive = lanes.some((lane) => !lane.end);
     const span = timeSpan(lanes, isLive);
+    const seen = this.zoom ?? span;
     const c = coloursOf(this.root);
     if (key === "time") return timeFigure(lanes, c, span);
-    if (key === "latency") return latencyFigure(lanes, c, span);
+    if (key === "latency") return latencyFigure(lanes, c, span, seen);
     const main = mainLane({ lanes });
-    return key === "forwards" ? forwardsFigure(main, c, span, isLive) : confidenceFigure(main, c, span);
+    return key === "forwards" ? forwardsFigure(main, c, span, isLive, seen) : confidenceFigure(main, c, span, seen);
   }
 
   /** @param {string} key */
@@ -225,6 +226,7 @@ export class Charts {
     for (const { node, isPlotted } of Object.values(this.nodes))
       if (isPlotted && node !== entry.node) this.plotly?.relayout(node, { "xaxis.range": [from, to] });
     this.report.zoom();
+    this.refresh(); // of what is zoomed more can be seen
   }
 
   unzoom() {

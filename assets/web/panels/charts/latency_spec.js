@@ -2,10 +2,11 @@
 
 import { figure } from "../../core/words.js";
 import { EMPTY, axis, endLabel, finishMarks, laneColour, layout } from "./chart_specs.js";
-import { Level, shapeOf } from "./shapes.js";
-import { stepsIn } from "./span.js";
+import { Dashes } from "./shapes.js";
+import { finestOf, stepsIn } from "./span.js";
 
 const MOST = 4; // times the middle one: what took longer would press all others to the ground
+const THICK = 2; // pixels of a dash
 const NEAR = 0.12; // of the height: labels closer than that stand above and below
 
 /** @param {number[]} numbers */
@@ -18,17 +19,19 @@ const took = (step) => step.seconds * 1000;
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
+ * @param {Span} [seen]
  * @returns {Figure}
  */
-export function latencyFigure(lanes, c, span) {
+export function latencyFigure(lanes, c, span, seen = span) {
   const each = lanes.map((lane) => stepsIn(lane, span));
   const all = each.flat().map(took);
   const [longest, most] = [Math.max(0.01, ...all), MOST * middle(all)];
   const top = 1.12 * (longest > most ? most : longest);
-  const shapes = each.flatMap((steps, i) => {
-    const level = new Level();
-    steps.forEach((step) => level.hold(step, took(step)));
-    return shapeOf(level.path, { line: { width: 2, color: laneColour(lanes[i], c) } });
+  const shapes = lanes.flatMap((lane) => {
+    const near = stepsIn(lane, seen);
+    const dashes = new Dashes({ width: THICK, color: laneColour(lane, c) }, finestOf(near, seen, THICK * top));
+    near.forEach((step) => dashes.hold(step, took(step)));
+    return dashes.shapes;
   });
   const middles = each.map((steps) => middle(steps.map(took)));
   const isNear = middles.length === 2 && Math.abs(middles[0] - middles[1]) < NEAR * top;

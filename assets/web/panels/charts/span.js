@@ -33,6 +33,17 @@ export const beginOf = (step) => step.clock - step.seconds;
  */
 export const stepsIn = (lane, { from, to }) => lane.steps.filter((step) => step.clock > from && beginOf(step) < to);
 
+const [WIDE, HIGH] = [900, 150]; // pixels of a chart, about
+
+/**
+ * What could not be seen in a chart if it were finer; of few forwards everything can.
+ * @param {Step[]} steps
+ * @param {Span} span
+ * @param {number} height
+ */
+export const finestOf = (steps, { from, to }, height) =>
+  steps.length > WINDOW ? { time: (to - from) / WIDE, height: height / HIGH } : { time: 0, height: 0 };
+
 // Confidence on a scale on which 0.9 and 0.99 are as far apart as 0.99 and 0.999: the number of nines.
 export const TICKS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999];
 const MOST = 4; // nines; surer than that is drawn there

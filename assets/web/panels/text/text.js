@@ -8,7 +8,7 @@ import { Groups } from "./groups.js";
 import { MoveMarks } from "./moves.js";
 import { TextRange } from "./range.js";
 
-const SEGMENT = 160; // tokens after which a line break starts a new block, so that layout stays local
+const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
 
 /**

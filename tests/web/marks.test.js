@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Boxes, Dashes } from "../../assets/web/panels/charts/shapes.js";
+import { finestOf, stepsIn } from "../../assets/web/panels/charts/span.js";
+
+const ALL = { time: 0, height: 0 };
+
+/** Forwards of these seconds, one after the other. @param {number[]} seconds */
+function forwards(seconds) {
+  let clock = 0;
+  return seconds.map(
+    (each, index) => /** @type {Step} */ (/** @type {unknown} */ ({ index, seconds: each, clock: (clock += each) })),
+  );
+}
+
+/** @param {Json[]} shapes */
+const paths = (shapes) => shapes.map(({ path }) => path);
+
+test("a height that is held goes on as one dash, and one that is left and taken again is two", () => {
+  const dashes = new Dashes({ width: 2 }, ALL);
+  const steps = forwards([1, 1, 1, 1]);
+  [5, 5, 7, 5].forEach((height, i) => dashes.hold(steps[i], height));
+  assert.deepEqual(paths(dashes.shapes), ["M0,5H2M2,7H3M3,5H4"]);
+  assert.deepEqual(dashes.shapes[0].line, { width: 2 });
+});
+
+test("what leaves room for a gap is not joined", () => {
+  const boxes = new Boxes("red", ALL);
+  for (const step of forwards([1, 1])) boxes.add(step, 0.1, 0, 2);
+  assert.deepEqual(paths(boxes.shapes), ["M0.1,0H0.9V2H0.1ZM1.1,0H1.9V2H1.1Z"]);
+  assert.deepEqual(new Boxes("red", ALL).shapes, []);
+});
+
+test("of what is finer than a pixel, heights are rounded and gaps closed", () => {
+  const dashes = new Dashes({ width: 2 }, { time: 1.5, height: 0.5 });
+  const steps = forwards([1, 1, 1, 1, 1]);
+  [5.1, 9, 4.9, 9.2, 9.3].forEach((height, i) => dashes.hold(steps[i], height));
+  assert.deepEqual(paths(dashes.shapes), ["M0,5H3M1,9H4M4,9.5H5"]);
+});
+
+test("of few forwards everything can be seen; of many, what is zoomed is seen finer", () => {
+  const few = forwards(Array(240).fill(0.01));
+  assert.deepEqual(finestOf(few, { from: 0, to: 2.4 }, 300), ALL);
+  const many = forwards(Array(900).fill(0.01));
+  const [whole, zoom] = [
+    { from: 0, to: 9 },
+    { from: 1, to: 2 },
+  ];
+  assert.deepEqual(finestOf(many, whole, 300), { time: 0.01, height: 2 });
+  const lane = /** @type {Lane} */ (/** @type {unknown} */ ({ steps: many }));
+  assert.deepEqual(finestOf(stepsIn(lane, zoom), zoom, 300), ALL);
+});
