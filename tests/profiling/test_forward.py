@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,29 @@ def test_the_slower_of_reading_and_computing_is_the_least_time():
     assert limits.floor_seconds(10, 50.0) == 10.0
 
 
+def test_where_no_limit_of_computing_is_known_reading_alone_counts():
+    limits = Limits(100, bytes_per_second=10.0, operations_per_second=None)
+    assert limits.compute_seconds(5.0) is None
+    assert limits.floor_seconds(100, 5.0) == 10.0
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(0.5, 4 * 768**3), (2.0, None)])
+def test_a_product_of_whole_numbers_slower_than_fp32_is_no_limit(
+    whole: float, expected: float | None, monkeypatch: pytest.MonkeyPatch
+):
+    def seconds(work: Callable[[], torch.Tensor], _: torch.device) -> float:
+        return whole if work().dtype == torch.int32 else 1.0
+
+    monkeypatch.setattr("mars_runtime.lab.profiling.limits.best_seconds", seconds)
+    found = measure_limits(torch.device("cpu"), torch.int8, 1 << 12)
+    assert found.operations_per_second == expected
+
+
 def test_limits_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
     found = measure_limits(torch.device("cpu"), torch.float32, 1 << 20)
     assert found.working_set == 1 << 20
     assert found.bytes_per_second > 1e8
+    assert found.operations_per_second
     assert found.operations_per_second > 1e8
     assert best_seconds(lambda: None, torch.device("cpu")) < 0.01

@@ -225,11 +225,12 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
 def limits_table(limits: Limits, load: Load, threads: int) -> Table:
     """What the machine can do, measured, and what an AR forward asks of it."""
     floor = limits.floor_seconds(load.weight_bytes, load.operations(1, 1))
+    speed = limits.operations_per_second
     line = (
         str(threads),
         f"{load.weight_bytes / MIB:.1f}",
         f"{limits.bytes_per_second / GIGA:.1f}",
-        f"{limits.operations_per_second / GIGA:.1f}",
+        NONE if speed is None else f"{speed / GIGA:.1f}",
         f"{floor * 1000:.3f}",
     )
     columns = ("threads", "weights MiB", "read GB/s", "GFLOP/s", "least ms an AR forward")

@@ -92,10 +92,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             console.print(table.to_rich(), crop=False)
     out = args.out / "profile.json"
     write_text(out, json.dumps(found, ensure_ascii=False, indent=1))
+    speed = limits.operations_per_second
     console.print(
-        f"Limits, measured: {limits.bytes_per_second / 1e9:.1f} GB/s, "
-        f"{limits.operations_per_second / 1e9:.1f} GFLOP/s. Traces for ui.perfetto.dev and the "
-        f"figures are in {args.out}",
+        f"Limits, measured: {limits.bytes_per_second / 1e9:.1f} GB/s"
+        + (f", {speed / 1e9:.1f} GFLOP/s" if speed else "")
+        + f". Traces for ui.perfetto.dev and the figures are in {args.out}",
         markup=False,
     )
     return 0

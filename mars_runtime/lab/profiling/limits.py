@@ -23,22 +23,25 @@ class Limits:
 
     bytes_per_second: reading ``working_set`` bytes over and over, so that a cache that would hold
         the weights is given credit for it.
-    operations_per_second: of one large matrix product, a multiplication and an addition apart.
+    operations_per_second: of one large matrix product, a multiplication and an addition apart;
+        None where PyTorch's product of whole numbers is slower than that of fp32: it is none of
+        those that are fast on this processor, and says nothing of what one could do.
     """
 
     working_set: int
     bytes_per_second: float
-    operations_per_second: float
+    operations_per_second: float | None
 
     def floor_seconds(self, num_bytes: int, num_operations: float) -> float:
         """The least time for reading so much and computing so much."""
-        return max(self.read_seconds(num_bytes), self.compute_seconds(num_operations))
+        return max(self.read_seconds(num_bytes), self.compute_seconds(num_operations) or 0.0)
 
     def read_seconds(self, num_bytes: int) -> float:
         return num_bytes / self.bytes_per_second
 
-    def compute_seconds(self, num_operations: float) -> float:
-        return num_operations / self.operations_per_second
+    def compute_seconds(self, num_operations: float) -> float | None:
+        speed = self.operations_per_second
+        return None if speed is None else num_operations / speed
 
 
 def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -> Limits:
@@ -46,7 +49,7 @@ def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -
 
     dtype: of what is multiplied. Whole numbers (int8) are read as fp32, which takes as long.
     """
-    kept, is_whole = (torch.float32, True) if dtype == torch.int8 else (dtype, False)
+    kept = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, working_set // kept.itemsize)
     side = 1 << max(6, (count.bit_length() - 1) // 2)
     matrix = torch.ones(max(1, count // side), side, dtype=kept, device=device)
@@ -59,11 +62,20 @@ def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -
         num_bytes / best_seconds(lambda: flat.sum(), device),
         2 * num_bytes / best_seconds(lambda: target.copy_(matrix), device),
     ]
+    return Limits(num_bytes, max(reads), _operations_per_second(device, dtype))
+
+
+def _operations_per_second(device: torch.device, dtype: torch.dtype) -> float | None:
     size = MATRIX[device.type]
-    square = torch.ones(size, size, dtype=dtype, device=device)
-    multiply = torch._int_mm if is_whole else torch.mm
-    seconds = best_seconds(lambda: multiply(square, square), device)
-    return Limits(num_bytes, max(reads), 2 * size**3 / seconds)
+
+    def seconds(kind: torch.dtype, multiply: Callable[..., object]) -> float:
+        square = torch.ones(size, size, dtype=kind, device=device)
+        return best_seconds(lambda: multiply(square, square), device)
+
+    if dtype != torch.int8:
+        return 2 * size**3 / seconds(dtype, torch.mm)
+    whole = seconds(dtype, torch._int_mm)
+    return 2 * size**3 / whole if whole < seconds(torch.float32, torch.mm) else None
 
 
 def best_seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -93,6 +93,6 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _reached(line: Line) -> str:
     """What share of the speed that the slower limit allows is reached."""
-    if line.read_seconds is None or line.compute_seconds is None or not line.seconds:
+    if line.read_seconds is None or not line.seconds:
         return NONE
-    return f"{max(line.read_seconds, line.compute_seconds) / line.seconds:.0%}"
+    return f"{max(line.read_seconds, line.compute_seconds or 0.0) / line.seconds:.0%}"
