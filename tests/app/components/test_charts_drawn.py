@@ -140,13 +140,21 @@ def test_a_fresh_page_draws_what_was_decoded(fresh: Fresh) -> None:
     assert all(chart["veil"] for chart in fresh["long", 0.4])
 
 
-def test_marks_at_one_place_do_not_cut_each_other_out(page: playwright.Page, fresh: Fresh) -> None:
-    """Four tokens at a confidence of 1 are one mark, not none."""
-    (confidence,) = [chart for chart in fresh["maths", None] if chart["chart"] == "confidence"]
-    shapes = [mark for mark in confidence["marks"] if "data-index" in mark]
-    assert shapes
-    assert all('fill-rule="nonzero"' in mark for mark in shapes if "fill-opacity: 1" in mark)
-    assert any("fill-opacity: 1" in mark for mark in shapes)
+def shapes_of(charts: list[dict[str, Any]], name: str) -> list[str]:
+    (chart,) = [chart for chart in charts if chart["chart"] == name]
+    return [mark for mark in chart["marks"] if "data-index" in mark]
+
+
+def test_marks_at_one_place_do_not_cut_each_other_out(fresh: Fresh) -> None:
+    """Four tokens at a confidence of 1 are one mark, not none; so are bars of one height."""
+    filled = [mark for mark in shapes_of(fresh["maths", None], "forwards") if "opacity: 1" in mark]
+    assert any("fill-opacity: 1" in mark for mark in filled)
+    assert all('fill-rule="nonzero"' in mark for mark in filled if "fill-opacity: 1" in mark)
+    lines = [m for m in shapes_of(fresh["maths", None], "confidence") if "width: 2.5px" in m]
+    assert lines
+    for line in lines:
+        dashes = re.findall(r"M([\d.]+),([\d.]+)H([\d.]+)", line)
+        assert len(dashes) == len(set(dashes)) > 5
 
 
 RUNS = st.tuples(st.just("run"), st.sampled_from(SHOWN))

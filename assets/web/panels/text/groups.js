@@ -3,7 +3,7 @@
 import { lastOf } from "../../core/lists.js";
 
 const GROUP = 48; // forwards in a group
-const AT_ONCE = 8; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
+const AT_ONCE = 4; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
 
 export class Groups {
   /** @type {HTMLElement[]} */

@@ -29,6 +29,8 @@ export class Panels {
     this.element = element;
     this.view = view;
     this.drawn = "";
+    /** @type {number | null} */
+    this.timer = null;
     counted += 1;
     const list = make("div", "rv-tabs");
     list.setAttribute("role", "tablist");
@@ -85,6 +87,14 @@ export class Panels {
     const tab = this.tabs[Number.isFinite(at) ? (at + last + 1) % (last + 1) : at < 0 ? 0 : last];
     this.open(tab, true);
     tab.button.focus();
+  }
+
+  // Draws after the frame that asked: text and panel together would hold the page up for longer than is felt.
+  later() {
+    this.timer ??= setTimeout(() => {
+      this.timer = null;
+      this.draw();
+    });
   }
 
   // Draws the open panel if something changed that it may speak of.

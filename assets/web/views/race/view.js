@@ -233,7 +233,7 @@ export class RaceView extends LineView {
     this.figures.update(this.shown(main), other && this.shown(other));
     this.axis.draw();
     this.refreshCharts();
-    this.panels.draw();
+    this.panels.later();
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
