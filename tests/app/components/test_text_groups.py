@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -20,6 +21,9 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
     document.querySelector(`{ROOT} .rv-legend .rv-n${{n}}`));
   return [backgroundImage.split("linear-gradient").at(-1), color];
 }})"""
+# A line end without an empty line: the counts of a paragraph reach below it.
+LINES = replace(race_scenes.PROSE, text=race_scenes.PROSE.text.replace("\n\n", "\n"))
+LONG = replace(LINES, text=LINES.text * 12)
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
   .map((node) => [node.offsetLeft, node.offsetTop])"""
 FIRST = """nodes => nodes.map((node) => { const { left, top, bottom } = node.getClientRects()[0];
@@ -169,3 +173,57 @@ def test_a_token_under_the_pointer_shows_what_each_mask_had_proposed(
     assert still.locator(f"{MARS} .rv-c.rv-on").count() == 1
     still.keyboard.press("Escape")
     assert ghosts.count() == 0
+
+
+def test_a_paragraph_at_rest_is_drawn_as_it_was_and_keeps_its_height(
+    still: playwright.Page,
+) -> None:
+    """Nothing that stands over its edge is cut: counts below its last line, marks in the margin."""
+    (value,) = race_scenes.finished(LINES)()
+    still.mouse.move(0, 0)
+    put(still, value)
+    for place in (0.9, 0.95):  # each a frame: what is whole in one rests from the next on
+        still.evaluate(f"share => {VIEW}.player.seek(share * {VIEW}.playhead.length)", place)
+        still.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+    text = still.locator(TEXT)
+    assert still.locator(f"{TEXT} .rv-laid").count() >= 2
+    places = text.evaluate(
+        "n => [0.3, 1].map((share) => share * (n.scrollHeight - n.clientHeight))"
+    )
+    assert places[-1] > 100
+
+    def pictures() -> list[Picture]:
+        found = []
+        for top in places:
+            text.evaluate("(n, top) => { n.scrollTop = top; }", top)
+            found.append(Picture(still, text))
+        return found
+
+    resting = pictures()
+    still.eval_on_selector_all(
+        f"{TEXT} .rv-laid", "all => all.forEach((n) => n.classList.remove('rv-laid'))"
+    )
+    assert [one.changed(other) for one, other in zip(resting, pictures(), strict=True)] == [[]] * 2
+
+
+def test_what_a_reader_goes_back_before_takes_no_room(still: playwright.Page) -> None:
+    (value,) = race_scenes.finished(LONG)()
+    put(still, value)
+    heights = []
+    for share in (1.0, 0.1, 1.0):
+        still.evaluate(f"share => {VIEW}.player.seek(share * {VIEW}.playhead.length)", share)
+        still.wait_for_function(f"() => {VIEW}.entries.every((pane) => pane.view.isWhole)")
+        still.evaluate("() => new Promise(requestAnimationFrame)")
+        last, height = still.locator(TEXT).evaluate(
+            """(text) => {
+          const groups = [...text.querySelectorAll(".rv-c")];
+          const seen = groups.filter((n) => n.checkVisibility()).at(-1);
+          const top = text.getBoundingClientRect().top - text.scrollTop;
+          return [seen.getBoundingClientRect().bottom - top, text.scrollHeight];
+        }"""
+        )
+        heights.append(height)
+        assert height - last < 100
+    assert heights[0] > 4 * heights[1]

@@ -24,14 +24,21 @@ export class Groups {
     this.tail = tail; // stands after the last forward shown
     this.chunks = [];
     this.groups = [];
+    /** @type {HTMLElement[]} */
+    this.segments = [];
+    this.numLaid = 0; // segments that are whole and were laid out once
+    this.numSeen = 0; // whole at the last call, behind those
+    this.numWhole = 0;
     this.newSegment();
   }
 
   // A block of its own, so that layout stays local.
   newSegment() {
+    this.numWhole = this.segments.length;
     this.segment = document.createElement("span");
     this.segment.className = "rv-seg";
     this.element.append(this.segment);
+    this.segments.push(this.segment);
     this.newGroup();
   }
 
@@ -59,6 +66,7 @@ export class Groups {
    * @param {number} num
    */
   show(num) {
+    this.rest();
     let left = AT_ONCE;
     for (const group of this.groups.toReversed()) {
       const size = group.nodes.length;
@@ -72,6 +80,14 @@ export class Groups {
     }
     this.placeTail(num);
     return left >= 0;
+  }
+
+  // What was drawn whole in an earlier frame is drawn again only where it is in sight, and keeps its height elsewhere.
+  rest() {
+    for (const segment of this.segments.slice(this.numLaid, this.numLaid + this.numSeen))
+      segment.classList.add("rv-laid");
+    this.numLaid += this.numSeen;
+    this.numSeen = this.numWhole - this.numLaid;
   }
 
   /** @param {number} num */
