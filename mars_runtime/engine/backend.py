@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -248,11 +249,18 @@ def num_threads(checkpoint: Checkpoint) -> int:
 
     One serves a small model best: its forward is many operations too short to be shared out.
     """
+    model, usual = checkpoint.model, _usual_threads()
+    is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
+    return 1 if is_small and model.device.type == "cpu" else usual
+
+
+@cache
+def _usual_threads() -> int:
+    """PyTorch's before the first engine set its own: what is set in one thread holds in all that
+    begin later, those of other engines among them."""
     import torch
 
-    model = checkpoint.model
-    is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
-    return 1 if is_small and model.device.type == "cpu" else torch.get_num_threads()
+    return torch.get_num_threads()
 
 
 def where(error: BaseException) -> str:

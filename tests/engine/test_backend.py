@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import torch
 from mars_runtime import folds
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.decoders import decode
-from mars_runtime.engine import Engine, Request, RequestError
+from mars_runtime.engine import Engine, Request, RequestError, backend
 from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
 from mars_runtime.engine.costs import MANY, _rising
 from mars_runtime.engine.header import make_header
@@ -139,6 +141,21 @@ def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
         runs = [engine.submit(Request([1] * 60, AR)) for _ in range(2)]
         assert runs[1].place == 1
         assert all(folds.end(list(run)) in (End("limit"), End("eos")) for run in runs)
+
+
+def test_a_small_models_one_thread_is_not_another_models(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page opens on mars-tiny while the chat model, loaded beside it later, is fetched."""
+    torch.set_num_threads(2)
+    monkeypatch.setattr(backend, "_usual_threads", cache(backend._usual_threads.__wrapped__))
+    with Engine(checkpoint) as engine:
+        assert engine.submit(Request(prompt(checkpoint), AR)).wait(120)
+        monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
+        with ThreadPoolExecutor(1) as other:
+            found = other.submit(lambda: (num_threads(checkpoint), torch.get_num_threads()))
+            assert found.result() == (2, 1)
+    torch.set_num_threads(1)
 
 
 def test_prepare_sets_one_thread_for_a_small_model(checkpoint: Checkpoint) -> None:
