@@ -209,6 +209,7 @@ def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
     pane, worn = "#race .rv-pane[data-lane=mars]", {}
     colour = "node => node.dataset.colour"
     line = "document.querySelector('#race [data-chart=time] .rv-plot').data[0].line.color"
+    page.wait_for_function("document.querySelector('#race [data-chart=time] .rv-plot').data")
     worn["Run 1"] = page.eval_on_selector(pane, colour), page.evaluate(line)
     page.click(f"{pane} .rv-pin")
     page.wait_for_selector(f"{pane} .rv-pin:text('Pinned')")

@@ -60,7 +60,7 @@ def test_told_to_end_it_ends_streams_with_a_sentence(
     process, address = server
     tale = [{"role": "user", "content": "Tell me a long tale of a cat."}]
     body = {"model": NAME, "messages": tale, "stream": True, "max_tokens": 400, "method": "ar"}
-    body |= {"temperature": 2.0, "seed": 10}  # or it ends the tale by itself, sooner than it is told
+    body |= {"temperature": 2.0, "seed": 10}  # or the tale ends before it is told to
     with httpx.stream("POST", f"{address}/chat/completions", json=body, timeout=60) as stream:
         lines = stream.iter_lines()
         next(lines)
