@@ -37,7 +37,7 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
 // The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
 template <int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
-                             int groups, F* out) {
+                      int groups, F* out) {
   Weights w = weights8(p);
   for (int n = 0; n < N; n++) out[n] = dot8(w, x + (size_t)n * width, counts[n * groups]);
 }

@@ -148,7 +148,7 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
 #ifdef __AVXVNNI__
 template <int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
-                             int groups, F* out) {
+                      int groups, F* out) {
   I sum[N];
   for (int n = 0; n < N; n++)
     sum[n].a = sum[n].b = _mm256_set1_epi32(-128 * counts[n * groups]);
@@ -166,7 +166,7 @@ INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_
 // In two halves of 4 bits each, whose pairs may be added in 16 bits; two rows fill the registers.
 template <int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
-                             int groups, F* out) {
+                      int groups, F* out) {
   if constexpr (N > 2) {
     products8<2>(p, x, width, counts, groups, out);
     products8<N - 2>(p, x + 2 * width, width, counts + 2 * groups, groups, out + 2);

@@ -25,20 +25,18 @@ export class Groups {
     this.chunks = [];
     this.groups = [];
     /** @type {HTMLElement[]} */
-    this.segments = [];
-    this.numLaid = 0; // segments that are whole and were laid out once
-    this.numSeen = 0; // whole at the last call, behind those
-    this.numWhole = 0;
+    this.whole = []; // segments that got their last forward since the last call of show
+    /** @type {HTMLElement[]} */
+    this.drawn = []; // those that had it by then, and so were laid out whole
     this.newSegment();
   }
 
   // A block of its own, so that layout stays local.
   newSegment() {
-    this.numWhole = this.segments.length;
+    if (this.segment) this.whole.push(this.segment);
     this.segment = document.createElement("span");
     this.segment.className = "rv-seg";
     this.element.append(this.segment);
-    this.segments.push(this.segment);
     this.newGroup();
   }
 
@@ -84,10 +82,9 @@ export class Groups {
 
   // What was drawn whole in an earlier frame is drawn again only where it is in sight, and keeps its height elsewhere.
   rest() {
-    for (const segment of this.segments.slice(this.numLaid, this.numLaid + this.numSeen))
-      segment.classList.add("rv-laid");
-    this.numLaid += this.numSeen;
-    this.numSeen = this.numWhole - this.numLaid;
+    for (const segment of this.drawn) segment.classList.add("rv-laid");
+    this.drawn = this.whole;
+    this.whole = [];
   }
 
   /** @param {number} num */
