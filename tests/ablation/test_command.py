@@ -77,11 +77,37 @@ def test_when_the_time_is_over_trainings_are_given_up_and_none_begins(
     assert [run["variant"] for run in document["runs"]] == ["start"]
 
 
+def test_a_budget_of_seconds_ends_each_training_with_its_schedule(
+    data,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    clock = [0.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: clock[0])
+    step, rates = jobs.Trainer.step, []
+
+    def slow(trainer, examples):
+        clock[0] += 10.0
+        terms = step(trainer, examples)
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        return terms
+
+    monkeypatch.setattr(jobs.Trainer, "step", slow)
+    words = ("--only", "mars-b8", "--budget-seconds", 60, "--budget-tokens", 100_000)
+    assert ablate(data, tmp_path, *words) == 0
+    document = json.loads((tmp_path / "ablations.json").read_text())
+    assert [run["steps"] for run in document["runs"]] == [6]
+    assert rates[-1] < rates[1] / 3
+    page = (tmp_path / "ablations.md").read_text()
+    assert "is trained for 60 seconds, at most 100,000 tokens" in page
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--only", "mars-b9"], "no variant 'mars-b9'"),
         (["--minutes", 0], "minutes"),
+        (["--budget-seconds", 0], "budget seconds"),
         (["--workers", 0], "at least 1 of workers"),
     ],
 )

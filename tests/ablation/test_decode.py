@@ -89,7 +89,7 @@ def test_mars_is_what_the_decoders_of_the_runtime_give():
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.settings import DecodeSettings
 
-    folder = start_folder().parent / "mars-tiny"
+    folder = start_folder("mars-tiny")
     checkpoint = load_checkpoint("mars-tiny")
     tokenizer = checkpoint.tokenizer
     texts = ["Sort 3, 1, 2", "Name a color.", "What is 12 + 7?"]

@@ -61,7 +61,7 @@ def start(data, tmp_path_factory):
 @pytest.fixture
 def toy(start, monkeypatch):
     """Everything that decides how long it takes, made small."""
-    monkeypatch.setattr(jobs, "start_folder", lambda: start)
+    monkeypatch.setattr(jobs, "start_folder", lambda name: start)
     for module in (jobs, variants):
         monkeypatch.setattr(module, "ABLATION", TOY)
     draft = dataclasses.replace(TOY, tokenizer=str(start), shape=Shape(320, 16, 24, 1, 1, 1))

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mars_runtime.lab.ablation.variants import BUDGET_TOKENS, VARIANTS
+from mars_runtime.lab.ablation.variants import BUDGET_TOKENS, START, STARTS, VARIANTS
 from mars_runtime.machine import num_cores
 from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
 
@@ -36,7 +36,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", type=path_of, required=True, help="folder of the results")
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
     parser.add_argument("--workers", type=int, default=1, help="trainings at once")
+    parser.add_argument("--start", choices=STARTS, default=START, help="what is trained further")
     parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="of each training")
+    parser.add_argument(
+        "--budget-seconds", type=float, default=math.inf, help="of each training, if spent sooner"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts of each family")
     parser.add_argument("--shards", type=int, default=64, help="shards of training examples")
@@ -77,8 +81,9 @@ def _problem(args: argparse.Namespace) -> str | None:
     for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
         if getattr(args, name) < 1:
             return f"Ask for at least 1 of {name.replace('_', ' ')}."
-    if not args.minutes > 0:
-        return "Ask for more than 0 minutes."
+    for name in ("minutes", "budget_seconds"):
+        if not getattr(args, name) > 0:
+            return f"Ask for more than 0 {name.replace('_', ' ')}."
     unknown = [name for name in args.only or () if name not in _names()]
     if unknown:
         return f"There is no variant {unknown[0]!r}; choose among {', '.join(_names())}."
@@ -92,7 +97,9 @@ def _run(args: argparse.Namespace, until: float) -> int:
     plan = Plan(
         data=args.data,
         out=args.out,
+        start=args.start,
         tokens=args.budget_tokens,
+        seconds=args.budget_seconds,
         num_prompts=args.prompts,
         num_shards=args.shards,
         shard_examples=SHARD_EXAMPLES,

@@ -38,12 +38,15 @@ SAVE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all jobs share. until: of ``time.monotonic``, when trainings under way are given up;
-    num_prompts: of each family; tokens: of each variant, both streams and padding counted."""
+    """What all jobs share. start: the checkpoint that variants start from; until: of
+    ``time.monotonic``, when trainings under way are given up; num_prompts: of each family; tokens,
+    seconds: of each variant, whichever is spent first, both streams and padding counted."""
 
     data: Path
     out: Path
+    start: str
     tokens: int
+    seconds: float
     num_prompts: int
     num_shards: int
     shard_examples: int
@@ -70,9 +73,9 @@ def start_worker(threads: int, device: str) -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def start_folder() -> Path:
-    """The checkpoint that variants start from."""
-    return REGISTRY.parent / START
+def start_folder(name: str) -> Path:
+    """Of a bundled checkpoint."""
+    return REGISTRY.parent / name
 
 
 @cache
@@ -84,7 +87,7 @@ def write_shard(plan: Plan, shard: int) -> None:
     """Make a shard of examples, if it is not there."""
     if not shards.path_of_shard(plan.shards, shard).exists():
         corpus = _texts(plan.data, plan.shard_examples)
-        tokenizer = Tokenizer.from_dir(start_folder())
+        tokenizer = Tokenizer.from_dir(start_folder(plan.start))
         examples = encoded(corpus, tokenizer, ABLATION, shard)
         shards.write_shard(plan.shards, shard, examples)
 
@@ -98,6 +101,7 @@ def train_variant(plan: Plan, variant: Variant, seed: int) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     trainer = _variant_trainer(plan, variant, seed, path.parent)
     began = time.monotonic()
+    trainer.end_by(began + plan.seconds)
     torch.set_float32_matmul_precision("high")
     for _ in trainer.logged():
         if time.monotonic() > plan.until:
@@ -124,18 +128,18 @@ def _variant_trainer(plan: Plan, variant: Variant, seed: int, out: Path) -> Trai
     recipe = variant.recipe(seed, plan.tokens if variant.is_trained else 0)
     # Variants of one seed read the same texts, other seeds others.
     first = seed * plan.num_shards // 4
-    lora = variant.lora
+    lora, start = variant.lora, start_folder(plan.start)
 
     def adapt(model: Any) -> None:
         if lora is not None:
-            put_lora(model, lora, Tokenizer.from_dir(start_folder()).mask_id, recipe.seed)
+            put_lora(model, lora, Tokenizer.from_dir(start).mask_id, recipe.seed)
 
     return Trainer(
         recipe,
         variant.stage,
         shards.cycled(plan.shards, plan.num_shards, first),
         out,
-        start_folder(),
+        start,
         noise=variant.noise,
         adapt=adapt,
     )
@@ -148,7 +152,7 @@ def train_checkpoint(plan: Plan, name: str) -> str:
         return f"{name}: there already"
     if time.monotonic() > plan.until:
         return f"{name}: not begun"
-    start = None if stage == "ar" else start_folder()
+    start = None if stage == "ar" else start_folder(START)
     recipe = replace(DRAFT if stage == "ar" else TWIN, compile=False, precision="no")
     out.mkdir(parents=True, exist_ok=True)
     put_tokenizer(recipe, plan.data, out, start)

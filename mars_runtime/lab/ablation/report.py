@@ -138,13 +138,19 @@ def _origin(content: Mapping[str, Any]) -> list[str]:
     return [
         f"{gpus}; {hardware['processor']}, {hardware['cores']} cores. {cells}. {content['date']}, "
         f"commit {content['commit'] or 'unknown'}.",
-        f"Every variant starts from ar-tiny and reads {content['tokens']:,} tokens (both streams "
-        f"and padding counted); {content['num_prompts']} held-out prompts of each of six families, "
+        f"Every variant starts from {content['start']} and {_budget(content)} (both streams and "
+        f"padding counted); {content['num_prompts']} held-out prompts of each of six families, "
         "the same for all. Means over seeds, ± half of a 95 % interval: over the seeds (Student's) "
         "where there are two or more, over the prompts (Wilson's) for the accuracy of one seed; "
         "other figures of one seed have none. TPF: tokens per forward. Accuracies are of decoding "
         "one token per forward (AR) and at a threshold τ with blocks of B; lossless text is AR's.",
     ]
+
+
+def _budget(content: Mapping[str, Any]) -> str:
+    if content["seconds"] is None:
+        return f"reads {content['tokens']:,} tokens"
+    return f"is trained for {content['seconds']:g} seconds, at most {content['tokens']:,} tokens"
 
 
 def stopped_lines(content: Mapping[str, Any]) -> list[list[str]]:

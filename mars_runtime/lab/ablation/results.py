@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ def write_results(plan: Plan) -> None:
     """Gather what is finished, with where it comes from."""
     document = {
         **provenance(),
+        "start": plan.start,
         "tokens": plan.tokens,
+        "seconds": plan.seconds if math.isfinite(plan.seconds) else None,
         "num_prompts": plan.num_prompts,
         "runs": [_read(path) for path in sorted(plan.out.glob("runs/*/result.json"))],
         "curves": {path.parent.name: _curve(path) for path in sorted(plan.out.glob(LOGS))},
