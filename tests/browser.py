@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,39 +48,61 @@ def chromium() -> Iterator[playwright.Browser]:
         launched.close()
 
 
+_open = ExitStack()
+_shared: list[Visitors] = []
+
+
+def shared() -> Visitors:
+    """Where all tests of this process open pages: the first page of a browser costs as much as four
+    more in the same tab, whatever server they come from."""
+    if not _shared:
+        _shared.append(Visitors(_open.enter_context(chromium())))
+    return _shared[0]
+
+
+def close_shared() -> None:
+    """As long as that browser is driven, no other event loop can run in this thread."""
+    _shared.clear()
+    _open.close()
+
+
 class Visitors:
     """Pages of visitors, one after another in the same tab: what the server sent stays fetched, and
     what the tab's process compiled stays compiled, which is most of what opening a page costs; what
     a visitor stored there does not stay.
 
     Nobody in them wants motion, so that no page plays beside a test that is not about that. What
-    else a test sets on the tab itself (routes, media, listeners), it takes back.
+    else a test sets on the tab itself (routes, listeners), it takes back.
     """
 
     def __init__(self, browser: playwright.Browser) -> None:
-        self._browser = browser
+        self.browser = browser
         self._free: list[playwright.Page] = []
 
     def take(self) -> playwright.Page:
         """A blank page of a new visitor, in a context of its own."""
         if self._free:
             return self._free.pop()
-        made = self._browser.new_context(reduced_motion="reduce")
+        made = self.browser.new_context(reduced_motion="reduce")
         made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
         return made.new_page()
 
     def give_back(self, page: playwright.Page) -> None:
         """Leave its pages and forget what they stored, and where they were."""
         context = page.context
-        origins = {origin_of(each.url) for each in context.pages}
+        urls = [each.url for each in context.pages]
+        origins = {origin_of(url) for url in urls if url.startswith("http")}
         if page.is_closed():
             page = context.new_page()
+        context.set_offline(False)
+        context.clear_permissions()
+        page.emulate_media(media="null", color_scheme="null", reduced_motion="reduce")
         page.evaluate(FORGET)
         for other in context.pages:
             if other is not page:
                 other.close()
+        page.mouse.move(0, 0)  # there, not on the next page, which would miss that it leaves
         page.goto("about:blank")
-        page.mouse.move(0, 0)
         session = context.new_cdp_session(page)
         for origin in origins:
             which = {"origin": origin, "storageTypes": "all"}
@@ -88,6 +110,47 @@ class Visitors:
         session.send("Page.resetNavigationHistory")
         session.detach()
         self._free.append(page)
+
+
+@contextmanager
+def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
+    """Pages, each with the only address that it may ask; fails at the end on script errors, dialogs
+    and anybody else who was asked."""
+    troubles: list[str] = []
+    heard: list[tuple[playwright.Page, str, Callable[..., object]]] = []
+
+    def listen(page: playwright.Page, address: str) -> None:
+        heard.extend(
+            (
+                (page, "pageerror", lambda error: troubles.append(str(error))),
+                (page, "dialog", lambda d: (troubles.append(d.message), d.dismiss())),
+                (page, "request", lambda r: is_foreign(r.url, address) and troubles.append(r.url)),
+            )
+        )
+        for where, event, hear in heard[-3:]:
+            where.on(event, hear)
+
+    yield listen
+    for page, event, hear in heard:
+        page.remove_listener(event, hear)
+    assert troubles == []
+
+
+@contextmanager
+def visiting() -> Iterator[Callable[[str], playwright.Page]]:
+    """Blank pages of the shared browser for an address each, as by ``listening``; given back at the
+    end."""
+    taken: list[playwright.Page] = []
+    with listening() as listen:
+
+        def take(address: str) -> playwright.Page:
+            taken.append(shared().take())
+            listen(taken[-1], address)
+            return taken[-1]
+
+        yield take
+    for page in taken:
+        shared().give_back(page)
 
 
 Arrive = Callable[..., "playwright.Page"]

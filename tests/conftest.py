@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from browser import close_shared
 from hypothesis import settings
 
 if TYPE_CHECKING:
@@ -19,6 +20,16 @@ settings.load_profile("shared machine")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
+
+
+PAGES = Path(__file__).parent / "app"
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the last test with a page
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Close the browser where no page follows."""
+    if nextitem is None or PAGES not in nextitem.path.parents:
+        close_shared()
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from browser import Arrive, Visitors, chromium, is_foreign, origin_of, playwright
+from browser import Arrive, origin_of, playwright, shared, visiting
 from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
@@ -38,46 +38,25 @@ def address(served_handlers: Handlers) -> Iterator[str]:
     page.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    """Debian's chromium, which the tests of a module share."""
-    with chromium() as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
-def visitors(browser: playwright.Browser) -> Visitors:
-    """Where the visitors of a module open pages."""
-    return Visitors(browser)
+@pytest.fixture
+def browser() -> playwright.Browser:
+    """Debian's chromium, which all tests share."""
+    return shared().browser
 
 
 @pytest.fixture
-def arrive(visitors: Visitors) -> Iterator[Arrive]:
+def arrive() -> Iterator[Arrive]:
     """Open an address as a new visitor; fails the test on script errors, dialogs and foreign
     addresses."""
-    troubles: list[str] = []
-    taken: list[tuple[playwright.Page, dict[str, Callable[..., object]]]] = []
+    with visiting() as take:
 
-    def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:
-        page, own = visitors.take(), origin_of(url)
-        heard = {
-            "pageerror": lambda error: troubles.append(str(error)),
-            "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
-            "request": lambda r: is_foreign(r.url, own) and troubles.append(r.url),
-        }
-        taken.append((page, heard))
-        for event, hear in heard.items():
-            page.on(event, hear)
-        page.set_viewport_size({"width": width, "height": height})
-        page.goto(url)
-        return page
+        def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:
+            page = take(origin_of(url))
+            page.set_viewport_size({"width": width, "height": height})
+            page.goto(url)
+            return page
 
-    yield open_page
-    for page, heard in taken:
-        for event, hear in heard.items():
-            page.remove_listener(event, hear)
-        visitors.give_back(page)
-    assert troubles == []
+        yield open_page
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, playwright
+from browser import needs_browser, playwright, visiting
 from fake_source import NO_NETWORK, FakeSource, make_handlers
 
 from app.handlers import Handlers
@@ -31,26 +31,21 @@ def handlers(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
 
 
 @pytest.fixture
-def visit(browser: playwright.Browser, handlers: Handlers) -> Iterator[object]:
+def visit(handlers: Handlers) -> Iterator[object]:
     """Open the page as a new visitor."""
     from app.serving.serve import serve
 
     served = serve(handlers, is_blocking=False)
-    contexts = []
+    with visiting() as take:
 
-    def open_page(query: str = "") -> playwright.Page:
-        contexts.append(
-            browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-        )
-        contexts[-1].set_default_timeout(60_000)
-        page = contexts[-1].new_page()
-        page.goto(served.local_url + query)
-        page.wait_for_selector(f"{RACE}[data-state=empty]")
-        return page
+        def open_page(query: str = "") -> playwright.Page:
+            page = take(served.local_url)
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(served.local_url + query)
+            page.wait_for_selector(f"{RACE}[data-state=empty]")
+            return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+        yield open_page
     served.close()
 
 

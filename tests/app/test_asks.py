@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browser import chromium, is_foreign, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
@@ -21,40 +20,14 @@ LANE = """([root, lane]) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def context(address: str) -> Iterator[playwright.BrowserContext]:
-    """One visitor who may copy; fails if anything but this server was asked."""
-    strangers: list[str] = []
-    with chromium() as launched:
-        made = launched.new_context(
-            viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
-        )
-        made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-        made.grant_permissions(["clipboard-read", "clipboard-write"])
-        made.on("request", lambda r: is_foreign(r.url, address) and strangers.append(r.url))
-        yield made
-    assert strangers == []
-
-
-def open_page(context: playwright.BrowserContext, address: str) -> playwright.Page:
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector(ROOT)
-    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-    return page
-
-
 @pytest.fixture
-def page(
-    context: playwright.BrowserContext, address: str, scripted_backend: ScriptedBackend
-) -> Iterator[playwright.Page]:
+def page(visit: Arrive, scripted_backend: ScriptedBackend) -> playwright.Page:
     """The page after a race of 40 tokens at tau 0.5."""
     scripted_backend.forward_seconds = 0.001
-    opened = open_page(context, f"{address}?prompt=Say+it.&tau=0.5&max_new_tokens=40")
+    opened = visit("?prompt=Say+it.&tau=0.5&max_new_tokens=40")
     opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
     over(opened, lambda: opened.click("#run"))
-    yield opened
-    opened.close()
+    return opened
 
 
 def over(page: playwright.Page, begin: object) -> None:
@@ -144,8 +117,9 @@ def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page)
 
 
 def test_a_copied_link_brings_everything_back_and_runs_nothing(
-    page: playwright.Page, context: playwright.BrowserContext, address: str
+    page: playwright.Page, visit: Arrive, address: str
 ) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
     page.fill("#prompt textarea", prompt)
     assert page.is_checked("#lossless input")
@@ -160,7 +134,8 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     page.fill("#prompt textarea", "long " * 1700)
     page.click("#share")
     page.wait_for_selector("#remark :text('too long for a link')")
-    again = open_page(context, f"{link}&metric=best&" + urlencode({"nobody": "<b>"}))
+    again = visit(link.removeprefix(address) + "&metric=best&" + urlencode({"nobody": "<b>"}))
+    again.context.grant_permissions(["clipboard-read", "clipboard-write"])
     again.wait_for_selector("#remark :text('metric was left out')")
     assert again.input_value("#prompt textarea") == prompt
     assert again.input_value("#tau input[type=range]") == "0.5"
@@ -169,7 +144,6 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     again.wait_for_selector("#remark :text('Link copied')")
     assert again.evaluate("navigator.clipboard.readText()") == link
     assert again.get_attribute(ROOT, "data-state") not in ("running", "slow", "finished")
-    again.close()
 
 
 def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote_plus
 
 import pytest
-from browser import is_foreign, needs_browser, playwright
+from browser import needs_browser, playwright, visiting
 from live_page import set_knob
 from scripted_page import ScriptedBackend, make_handlers
 from test_conversation_runs import chat
@@ -61,21 +61,16 @@ def served_handlers(
 
 
 @pytest.fixture(scope="module")
-def open_page(browser: playwright.Browser, address: str) -> Iterator[playwright.Page]:
+def open_page(address: str) -> Iterator[playwright.Page]:
     """The page, at full speed; fails on script errors and strangers."""
-    troubles: list[str] = []
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce")
-    context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-    made = context.new_page()
-    made.on("pageerror", lambda error: troubles.append(str(error)))
-    made.on("request", lambda r: is_foreign(r.url, address) and troubles.append(r.url))
-    made.goto(f"{address}?max_new_tokens=32")
-    made.wait_for_selector(f"{RACE}[data-state=empty]")
-    made.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-    set_knob(made, "pace", 0)
-    yield made
-    context.close()
-    assert troubles == []
+    with visiting() as take:
+        made = take(address)
+        made.set_viewport_size({"width": 1440, "height": 1000})
+        made.goto(f"{address}?max_new_tokens=32")
+        made.wait_for_selector(f"{RACE}[data-state=empty]")
+        made.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+        set_knob(made, "pace", 0)
+        yield made
 
 
 @pytest.fixture

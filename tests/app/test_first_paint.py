@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import chromium, needs_browser
+from browser import needs_browser, visiting
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
@@ -45,9 +45,9 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
 
     handlers.engines.forget()
     page = serve(handlers, is_blocking=False, first=recording)
-    with chromium() as browser:
-        visitor = browser.new_page(reduced_motion="reduce")
-        visitor.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+    with visiting() as take:
+        visitor = take(page.local_url)
+        visitor.set_viewport_size({"width": 1280, "height": 720})
         visitor.goto(page.local_url)
         visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
         assert "Loading scripted" in visitor.inner_text("#footer")
@@ -85,9 +85,10 @@ def test_the_recording_plays_once_and_slowly_until_somebody_acts(
 
     page = serve(handlers, is_blocking=False, first=recording)
     last = len(measured(recording).counts)
-    with chromium() as browser:
-        visitor = browser.new_page(viewport={"width": 1280, "height": 900})
-        visitor.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+    with visiting() as take:
+        visitor = take(page.local_url)
+        visitor.emulate_media(reduced_motion="no-preference")
+        visitor.set_viewport_size({"width": 1280, "height": 900})
         for act in ("type", "pause", "run"):
             visitor.goto(page.local_url)
             visitor.wait_for_selector(f"{ROOT}[data-state=finished]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
@@ -25,10 +25,10 @@ pytestmark = needs_browser
 @pytest.fixture
 def page(address: str) -> Iterator[playwright.Page]:
     """The page with the tour open at its first stop, which can be run live."""
-    with chromium() as browser:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(90_000)
-        opened = context.new_page()
+    with visiting() as take:
+        opened = take(address)
+        opened.emulate_media(reduced_motion="no-preference")
+        opened.set_viewport_size({"width": 1280, "height": 900})
         opened.goto(address)
         opened.wait_for_selector("#race .mars-race")
         opened.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import needs_browser, playwright
+from browser import needs_browser, playwright, shared, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 ROOT = "#race .mars-race"
@@ -34,22 +34,20 @@ pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def live(
-    browser: playwright.Browser, address: str, scripted_backend: ScriptedBackend
-) -> playwright.Page:
+def live(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright.Page]:
     """The page after a race whose tau was low, so that forwards took several tokens."""
     scripted_backend.text = TEXT[:160]
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    page.fill("#tau input[type=number]", "0.5")
-    page.fill("#prompt textarea", HOSTILE)
-    page.evaluate("window.mars.answers = []")  # what only a server can answer, no file offers
-    page.click("#run")
-    wait_until_drawn(page)
-    return page
+    with visiting() as take:
+        page = take(address)
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(address)
+        page.wait_for_selector(f"{ROOT}[data-state=empty]")
+        page.fill("#tau input[type=number]", "0.5")
+        page.fill("#prompt textarea", HOSTILE)
+        page.evaluate("window.mars.answers = []")  # what only a server can answer, no file offers
+        page.click("#run")
+        wait_until_drawn(page)
+        yield page
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +63,10 @@ def saved(live: playwright.Page, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def replay(browser: playwright.Browser, saved: Path) -> Iterator[playwright.Page]:
+def replay(saved: Path) -> Iterator[playwright.Page]:
     """The file, opened without a network; fails the tests if it asks for anything or breaks."""
     asked: list[str] = []
-    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    context = shared().browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
     context.set_default_timeout(90_000)
     page = context.new_page()
     page.on("pageerror", lambda error: asked.append(str(error)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright, shared
 
 from app.replay.page import filled, shell
 from app.replay.recordings import RecordingsError, load, measured
@@ -32,16 +32,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page() -> Iterator[playwright.Page]:
     """A browser without a network; fails the tests if anything but a file is asked for."""
     troubles: list[str] = []
-    with chromium() as launched:
-        context = launched.new_context(
-            offline=True, viewport={"width": 1280, "height": 900}, color_scheme="light"
-        )
-        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-        opened = context.new_page()
-        opened.on("pageerror", lambda error: troubles.append(str(error)))
-        opened.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        opened.on("request", lambda request: _note_stranger(troubles, request.url))
-        yield opened
+    context = shared().browser.new_context(
+        offline=True, viewport={"width": 1280, "height": 900}, color_scheme="light"
+    )
+    context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+    opened.on("request", lambda request: _note_stranger(troubles, request.url))
+    yield opened
+    context.close()
     assert troubles == []
 
 

@@ -5,7 +5,7 @@ Tensors in, numbers out; knows no checkpoint and no text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,14 +76,37 @@ def pooled(found: Sequence[Agreement]) -> Agreement:
 def runtime_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
     """Logits [N, V] of a model of this runtime after each of ``tokens`` from place ``first`` on."""
     cache = model.new_cache(1, len(tokens))
-    found = []
+    for _ in _fed(model, tokens[:first], cache):
+        pass
+    return _logits(model, tokens[first:], cache)
+
+
+@torch.inference_mode()
+def answer_logits(
+    model: Any, prompt: Sequence[int], answers: Sequence[Sequence[int]]
+) -> Iterator[Tensor]:
+    """Logits [N, V] that the N tokens of each answer are chosen by; the prompt is read once."""
+    first = len(prompt) - 1
+    cache = model.new_cache(1, first + max(map(len, answers)))
+    for _ in _fed(model, prompt[:first], cache):
+        pass
+    for answer in answers:
+        cache.cursors[0] = first
+        yield _logits(model, [prompt[first], *answer[:-1]], cache)
+
+
+def _fed(model: Any, tokens: Sequence[int], cache: Any) -> Iterator[Any]:
+    """Hidden states of each piece of ``tokens``, which are then in the cache."""
     for start in range(0, len(tokens), CHUNK):
         fed = torch.tensor([tokens[start : start + CHUNK]], device=model.device)
-        hidden = model.hidden(fed, cache)
-        if start + fed.shape[1] > first:
-            found.append(model.logits(hidden, slice(max(0, first - start), None))[0].float())
+        yield model.hidden(fed, cache)
         cache.cursors[0] += fed.shape[1]
-    return torch.cat(found)
+
+
+def _logits(model: Any, tokens: Sequence[int], cache: Any) -> Tensor:
+    """Logits [N, V] after each of N tokens."""
+    pieces = _fed(model, tokens, cache)
+    return torch.cat([model.logits(hidden, slice(None))[0].float() for hidden in pieces])
 
 
 @torch.inference_mode()

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from mars_runtime.decoders import new_batch
 from mars_runtime.decoders.base import forbidden_ids
+from mars_runtime.engine.memory import CPU_BYTES, store_for
 from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.verification import sampling as law
-from mars_runtime.lab.verification.agreement import runtime_logits
+from mars_runtime.lab.verification.agreement import answer_logits
 from mars_runtime.lab.verification.evidence import Begin, Case, Found
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -95,7 +96,9 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
     """NUM_DRAWS answers, each by its own seed, rows of a batch each."""
     drawn: Drawn = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
-    batch = new_batch(checkpoint.model, checkpoint.tokenizer, BATCH_SIZE, capacity)
+    keeper = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
+    model, vocabulary = checkpoint.model, checkpoint.tokenizer
+    batch = new_batch(model, vocabulary, BATCH_SIZE, capacity, keeper=keeper)
     for first in range(0, NUM_DRAWS, BATCH_SIZE):
         for seed in range(first, min(first + BATCH_SIZE, NUM_DRAWS)):
             own = replace(way, seed=seed)
@@ -113,10 +116,8 @@ def _chances(
     """Of each place the tokens drawn there and the probabilities that AR draws them with."""
     forbidden = torch.tensor(sorted(forbidden_ids(checkpoint.tokenizer, checkpoint.model)))
     found = []
-    for tokens in drawn:
-        text = [*prompt, *tokens[:-1]]
-        logits = runtime_logits(checkpoint.model, text, len(prompt) - 1).cpu()
-        allowed = logits.index_fill(-1, forbidden, -torch.inf)
+    for logits in answer_logits(checkpoint.model, prompt, drawn):
+        allowed = logits.cpu().index_fill(-1, forbidden, -torch.inf)
         found.append(law.shares(allowed, way.temperature, way.top_p))
     for place in range(max(map(len, drawn))):
         here = [number for number, tokens in enumerate(drawn) if len(tokens) > place]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from browser import chromium, is_foreign, playwright
+from browser import listening, playwright, shared
 from panel_browser import still_page
 from race_browser import ROOT, Show, is_spoiled, play
 from race_page import page as make_page
@@ -22,7 +22,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     blocks = make_page(SCENES)
     port = free_port()
@@ -34,77 +34,52 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.BrowserContext]:
-    """One context, so that pages share what the browser has fetched."""
-    with chromium() as launched:
-        context = launched.new_context()
-        context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
-        yield context
-
-
-@pytest.fixture(scope="module")
-def still(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+def still() -> Iterator[playwright.Page]:
     """One page for all checks of a module that put a run in at once; fails on script errors."""
-    page = still_page(browser)
-    troubles: list[str] = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    yield page
-    page.close()
-    assert troubles == []
+    with still_page() as page:
+        yield page
 
 
-@pytest.fixture(scope="module")
-def opened(browser: playwright.BrowserContext) -> Iterator[dict[str, playwright.Page]]:
-    """The pages of a module by their theme: opening one costs more than most tests."""
-    pages: dict[str, playwright.Page] = {}
-    yield pages
-    for page in pages.values():
-        page.close()
+@pytest.fixture(scope="session")
+def opened() -> dict[str, playwright.Page]:
+    """Pages by their theme: opening one costs more than most tests."""
+    return {}
 
 
 @pytest.fixture
-def show(
-    browser: playwright.BrowserContext, address: str, opened: dict[str, playwright.Page]
-) -> Iterator[Show]:
+def show(address: str, opened: dict[str, playwright.Page]) -> Iterator[Show]:
     """Play a scene, in a page that played others before unless a test spoiled it; fails on script
     errors, dialogs and foreign addresses."""
-    troubles: list[str] = []
-    heard = {
-        "pageerror": lambda error: troubles.append(str(error)),
-        "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
-        "request": lambda r: is_foreign(r.url, address) and troubles.append(r.url),
-    }
     used: list[playwright.Page] = []
+    with listening() as listen:
 
-    def open_scene(
-        scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
-    ) -> playwright.Page:
-        page = opened.pop(theme, None) or browser.new_page()
-        used.append(page)
-        page.set_viewport_size({"width": width, "height": 1000})
-        for event, hear in heard.items():
-            page.on(event, hear)
-        if page.url == "about:blank":
-            page.goto(f"{address}?__theme={theme}")
-            page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
-        play(page, scene, state)
-        return page
+        def open_scene(
+            scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
+        ) -> playwright.Page:
+            page = opened.pop(theme, None)
+            if page is None or page.is_closed():
+                page = shared().take()
+            used.append(page)
+            listen(page, address)
+            page.emulate_media(reduced_motion="no-preference")
+            page.set_viewport_size({"width": width, "height": 1000})
+            if page.url == "about:blank":
+                page.goto(f"{address}?__theme={theme}")
+                page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
+            play(page, scene, state)
+            return page
 
-    yield open_scene
+        yield open_scene
     for page in used:
-        for event, hear in heard.items():
-            page.remove_listener(event, hear)
         keep(page, opened)
-    assert troubles == []
 
 
 def keep(page: playwright.Page, opened: dict[str, playwright.Page]) -> None:
-    """For the next test, as a new visitor meets it; closed where one is kept or it was spoiled."""
+    """For the next test, as a new visitor meets it; left where one is kept or it was spoiled."""
     theme = "dark" if "__theme=dark" in page.url else "light"
     if theme in opened or is_spoiled(page):
-        page.close()
+        shared().give_back(page)
         return
     page.evaluate("localStorage.clear(); sessionStorage.clear(); document.activeElement.blur()")
-    page.emulate_media(reduced_motion="null")
     page.mouse.move(0, 0)
     opened[theme] = page

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from browser import playwright
+from browser import playwright, visiting
 
 from app.components.bundle import WEB
 
@@ -15,12 +17,15 @@ const laneOf = (lines, name = "mars") => Lane.of(lines, { lane: name, title: nam
 """
 
 
-def modules_page(context: playwright.BrowserContext) -> playwright.Page:
+@contextmanager
+def modules_page() -> Iterator[playwright.Page]:
     """An empty page that may import the modules."""
-    page = context.new_page()
-    page.route(f"{ORIGIN}**", _serve)
-    page.goto(ORIGIN)
-    return page
+    with visiting() as take:
+        page = take(ORIGIN)
+        page.route(f"{ORIGIN}**", _serve)
+        page.goto(ORIGIN)
+        yield page
+        page.unroute(f"{ORIGIN}**", _serve)
 
 
 def evaluate(page: playwright.Page, module: str, body: str, *given: Any) -> Any:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import race_scenes
 import sample_traces as samples
-from browser import playwright
+from browser import playwright, visiting
 from race_browser import ROOT
 
 from app.components import bundle
@@ -27,17 +28,21 @@ HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body>
 window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
 
 
-def still_page(context: playwright.BrowserContext, plotly: Path | None = None) -> playwright.Page:
-    """A page that shows what is ``put`` into it, a recording to begin with, and nothing else.
+@contextmanager
+def still_page(plotly: Path | None = None) -> Iterator[playwright.Page]:
+    """A page that shows what is ``put`` into it, a recording to begin with, and nothing else; fails
+    on script errors.
 
     plotly: the script that draws its charts; without it there are none.
     """
-    page = context.new_page()
-    page.set_viewport_size({"width": 1100, "height": 1000})
-    script = plotly.read_text("utf-8") if plotly else ""
-    page.set_content(HOST.format(script, bundle.head(), RaceView.template("")))
-    put(page, recording("word-problem").value)
-    return page
+    with visiting() as take:
+        page = take("about:blank")
+        page.emulate_media(reduced_motion="no-preference")
+        page.set_viewport_size({"width": 1100, "height": 1000})
+        script = plotly.read_text("utf-8") if plotly else ""
+        page.set_content(HOST.format(script, bundle.head(), RaceView.template("")))
+        put(page, recording("word-problem").value)
+        yield page
 
 
 def recording(name: str) -> recordings.Recording:

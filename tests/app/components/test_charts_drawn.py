@@ -101,11 +101,10 @@ def drawn(page: playwright.Page) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+def page() -> Iterator[playwright.Page]:
     """The race view by itself, with plotly."""
-    page = still_page(browser, plotly=files.plotly_file())
-    yield page
-    page.close()
+    with still_page(plotly=files.plotly_file()) as made:
+        yield made
 
 
 class Fresh(dict[tuple[str, float | None], list[dict[str, Any]]]):

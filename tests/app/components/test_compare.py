@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import sample_traces as samples
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright
 from modules import evaluate, modules_page
 
 from mars_runtime import folds
@@ -25,8 +25,8 @@ SCRIPT = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
-    with chromium() as browser:
-        yield modules_page(browser.new_context())
+    with modules_page() as made:
+        yield made
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

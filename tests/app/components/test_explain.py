@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.components.explain_facts import facts
@@ -30,16 +30,12 @@ def page() -> Iterator[playwright.Page]:
     """The page, loaded once; nothing in it may fail or ask anybody."""
     if playwright is None:
         pytest.skip("playwright is not installed")
-    troubles: list[str] = []
-    with chromium() as browser:
-        context = browser.new_context(viewport={"width": 1400, "height": 900})
-        context.set_default_timeout(90_000)
-        opened = context.new_page()
-        opened.on("pageerror", lambda error: troubles.append(str(error)))
-        opened.on("request", lambda request: troubles.append(request.url))
+    with visiting() as take:
+        opened = take("about:blank")
+        opened.emulate_media(reduced_motion="no-preference")
+        opened.set_viewport_size({"width": 1400, "height": 900})
         opened.set_content(document())
         yield opened
-    assert troubles == []
 
 
 def trace_of(name: str, lane: str) -> Trace:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,11 @@ SCENES = ["maths", "losslessdone", "emoji", "branch", "stopped", "plainar"]
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Any:
+def page() -> Iterator[playwright.Page]:
     """The race view by itself, which remembers the pictures that it draws."""
-    made = still_page(browser)
-    made.evaluate(FACTS)
-    yield made
-    made.close()
+    with still_page() as made:
+        made.evaluate(FACTS)
+        yield made
 
 
 def show(page: playwright.Page, scene: str) -> list[dict[str, Any]]:

@@ -19,10 +19,9 @@ pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
-    made = modules_page(browser)
-    yield made
-    made.close()
+def page() -> Iterator[playwright.Page]:
+    with modules_page() as made:
+        yield made
 
 
 @pytest.mark.parametrize("script", [PROSE, CODE, LOSSLESS])

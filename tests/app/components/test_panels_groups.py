@@ -24,10 +24,9 @@ BOLD = DecodeSettings(
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
-    made = modules_page(browser)
-    yield made
-    made.close()
+def page() -> Iterator[playwright.Page]:
+    with modules_page() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

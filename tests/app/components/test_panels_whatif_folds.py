@@ -23,10 +23,9 @@ TAUS = (0.0, 0.3, 0.8, 0.95, 1.0)
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
-    made = modules_page(browser)
-    yield made
-    made.close()
+def page() -> Iterator[playwright.Page]:
+    with modules_page() as made:
+        yield made
 
 
 def what_if(page: playwright.Page, lines: list[str], tau: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.replay.recordings import FOLDER, read_value
@@ -18,36 +18,21 @@ Open = Callable[..., "playwright.Page"]
 pytestmark = needs_browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with chromium() as launched:
-        yield launched
-
-
 @pytest.fixture
-def tour(browser: playwright.Browser) -> Iterator[Open]:
+def tour() -> Iterator[Open]:
     """A page of its own with the network off, the tour open; nothing may fail or be asked for."""
-    troubles: list[str] = []
-    contexts = []
+    with visiting() as take:
 
-    def open_tour(motion: str = "reduce", width: int = 1440) -> playwright.Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, reduced_motion=motion
-        )
-        contexts.append(context)
-        context.set_default_timeout(90_000)
-        page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.set_content(document())
-        context.set_offline(True)
-        page.on("request", lambda request: troubles.append(request.url))
-        page.click("#present")
-        return page
+        def open_tour(motion: str = "reduce", width: int = 1440) -> playwright.Page:
+            page = take("about:blank")
+            page.emulate_media(reduced_motion=motion)
+            page.set_viewport_size({"width": width, "height": 900})
+            page.set_content(document())
+            page.context.set_offline(True)
+            page.click("#present")
+            return page
 
-    yield open_tour
-    for context in contexts:
-        context.close()
-    assert troubles == []
+        yield open_tour
 
 
 def place(page: playwright.Page) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright
+from browser import needs_browser, playwright, shared
 from race_browser import (
     MARS,
     ROOT,
@@ -129,9 +129,10 @@ def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -
 
 @needs_browser
 def test_without_plotly_text_and_figures_are_complete(
-    browser: playwright.BrowserContext, address: str
+    address: str,
 ) -> None:
-    page = browser.new_page()
+    page = shared().browser.new_page()
+    page.set_default_timeout(90_000)
     page.route("**/plotly.min.js", lambda route: route.abort())
     page.goto(address)
     page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)

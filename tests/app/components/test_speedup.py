@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import chromium, needs_browser, playwright
+from browser import needs_browser, playwright
 from modules import evaluate, modules_page
 
 from mars_runtime import folds
@@ -21,8 +21,8 @@ SHAKY = [0.05, 0.2, 0.06, 0.3, 0.04, 0.1, 0.25, 0.08]
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
-    with chromium() as browser:
-        yield modules_page(browser.new_context())
+    with modules_page() as made:
+        yield made
 
 
 def said(page: playwright.Page, body: str, *given: object) -> dict[str, Any]:

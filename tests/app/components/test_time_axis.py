@@ -24,13 +24,12 @@ BOX = """node => { const { left, right, top, bottom } = node.getBoundingClientRe
 
 
 @pytest.fixture(scope="module")
-def page(browser: playwright.BrowserContext) -> Iterator[playwright.Page]:
+def page() -> Iterator[playwright.Page]:
     """A finished race with its charts."""
-    page = still_page(browser, plotly=files.plotly_file())
-    put_scene(page, "prose")
-    page.wait_for_function(QUIET)
-    yield page
-    page.close()
+    with still_page(plotly=files.plotly_file()) as made:
+        put_scene(made, "prose")
+        made.wait_for_function(QUIET)
+        yield made
 
 
 def steps(lane: str) -> list[Step]:
