@@ -83,11 +83,12 @@ def request_ways(max_new_tokens: int) -> dict[str, DecodeSettings]:
 
 def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[str, DecodeSettings]:
     """Speculative decoding with the paper's K and τ, the target without and with masks after every
-    draft, by each of ``drafts``: name -> whether it was trained for masks, and drafts by them."""
+    draft, by each of ``drafts``: name -> whether it was trained for masks, and so drafts by them as
+    well as without (paper, section 4.6)."""
     spoken = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
-    combinations: dict[bool, tuple[Masked, Masked]] = {
+    combinations: dict[bool, tuple[Masked, ...]] = {
         False: ("none", "target"),
-        True: ("draft", "both"),
+        True: ("none", "target", "draft", "both"),
     }
     ways = [
         replace(spoken, draft=name, masked=masked, max_new_tokens=max_new_tokens)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from mars_runtime.methods import Method
 from mars_runtime.settings import BlockSize, DecodeSettings, Groups, Masked, Metric, Threshold
 
-NO_MASKS_IN_DRAFT: tuple[Masked, ...] = ("none", "target")
+MASKED: tuple[Masked, ...] = ("none", "target", "draft", "both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Grid:
     lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs, with each of
         ``groups``; has_lookup: also on lookup alone, and with lookup beside the last of ``groups``.
     methods: which of them are measured; jacobi and speculative decoding on ``block_sizes``, block
-        diffusion on their product with the taus. drafts: AR checkpoints that draft, by name, the
-        target without and with masks after every draft.
+        diffusion on their product with the taus. drafts: checkpoints that draft, by name, each
+        with masks in neither model, in the target, in the draft and in both.
     """
 
     taus: tuple[float, ...] = (0.95,)
@@ -82,7 +82,7 @@ class Grid:
         for draft in self.drafts:
             for size in self.block_sizes:
                 one = replace(self._one(0.95, size, groups="every"), method="speculative")
-                yield from (replace(one, draft=draft, masked=way) for way in NO_MASKS_IN_DRAFT)
+                yield from (replace(one, draft=draft, masked=way) for way in MASKED)
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
         """Without block sizes beyond ``trained``, the depth the weights have learned. Weights that
