@@ -22,7 +22,7 @@ KEPT = re.compile(
 LEFT_OUT = re.compile(
     r"app/deploy/.+"
     r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness)/.+"
-    r"|checkpoints/[^/]+/log[\w-]*\.jsonl"
+    r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
 """Of these what makes and measures checkpoints, and this package."""
 NO_GIT = (

@@ -29,7 +29,7 @@ from mars_runtime.outputs import write_text
 from mars_runtime.text import Tokenizer
 
 CHECKPOINTS: dict[str, StageName] = {
-    "mars-tiny-draft": "ar",
+    "ar-tiny-draft": "ar",
     "block-diffusion-tiny": "block_diffusion",
 }
 """Checkpoints that are trained beside the variants, as long as there is time."""

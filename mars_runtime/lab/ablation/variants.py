@@ -12,7 +12,7 @@ from typing import Literal
 from mars_runtime.lab.training.recipe import CPU, MARS_NOISE, MIXTURE, Noise, Recipe, Stage
 
 START = "ar-tiny"
-STARTS = (START, "mars-tiny-draft")
+STARTS = (START, "ar-tiny-draft")
 """Bundled checkpoints of one tokenizer that variants can start from; the second takes a CPU a fifth
 of the time."""
 BUDGET_TOKENS = 6_000_000
