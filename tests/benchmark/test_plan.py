@@ -77,11 +77,13 @@ def test_everything_here_is_held_against_llama_cpp():
     assert pairs == [("AR", plan.LLAMA_CPP), ("lookup alone", plan.LLAMA_CPP)]
 
 
-def test_a_draft_that_knows_no_masks_is_fed_none_and_the_target_is_measured_both_ways():
+def test_a_draft_is_fed_masks_only_if_it_knows_them_and_the_target_both_ways():
     ways = plan.speculative_ways({"small": False, "mars-tiny": True}, 32)
     assert list(ways) == [
         "speculative small K=4, no masks",
         "speculative small K=4, masks in target",
+        "speculative mars-tiny K=4, no masks",
+        "speculative mars-tiny K=4, masks in target",
         "speculative mars-tiny K=4, masks in draft",
         "speculative mars-tiny K=4, masks in both",
     ]

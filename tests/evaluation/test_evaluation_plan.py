@@ -50,8 +50,8 @@ def test_other_methods_are_measured_where_they_are_asked():
         methods=("mars", "jacobi", "speculative", "block_diffusion"),
         drafts=("small",),
     )
-    others = ["Jacobi B=4", "speculative small K=4, no masks"]
-    others.append("speculative small K=4, masks in target")
+    places = ("no masks", "masks in target", "masks in draft", "masks in both")
+    others = ["Jacobi B=4", *(f"speculative small K=4, {place}" for place in places)]
     assert [describe(each) for each in grid.limited_to(8).settings()] == [
         "AR",
         "MARS τ=0.95 B=4",
