@@ -153,6 +153,12 @@ def test_losses_are_means_over_what_is_asked():
     torch.testing.assert_close(terms["clean"], total - 1 / 4)
     torch.testing.assert_close(terms["noisy"], total - 1 / 4)
     torch.testing.assert_close(terms["loss"].detach(), 1.5 * (total - 1 / 4))
+    # A random share of masks can be none of them.
+    unmasked = streams(Noise(is_shifted=False))
+    unmasked.targets[:, unmasked.num_clean :] = -100
+    terms = mars_loss(Flat(), unmasked, 0.5)
+    assert terms["noisy"] == 0.0
+    torch.testing.assert_close(terms["loss"].detach(), 0.5 * (total - 1 / 4))
 
 
 def test_norms_in_one_kernel_are_the_models_norms():

@@ -58,5 +58,7 @@ def _additive(mask: Tensor) -> Tensor:
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Mean over the chosen slots; the head is applied to these alone. hidden: [M, H]."""
-    return F.cross_entropy(model.lm_head(hidden).float(), targets)
+    """Mean over the chosen slots, 0 where none is (a random share of masks can be none); the head
+    is applied to these alone. hidden: [M, H]."""
+    loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
+    return loss / max(1, len(targets))
