@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -24,26 +23,12 @@ from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
+from mars_runtime.model.layer import Layer, Matrix
 from mars_runtime.model.mask_rows import MaskAdapter
 from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.model.slots import MaskGroup, chosen
 from mars_runtime.settings import Metric
-
-Matrix = Tensor | Int8Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Weights of one layer. Matrices are [in, out]: x @ W."""
-
-    attention_norm: Tensor
-    projection: Matrix
-    projection_bias: Tensor | None
-    output: Matrix
-    feed_norm: Tensor
-    gate_up: Matrix
-    down: Matrix
 
 
 class Qwen2:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote_plus
 
 import pytest
 from browser import needs_browser, playwright, visiting
+from conversation_page import (
+    ANSWER,
+    BOX,
+    RACE,
+    TURNS,
+    TwoAnswers,
+    ask,
+    asked,
+    over,
+    press,
+    questions,
+    shown,
+)
 from live_page import set_knob
 from scripted_page import ScriptedBackend, make_handlers
 from test_conversation_runs import chat
 
 from app.handlers import Handlers
-from mars_runtime.engine.request import Request
-from mars_runtime.events import Event
-from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
 
-RACE, TURNS = "#race .mars-race", "#conversation .ct-turn"
-BOX = "#prompt textarea"
-ANSWER = "Yes: ${HOME}<b>bold</b>."
 LINK = """async () => {
   let link = "";
   const writeText = async (text) => { link = text; };
@@ -29,19 +36,6 @@ LINK = """async () => {
   return link;
 }"""
 ASKED = 'Say <img src="x" onerror="window.hacked = 1"> it.'
-
-
-class TwoAnswers(ScriptedBackend):
-    """MARS writes something else than AR where a test says so."""
-
-    of_mars = ""
-
-    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        if not self.of_mars or settings().method == "ar":
-            return super().decode(request, settings)
-        other = ScriptedBackend(self.of_mars, self.forward_seconds)
-        other.prompts = self.prompts
-        return other.decode(request, settings)
 
 
 @pytest.fixture(scope="module")
@@ -82,38 +76,6 @@ def page(open_page: playwright.Page, scripted_backend: TwoAnswers) -> playwright
         open_page.click("#conversation .ct-new")
     open_page.wait_for_selector(f"{RACE}[data-state=empty]")
     return open_page
-
-
-def over(page: playwright.Page, begin: Callable[[], object]) -> None:
-    """Begin a run and wait until it is a turn that has ended."""
-    before = page.get_attribute(RACE, "data-run")
-    begin()
-    page.wait_for_selector(f"{RACE}[data-state=finished]:not([data-run='{before}'])")
-    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-figure:not(:empty)")
-
-
-def ask(page: playwright.Page, prompt: str) -> None:
-    page.fill(BOX, prompt)
-    over(page, lambda: page.click("#run"))
-
-
-def press(page: playwright.Page, what: str, number: int) -> None:
-    page.click(f"[data-key='{what} {number}']")
-
-
-def questions(page: playwright.Page) -> list[str]:
-    return page.locator(f"{TURNS} .ct-question").all_inner_texts()
-
-
-def shown(page: playwright.Page) -> str:
-    return page.inner_text(f"{RACE} .rv-prompt")
-
-
-def asked(backend: ScriptedBackend) -> tuple[int, ...]:
-    """The prompt of both lanes of the latest race."""
-    mars, ar = backend.prompts[-2:]
-    assert mars == ar
-    return mars
 
 
 def test_a_reload_keeps_the_conversation_and_goes_on_from_it(

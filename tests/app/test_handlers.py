@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
+from live_values import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
@@ -18,7 +17,6 @@ from app.examples.book import TASKS, remark_on
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
 from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
-from mars_runtime.trace_reader import read_trace
 
 
 @pytest.fixture
@@ -31,31 +29,6 @@ def handlers(tmp_path: Path, backend: ScriptedBackend) -> Iterator[Handlers]:
     made = make_handlers(tmp_path, backend, max_runs=2, max_waiting=1)
     yield made
     made.engines.close()
-
-
-def lines_of(value: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The head of a value and its tagged lines."""
-    head, *rest = value.splitlines()
-    return json.loads(head), [
-        (tag, json.loads(data)) for tag, data in (r.split("\t", 1) for r in rest)
-    ]
-
-
-def lane_trace(value: str, lane: str):
-    return read_trace(
-        [r.split("\t", 1)[1] for r in value.splitlines() if r.startswith(lane + "\t")]
-    )
-
-
-def begun(stream: Iterator[str]) -> Iterator[str]:
-    """The stream, once some steps have come."""
-    while '"step"' not in next(stream):
-        pass
-    return stream
-
-
-def last(stream: Iterator[str]) -> str:
-    return list(stream)[-1]
 
 
 def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> None:

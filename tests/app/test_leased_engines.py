@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from live_values import begun, lane_trace
 from scripted_page import TEXT, ScriptedBackend, controls, make_served
 
 from app.handlers import Handlers
@@ -24,8 +25,6 @@ from mars_runtime.engine.leased import Call, Lease, LeaseError, News
 from mars_runtime.engine.leased.calls import Decode
 from mars_runtime.engine.leased.engine import LOST
 from mars_runtime.events import End, Step
-from mars_runtime.trace import Trace
-from mars_runtime.trace_reader import read_trace
 from tests.engine.forked_worker import ForkedWorkers
 
 FORWARD = 0.01
@@ -81,23 +80,12 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def begun(stream: Iterator[str]) -> Iterator[str]:
-    while '"step"' not in next(stream):
-        pass
-    return stream
-
-
-def trace_of(value: str, lane: str) -> Trace:
-    tagged = [line.split("\t", 1) for line in value.splitlines()[1:]]
-    return read_trace([line for tag, line in tagged if tag == lane])
-
-
 def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> None:
     with opened(tmp_path) as space:
         stream = begun(space.handlers.live.run("a", values(tau=1, max_new_tokens=60)))
         space.handlers.live.steer("a", values(tau=0.5, max_new_tokens=60))
         whole = list(stream)[-1]
-        mars, ar = (trace_of(whole, lane) for lane in ("mars", "ar"))
+        mars, ar = (lane_trace(whole, lane) for lane in ("mars", "ar"))
         assert [trace.events[-1] for trace in (mars, ar)] == [End("limit")] * 2
         taus = [step.rows[0].settings.tau for step in mars.events if isinstance(step, Step)]
         assert taus == sorted(taus, reverse=True)

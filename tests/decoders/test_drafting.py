@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
+from made_up_texts import AUTO, CURVES, MOST_MASKS, SURE, Text, write
 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.adaptive import Curve, ForwardCosts
 from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
-from mars_runtime.decoders.feed import Feed, group_sizes
+from mars_runtime.decoders.feed import Feed
 from mars_runtime.events import Proposal
-from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
+from mars_runtime.settings import GROUPS, MAX_FED, Groups
 from tests.methods import decode_as
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
-AUTO = DecodeSettings(tau=0.0, block_size="auto", lossless=True, groups="every", max_new_tokens=200)
-MOST_MASKS = 7
-CURVES = {
-    "flat": [1 + 0.02 * q for q in range(MAX_FED)],
-    "gentle": [1 + 0.06 * q for q in range(MAX_FED)],
-    "steep": [1 + 0.4 * q for q in range(MAX_FED)],
-    "cliff": [1.0, 1.05, 1.1, 1.15, *[1.8] * 4, *[2.2] * 8, *[3.0] * 48],
-}
 
 
 def test_chances_follow_what_came_of_predictions() -> None:
@@ -116,105 +107,6 @@ def test_rates_by_hand() -> None:
     assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
     # What was found in the text needs no masks.
     assert rate_of(0, [([], [0.9])], curve, may_branch=True, rate=1.0) == pytest.approx(1.9 / 1.1)
-
-
-@dataclass
-class Text:
-    """A text on paper: masks foresee place j with chance ``chances[j]``, and say roughly how sure
-    they are."""
-
-    chances: Sequence[float]
-    seed: int = 0
-    rng: random.Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
-
-    def group(self, place: int, size: int) -> list[Proposal]:
-        """Proposals for ``place`` on; a token is its place, a wrong one is -1."""
-        found, is_right = [], True
-        for chance in self.chances[:size]:
-            sure = self.rng.betavariate(1.2 * chance, 1.2 * (1 - chance))
-            is_right = is_right and self.rng.random() < sure
-            found.append(Proposal(place + len(found) if is_right else -1, sure, ()))
-        return found
-
-
-def write(drafter: Drafter, text: Text, costs: Sequence[float], length: int) -> tuple[float, int]:
-    """Cost and forwards of writing ``length`` tokens."""
-    curve = Curve(costs)
-    place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
-    while place < length:
-        feed = drafter.feed(curve)
-        fed = drafts[: feed.num_drafts]
-        sizes = group_sizes(AUTO, feed, 10**6, len(fed))
-        cost += costs[len(fed) + sum(sizes)]
-        forwards += 1
-        num_agreed = 0
-        while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
-            num_agreed += 1
-        emitted = list(range(place, place + num_agreed + 1))
-        place += len(emitted)
-        group = text.group(place, sizes[num_agreed])
-        drafts, _ = drafter.settle(emitted, num_agreed, group, [], 0, curve)
-    return cost, forwards
-
-
-NOTHING, CHAT, MATHS, SURE = [0.01] * 7, [0.46, 0.42, *[0.35] * 5], [0.62, *[0.5] * 6], [0.97] * 7
-
-
-@pytest.mark.parametrize("curve", CURVES)
-def test_where_nothing_is_foreseen_it_costs_less_than_three_percent(curve: str) -> None:
-    for length, most in ((1500, 1.01), (200, 1.03)):
-        cost, _ = write(Drafter(AUTO, MOST_MASKS), Text(NOTHING), CURVES[curve], length)
-        assert cost / length < most
-
-
-@pytest.mark.parametrize(
-    ("curve", "chances", "least"),
-    [
-        ("flat", CHAT, 1.3),
-        ("flat", MATHS, 1.55),
-        ("flat", SURE, 4.5),
-        ("gentle", CHAT, 1.15),
-        ("gentle", MATHS, 1.3),
-        ("gentle", SURE, 3.0),
-        ("cliff", CHAT, 1.15),
-        ("cliff", SURE, 2.0),
-    ],
-)
-def test_it_comes_near_the_best_fixed_choice(
-    curve: str, chances: list[float], least: float
-) -> None:
-    cost, _ = write(Drafter(AUTO, MOST_MASKS), Text(chances), CURVES[curve], 1500)
-    assert 1500 / cost > least
-
-
-def test_groups_are_worth_more_than_one_group() -> None:
-    costs = {
-        groups: write(
-            Drafter(replace(AUTO, groups=groups), MOST_MASKS), Text(MATHS), CURVES["flat"], 1500
-        )[0]
-        for groups in GROUPS
-    }
-    assert costs["every"] < costs["one"]
-
-
-def test_a_probe_finds_that_the_text_has_changed() -> None:
-    drafter, curve = Drafter(AUTO, MOST_MASKS), CURVES["gentle"]
-    write(drafter, Text(NOTHING), curve, 400)
-    cost, _ = write(drafter, Text(SURE), curve, 600)
-    assert 600 / cost > 1.5
-    cost, _ = write(drafter, Text(NOTHING), curve, 600)
-    assert 600 / cost > 0.96
-
-
-def test_a_model_that_foresees_nothing_is_never_asked() -> None:
-    drafter = Drafter(AUTO, 0)
-    curve = Curve(CURVES["flat"])
-    for place in range(300):
-        assert drafter.feed(curve) == Feed(0, 0, is_every=False)
-        drafter.settle([place], 0, [], [], 0, curve)
 
 
 def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:

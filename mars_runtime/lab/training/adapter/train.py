@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import math
 import random
-import signal
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,6 +19,8 @@ import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
 from mars_runtime.lab.training.adapter.full import LEARNING_RATE, FullWeights, agreement, full_loss
+from mars_runtime.lab.training.adapter.interrupt import Interrupt
+from mars_runtime.lab.training.adapter.log import Log, Progress
 from mars_runtime.lab.training.adapter.loss import Terms, Vocabulary, mask_loss
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters
 from mars_runtime.lab.training.adapter.texts import Batch, Text, epoch, read_texts
@@ -63,18 +63,6 @@ class Recipe:
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
 
 
-@dataclass
-class Progress:
-    """Where a run stands. seconds: of processor time; best: held-out tokens per forward."""
-
-    step: int = 0
-    masks: int = 0
-    seconds: float = 0.0
-    best: float = 0.0
-    best_step: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-
 class AdapterTrainer:
     """One run of one recipe, writing to ``out``."""
 
@@ -109,7 +97,7 @@ class AdapterTrainer:
     def run(self) -> None:
         """Train to the last step, or until nothing rises any more, or until interrupted."""
         out = Log(self.out / "log.jsonl", self.rank == 0)
-        with _Interrupt() as interrupt:
+        with Interrupt() as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
                 began = time.process_time()
                 terms = self.step()
@@ -274,52 +262,3 @@ def new_optimizer(parameters: Parameters | FullWeights, recipe: Recipe) -> torch
     return torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
     )
-
-
-class Log:
-    """One JSON line every ten steps and at each measurement, on one process."""
-
-    def __init__(self, path: Path, is_writer: bool) -> None:
-        self._path, self._is_writer = path, is_writer
-        self._recent: list[dict[str, float]] = []
-
-    def step(self, progress: Progress, terms: dict[str, float]) -> None:
-        """Gather the terms of a step."""
-        self._recent.append(terms)
-        if progress.step % 10:
-            return
-        mean = {
-            name: round(sum(t[name] for t in self._recent) / len(self._recent), 4) for name in terms
-        }
-        self._recent = []
-        rate = round(progress.masks / max(1e-9, progress.seconds))
-        head = {"step": progress.step, "masks": progress.masks}
-        self.write({**head, "seconds": round(progress.seconds), "masks_per_second": rate, **mean})
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Append one line and show it."""
-        if not self._is_writer:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"time": time.strftime("%H:%M:%S"), **line})
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
-        print(text, flush=True)
-
-
-class _Interrupt:
-    """Turns the first interrupt or termination into a wish to stop after the step."""
-
-    came = False
-
-    def __enter__(self) -> _Interrupt:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, signal.SIG_DFL)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self.came = True

@@ -1,0 +1,154 @@
+// Values of the views, as they are sent. The server's side: app/components/*.py.
+
+interface LaneHead {
+  lane: string;
+  title: string;
+}
+
+interface Head {
+  run: string;
+  from?: number;
+}
+
+interface RaceHead extends Head {
+  lanes: LaneHead[];
+  pace?: number;
+  recorded?: boolean | string;
+}
+
+interface SideHead {
+  side: string;
+  method: string;
+  title: string;
+}
+
+interface BatchHead extends Head {
+  sides: SideHead[];
+  prompts: string[];
+}
+
+interface GridRow {
+  tau: number;
+  lossless: boolean;
+}
+
+interface GridHead extends Head {
+  prompt: string;
+  rows: GridRow[];
+  columns: number[];
+}
+
+interface LoadHead extends Head {
+  question: string;
+  kind: string;
+  ways: { name: string; title: string }[];
+  seconds: number;
+  requests: number;
+  budget: number | null;
+}
+
+type LoadSpread = { p50: number; p99: number } | null;
+
+interface LoadTick {
+  way: string;
+  at: number;
+  tokens: number;
+  num_arrived: number;
+  num_done: number;
+  queue: number;
+  rows: number;
+  tokens_per_second: number;
+  requests_per_second: number;
+  tpf: number | null;
+  ttft: LoadSpread;
+  tpot: LoadSpread;
+  latency: LoadSpread;
+  in_time: number | null;
+}
+
+interface LoadDecision {
+  at: number;
+  queue: number;
+  level: number;
+  tau: number;
+  block_size: number | "auto";
+  lossless: boolean;
+  late: number;
+}
+
+interface LoadPoint {
+  offered: number;
+  answered: number;
+  ttft: LoadSpread;
+  latency: LoadSpread;
+}
+
+interface LoadAgreement {
+  share: number | null;
+  num_requests: number;
+  sampled: boolean;
+}
+
+interface LoadFleet {
+  num_machines: number;
+  p50: number;
+  p99: number;
+}
+
+interface LoadDay {
+  title: string;
+  alone: number;
+  full: number;
+  places: number;
+  busiest: number;
+  hour_seconds: number;
+  fleets: LoadFleet[];
+}
+
+interface LoadWay {
+  name: string;
+  title: string;
+  ticks: LoadTick[];
+  decisions: LoadDecision[];
+  points: LoadPoint[];
+  agreement: LoadAgreement | null;
+}
+
+// What has been told of a load so far.
+interface LoadModel {
+  head: LoadHead;
+  about: (Partial<HeaderEvent> & { places: number }) | null;
+  day: LoadDay | null;
+  ways: LoadWay[];
+}
+
+interface Note {
+  text: string;
+  kind: string;
+}
+
+// What reads a value of lines: a view.
+interface Sink<H extends Head = Head> {
+  start(head: H): void;
+  line(tag: string, data: unknown, text: string): void;
+  clear(): void;
+}
+
+interface Run {
+  id: string;
+  head: RaceHead;
+  pace: number;
+  note: Note;
+  fault: string;
+  lanes: Lane[];
+  recorded?: boolean | string;
+  checked: number;
+  differs: number;
+}
+
+interface Cell {
+  name: string;
+  row: GridRow | null;
+  blockSize: number;
+  lane: Lane;
+}

@@ -1,0 +1,127 @@
+// Folds, and what views and panels ask of each other.
+
+// Folds.
+
+interface ProposalRow {
+  place: number;
+  id: number;
+  confidence: number;
+  runnersUp: [id: number, p: number][];
+  draft: number | undefined;
+  fate: string;
+  token: Token | undefined;
+  verdict: string | null;
+}
+
+interface WhatIfCell {
+  index: number;
+  isLossless: boolean;
+  then: number;
+  now: number;
+  same: number;
+  other: number;
+  unknown: number;
+  checked: number;
+  wrong: number;
+  agreedThen: number;
+  agreedNow: number;
+  gain: number;
+}
+
+type WhatIf = ReturnType<typeof import("../panels/folds/whatif.js").whatIf>;
+type CacheState = ReturnType<typeof import("../panels/folds/slots.js").cacheAt>;
+type Slot = ReturnType<typeof import("../panels/folds/slots.js").slotsAt>[number];
+type Fed = ReturnType<typeof import("../panels/folds/slots.js").fedBy>[number];
+type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
+type SlotForward = SlotRun["forwards"][number];
+type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
+type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
+
+// What views and panels ask of each other.
+
+interface Focus {
+  lane: Lane;
+  step: number;
+}
+
+// A race view, as its panels, menus and player see it.
+interface View {
+  root: HTMLElement;
+  run: Run; // panels are drawn while there is one
+  selected: Focus | null;
+  playhead: Playhead;
+  focus: Focus;
+  shown(lane: Lane): Lane;
+  choose(lane: Lane | null, step?: number): void;
+  goTo(lane: Lane, step: number): void;
+  canAsk(kind: string): boolean;
+  ask(kind: string, data: object): boolean;
+  lens: import("../panels/lens/lens.js").Lens;
+  paneOf(lane: Lane): import("../panels/text/panes.js").Pane;
+  schedule(): void;
+}
+
+// Where a card stands: an element, or a box on the page.
+type Anchor = Element | { left: number; right: number; top: number; bottom: number };
+type RaceView = import("../views/race/view.js").RaceView;
+type TokenView = import("../panels/text/text.js").TokenView;
+
+interface TextReport {
+  token(view: TokenView, index: number, anchor: Element, how: string): void;
+  leave(view: TokenView): void;
+  choose(lane: Lane, step: number): void;
+}
+
+interface ChartReport {
+  zoom(): void;
+  step(lane: Lane, index: number, anchor: Anchor): void;
+  leave(): void;
+  choose(lane: Lane, step: number): void;
+}
+
+interface Recording {
+  note: string;
+  prompt: string;
+  verdicts: Record<string, boolean>;
+  lanes: { name: string; title: string; lines: string[] }[];
+}
+
+interface FileOffer {
+  text: string;
+  hint: string;
+  make(): NamedBlob | Promise<NamedBlob>;
+}
+
+interface NamedBlob {
+  name: string;
+  blob: Blob;
+}
+
+interface Offer {
+  label: string;
+  files: FileOffer[];
+}
+
+interface PinRecord {
+  id: string;
+  pinned: number;
+  name: string;
+  note: string;
+  rating: number;
+  verdict: boolean | null;
+  isImported: boolean;
+  number?: number; // which pinned run it was; not known of those pinned before they were counted
+  colour?: number; // its place in the palette
+  lines: string[];
+}
+
+// Where a run left another.
+interface Branch {
+  parent: string;
+  token: number;
+  taken: string;
+  instead: string;
+}
+
+type Pin = import("../views/compare/tray.js").Pin;
+type Tray = import("../views/compare/tray.js").Tray;
