@@ -17,7 +17,7 @@ from app.deploy.targets import Target
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = re.compile(
     r"app\.py|LICENSE|pyproject\.toml|(app|mars_runtime|checkpoints|assets/web|assets/recordings)/.+"
-    r"|assets/results/(evaluation|benchmark|chat_evaluation|methods|lm_eval|paper)\.json"
+    r"|assets/results/(evaluation|benchmark|chat_evaluation|methods|thresholds|lm_eval|paper)\.json"
 )
 LEFT_OUT = re.compile(
     r"app/deploy/.+"

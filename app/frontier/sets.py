@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,9 @@ def read_sets(folder: Path) -> list[PointSet]:
     """The sets of a folder of results, those that are there."""
     makers = {
         "chat_evaluation": _requests,
-        "evaluation": _families,
+        "evaluation": partial(_tasks, title="{}: six families of tasks"),
         "methods": _methods,
+        "thresholds": partial(_tasks, title="{}: thresholds that adapt, on six families of tasks"),
         "lm_eval": _benchmarks,
     }
     found: list[PointSet] = []
@@ -87,17 +89,17 @@ def _requests(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
         yield PointSet(title, checkpoint, "agreement", GRID[CHAT][0], source, points)
 
 
-def _families(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
+def _tasks(told: Mapping[str, Any], source: str, title: str) -> Iterator[PointSet]:
     for checkpoint, rows in _by_checkpoint(told["averages"]):
         points = tuple(_point(row, Estimate(**row["accuracy"]), row["tpf"]) for row in rows)
-        title = f"{checkpoint}: six families of tasks"
-        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], source, points)
+        named = title.format(checkpoint)
+        yield PointSet(named, checkpoint, "accuracy", GRID[TASKS][0], source, points)
 
 
 def _methods(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
     """Every method on the same tasks: one set, though some have a checkpoint of their own."""
-    rows = [row for row in told["averages"] if row["settings"].get("masked") != "none"]
-    if rows:  # the page drafts with masks in both models, wherever they were trained for them
+    rows = [row for row in told["averages"] if row["settings"].get("masked", "both") == "both"]
+    if rows:  # the page drafts with masks in both models
         checkpoint = rows[0]["checkpoint"]
         points = tuple(
             _point(row, Estimate(**row["accuracy"]), row["tpf"], beside=checkpoint) for row in rows

@@ -39,6 +39,15 @@ def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path:
     assert tasks.points[0].quality.low == 0.25
 
 
+def test_thresholds_that_adapt_are_a_set_beside_fixed_ones(tmp_path: Path) -> None:
+    held = {**BOLD, "tau": 0.0, "threshold": "agreement", "target": 0.9}
+    rows = [row(way, HALF, accuracy=HALF) for way in (BOLD, held)]
+    write(tmp_path, "thresholds", {"averages": rows})
+    (found,) = read_sets(tmp_path)
+    assert found.title == "some: thresholds that adapt, on six families of tasks"
+    assert [point.settings.threshold for point in found.points] == ["fixed", "agreement"]
+
+
 def test_benchmarks_are_sets_of_their_own(tmp_path: Path) -> None:
     def cell(task: str, settings: dict[str, Any]) -> dict[str, Any]:
         return row(settings, EXACT, accuracy=HALF, task=task, num_answers=50)
@@ -54,11 +63,11 @@ def test_benchmarks_are_sets_of_their_own(tmp_path: Path) -> None:
 
 def test_every_method_is_one_set_though_some_have_a_checkpoint_of_their_own(tmp_path: Path) -> None:
     twin = {"method": "block_diffusion", "tau": 0.95, "block_size": 8}
-    drafted = {"method": "speculative", "draft": "small", "masked": "target"}
+    drafted = {"method": "speculative", "draft": "small", "masked": "both"}
     ways = [
         ("some", AR),
         ("some", drafted),
-        ("some", {**drafted, "masked": "none"}),
+        *(("some", {**drafted, "masked": place}) for place in ("none", "target", "draft")),
         ("twin", twin),
     ]
     rows = [{**row(way, EXACT, accuracy=HALF), "checkpoint": name} for name, way in ways]
@@ -66,7 +75,7 @@ def test_every_method_is_one_set_though_some_have_a_checkpoint_of_their_own(tmp_
     (found,) = read_sets(tmp_path)
     assert [(point.checkpoint, point.name) for point in found.points] == [
         ("some", "AR"),
-        ("some", "speculative small K=4, masks in target"),
+        ("some", "speculative small K=4, masks in both"),
         ("twin", "block diffusion τ=0.95 B=8 · twin"),
     ]
 
