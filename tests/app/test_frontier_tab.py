@@ -27,6 +27,7 @@ BOLD = {"tau": 0.5, "block_size": 4}
 FAILURE = Failure(
     "Too bold", "See why.", "Fail.", "scripted", DecodeSettings(tau=0.5, block_size=4)
 )
+SPECULATIVE = {"method": "speculative", "draft": "a-draft-of-a-long-name", "masked": "both"}
 LOSSLESS = {"tau": 0.0, "block_size": 8, "lossless": True, "groups": "every"}
 
 
@@ -43,7 +44,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         {"checkpoint": "scripted", "settings": way, "agreement": quality, "tpf": estimate(tpf)}
         for way, quality, tpf in ways
     ]
-    told = [{**row, "accuracy": estimate(0.7)} for row in rows]
+    drafted = {**rows[0], "settings": SPECULATIVE}
+    told = [{**row, "accuracy": estimate(0.7)} for row in (*rows, drafted)]
     (folder / "chat_evaluation.json").write_text(json.dumps({"requests": rows}), encoding="utf-8")
     (folder / "evaluation.json").write_text(json.dumps({"averages": told}), encoding="utf-8")
     (folder / "paper.json").write_bytes(Path(sets.RESULTS / "paper.json").read_bytes())
@@ -84,6 +86,17 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
     for box in (each.bounding_box() for each in named):  # no name is cut
         assert chart["x"] <= box["x"]
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_column_of_the_table_is_out_of_sight(page: playwright.Page, width: int) -> None:
+    open_tab(page)
+    page.select_option(f"{VIEW} select", index=1)
+    page.wait_for_selector(f"{VIEW}[data-points='4']")
+    page.set_viewport_size({"width": width, "height": 900})
+    table = page.locator(f"{VIEW} .fv-table")
+    assert "a-draft-of-a-long-name K=4, masks in both" in table.inner_text()
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
