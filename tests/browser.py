@@ -120,19 +120,20 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
     heard: list[tuple[playwright.Page, str, Callable[..., object]]] = []
 
     def listen(page: playwright.Page, address: str) -> None:
-        heard.extend(
-            (
-                (page, "pageerror", lambda error: troubles.append(str(error))),
-                (page, "dialog", lambda d: (troubles.append(d.message), d.dismiss())),
-                (page, "request", lambda r: is_foreign(r.url, address) and troubles.append(r.url)),
-            )
-        )
-        for where, event, hear in heard[-3:]:
-            where.on(event, hear)
+        hears = {
+            "pageerror": lambda error: troubles.append(str(error)),
+            "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
+            "request": lambda r: is_foreign(r.url, address) and troubles.append(r.url),
+        }
+        for event, hear in hears.items():
+            page.on(event, hear)
+            heard.append((page, event, hear))
 
-    yield listen
-    for page, event, hear in heard:
-        page.remove_listener(event, hear)
+    try:
+        yield listen
+    finally:
+        for page, event, hear in heard:
+            page.remove_listener(event, hear)
     assert troubles == []
 
 
@@ -141,16 +142,18 @@ def visiting() -> Iterator[Callable[[str], playwright.Page]]:
     """Blank pages of the shared browser for an address each, as by ``listening``; given back at the
     end."""
     taken: list[playwright.Page] = []
-    with listening() as listen:
+    try:
+        with listening() as listen:
 
-        def take(address: str) -> playwright.Page:
-            taken.append(shared().take())
-            listen(taken[-1], address)
-            return taken[-1]
+            def take(address: str) -> playwright.Page:
+                taken.append(shared().take())
+                listen(taken[-1], address)
+                return taken[-1]
 
-        yield take
-    for page in taken:
-        shared().give_back(page)
+            yield take
+    finally:  # one page's trouble keeps no other from its tab
+        for page in taken:
+            shared().give_back(page)
 
 
 Arrive = Callable[..., "playwright.Page"]

@@ -6,7 +6,7 @@ Reads files of ``assets/results/`` that commands wrote; measures nothing and kno
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,10 @@ class PointSet:
     points: tuple[Point, ...]
 
 
+Maker = Callable[[Mapping[str, Any], str], Iterator[PointSet]]
+"""Given a file's content and its name: the sets that it holds."""
+
+
 def frontier_json() -> str:
     """All sets that have been measured, the paper's curves, and what goes wrong, for the view."""
     told = {
@@ -66,7 +70,7 @@ def frontier_json() -> str:
 
 def read_sets(folder: Path) -> list[PointSet]:
     """The sets of a folder of results, those that are there."""
-    makers = {
+    makers: dict[str, Maker] = {
         "chat_evaluation": _requests,
         "evaluation": partial(_tasks, title="{}: six families of tasks"),
         "methods": _methods,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from mars_runtime.lab.benchmark.paired import Question
 from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.tasks.natural import NAME as NATURAL
-from mars_runtime.settings import AUTO, BlockSize, DecodeSettings, Masked
+from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked
 
 GENERATE = "transformers generate"
 COMPILED = "transformers static cache"
@@ -86,10 +86,7 @@ def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[st
     draft, by each of ``drafts``: name -> whether it was trained for masks, and so drafts by them as
     well as without (paper, section 4.6)."""
     spoken = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
-    combinations: dict[bool, tuple[Masked, ...]] = {
-        False: ("none", "target"),
-        True: ("none", "target", "draft", "both"),
-    }
+    combinations: dict[bool, tuple[Masked, ...]] = {False: ("none", "target"), True: MASKED[::-1]}
     ways = [
         replace(spoken, draft=name, masked=masked, max_new_tokens=max_new_tokens)
         for name, is_trained in drafts.items()

@@ -11,9 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from mars_runtime.methods import Method
-from mars_runtime.settings import BlockSize, DecodeSettings, Groups, Masked, Metric, Threshold
-
-MASKED: tuple[Masked, ...] = ("none", "target", "draft", "both")
+from mars_runtime.settings import MASKED, BlockSize, DecodeSettings, Groups, Metric, Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class Grid:
         for draft in self.drafts:
             for size in self.block_sizes:
                 one = replace(self._one(0.95, size, groups="every"), method="speculative")
-                yield from (replace(one, draft=draft, masked=way) for way in MASKED)
+                yield from (replace(one, draft=draft, masked=way) for way in reversed(MASKED))
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
         """Without block sizes beyond ``trained``, the depth the weights have learned. Weights that
