@@ -166,18 +166,3 @@ def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
     assert not left, f"among these there is a circle: {', '.join(sorted(left))}"
-
-
-WRITTEN = {".py", ".pyi", ".js", ".ts", ".css", ".cpp", ".h"}
-MAX_LINES = 300
-
-
-@pytest.mark.parametrize("folder", ["app", "mars_runtime", "assets/web", "tests"])
-def test_no_file_is_longer_than_a_reader_likes(folder: str) -> None:
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in WRITTEN
-    }
-    assert lengths
-    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
