@@ -42,6 +42,10 @@ CONFIGS = {
     "no groups": replace(LLAMA, head_dim=64, num_heads=4, num_kv_heads=4, num_layers=1),
     "odd heads": replace(LLAMA, head_dim=96, num_heads=2, num_kv_heads=1),
 }
+LARGE = replace(
+    LLAMA, hidden_size=512, num_heads=8, head_dim=64, intermediate_size=1536, num_layers=8
+)
+"""Large enough to be shared out among threads."""
 TARGETS = {
     "this processor": None,
     "no matrix unit": ("-march=native", "-mno-amx-int8"),
@@ -116,7 +120,7 @@ def native_model(
     has_adapter: bool = False,
     sampler_width: int = 0,
 ) -> NativeModel:
-    config = CONFIGS[name]
+    config = LARGE if name == "large" else CONFIGS[name]
     return NativeModel(
         config,
         random_weights(config, bits),

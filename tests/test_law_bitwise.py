@@ -7,7 +7,11 @@ a mask's equal those of its group fed alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +29,19 @@ FORBIDDEN = torch.tensor([0, MASK_ID, 77])
 
 def ids_of(length: int, seed: int) -> Tensor:
     return torch.randint(5, 140, (1, length), generator=torch.Generator().manual_seed(seed))
+
+
+@contextmanager
+def on_threads(model: NativeModel, *numbers: int) -> Iterator[None]:
+    """Every part of a forward gets the next of these numbers of threads, again and again."""
+    before, turn = model.threads, cycle(numbers)
+    model.threads = SimpleNamespace(  # type: ignore[assignment]
+        run=lambda part, width, most, call: call(next(turn)), in_force=1
+    )
+    try:
+        yield
+    finally:
+        model.threads = before
 
 
 def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
@@ -103,11 +120,8 @@ def test_a_position_does_not_depend_on_its_company(
     rows: list[Case], name: str, bits: int, threads: int
 ) -> None:
     model = native_model(name, bits, has_adapter=True)
-    torch.set_num_threads(threads)
-    try:
+    with on_threads(model, threads):
         found, _ = feed(model, rows)
-    finally:
-        torch.set_num_threads(1)
     for row, case in enumerate(rows):
         check_row(model, case, found[row])
 
@@ -141,6 +155,26 @@ def test_a_prompt_may_be_read_in_any_pieces(pieces: list[int], name: str) -> Non
     assert torch.equal(torch.cat(found), read_alone(model, ids))
 
 
+@settings(max_examples=15)
+@given(
+    numbers=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    name=st.sampled_from(sorted(CONFIGS)),
+    bits=st.sampled_from([4, 8]),
+)
+def test_threads_may_change_from_forward_to_forward(
+    numbers: list[int], name: str, bits: int
+) -> None:
+    model, ids = native_model(name, bits), ids_of(30, 7)
+    with on_threads(model, 1):
+        wanted = read_alone(model, ids)
+        logits = model.logits(wanted.unsqueeze(0), slice(None))
+    with on_threads(model, *numbers):
+        found = read_alone(model, ids)
+        assert torch.equal(found, wanted)
+        assert torch.equal(model.logits(found.unsqueeze(0), slice(None)), logits)
+        assert torch.equal(model.hidden(ids, model.new_cache(1, CAPACITY))[0], wanted)
+
+
 def _cut(pieces: list[int], total: int) -> list[int]:
     """The pieces as far as ``total`` goes."""
     found: list[int] = []
@@ -161,12 +195,9 @@ def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
 ) -> None:
     model = native_model(name)
     hidden = model.hidden(ids_of(count, 6), model.new_cache(1, CAPACITY))
-    torch.set_num_threads(threads)
-    try:
+    with on_threads(model, threads):
         together = model.read(hidden, slice(0, count), FORBIDDEN, [metric])[0]
         logits = model.logits(hidden, slice(0, count))
-    finally:
-        torch.set_num_threads(1)
     for slot in range(count):
         one = slice(slot, slot + 1)
         assert model.read(hidden, one, FORBIDDEN, [metric])[0] == [together[slot]]

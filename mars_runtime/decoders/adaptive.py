@@ -8,7 +8,7 @@ AR steps are taken, with a probe now and then. Pure numbers: knows no tensors, m
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,6 +49,8 @@ class ForwardCosts:
     masks: number of rows -> what masks add to a forward, over the same.
     seconds: of a forward of one token for the fewest rows; 0 if not told.
     lessons: what earlier runs on this device taught whoever chooses by these costs.
+    fewer: the same with fewer threads, by their number, where ``in_force`` tells how many forwards
+    get now.
     """
 
     depth: int
@@ -56,10 +58,19 @@ class ForwardCosts:
     seconds: float = 0.0
     masks: Mapping[int, float] = field(default_factory=dict)
     lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
+    in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
+    _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
 
     def curve(self, num_rows: int) -> Curve:
-        """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest;
-        what was not measured costs in proportion."""
+        """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,
+        with the threads now in force; what was not measured costs in proportion."""
+        now = self.fewer.get(self.in_force(), self) if self.in_force is not None else self
+        if num_rows not in now._curves:
+            now._curves[num_rows] = now._curve(num_rows)
+        return now._curves[num_rows]
+
+    def _curve(self, num_rows: int) -> Curve:
         enough = [rows for rows in self.rho if rows >= num_rows]
         nearest = min(enough) if enough else max(self.rho)
         known = self.rho[nearest]
@@ -137,7 +148,6 @@ class Pilot:
 
     def __init__(self, costs: ForwardCosts) -> None:
         self._costs = costs
-        self._curves: dict[int, Curve] = {}
         self._outlooks: dict[int, Outlook] = {}
         self._choice = 1
         self._wait = 0  # forwards until the next look
@@ -175,7 +185,7 @@ class Pilot:
 
     def _look(self, outlooks: Sequence[Outlook], has_found: bool) -> int:
         """Weigh all B anew; in a stretch of AR steps, probe."""
-        curve = self._curve(len(outlooks))
+        curve = self._costs.curve(len(outlooks))
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
         rates = {size: rate(size, chances, curve) for size in sizes}
@@ -197,11 +207,6 @@ class Pilot:
         if size == 1:  # the model was trained to foresee nothing
             return MAX_SPACING
         return min(MAX_SPACING, math.ceil(2 * (curve.of(size, size - 1) - 1.0) / PROBE_SHARE))
-
-    def _curve(self, num_rows: int) -> Curve:
-        if num_rows not in self._curves:
-            self._curves[num_rows] = self._costs.curve(num_rows)
-        return self._curves[num_rows]
 
 
 def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve) -> float:

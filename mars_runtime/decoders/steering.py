@@ -52,7 +52,6 @@ class Steering:
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
         self._pilot = Pilot(costs) if costs is not None else None
         self._drafters: dict[int, Drafter] = {}
-        self._curves: dict[int, Curve] = {}
         self._curve = Curve([1.0])  # of the rows of the latest forward
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[Feed]:
@@ -64,7 +63,7 @@ class Steering:
         if self._costs is None or self._pilot is None:
             sentence = "What forwards cost here was not measured: choose a number as B."
             raise DecodeError(sentence, tuple(asked))
-        self._curve = self._curve_of(self._costs, len(rows))
+        self._curve = self._costs.curve(len(rows))
         chosen = self._chosen(self._pilot, asked)
         return [
             chosen.get(row.number) or Feed.of(now, self._block_size)
@@ -131,8 +130,3 @@ class Steering:
             before = self._costs.lessons.get(basis_of(settings)) if self._costs else None
             drafter = self._drafters[number] = Drafter(settings, self._most_masks, before)
         return drafter
-
-    def _curve_of(self, costs: ForwardCosts, num_rows: int) -> Curve:
-        if num_rows not in self._curves:
-            self._curves[num_rows] = costs.curve(num_rows)
-        return self._curves[num_rows]

@@ -122,7 +122,7 @@ class CheckpointBackend:
         import torch
 
         torch.inference_mode().__enter__()  # for the life of the worker thread
-        torch.set_num_threads(num_threads(self._checkpoint))
+        self._set_threads()
         try:
             self._warm_up()
         except Exception:
@@ -137,6 +137,17 @@ class CheckpointBackend:
         gc.collect()
         gc.freeze()
         return_freed_memory()
+
+    def _set_threads(self) -> None:
+        import torch
+
+        from mars_runtime.model.qwen2 import Qwen2
+        from mars_runtime.model.threads import TorchThreads, shared_from
+
+        model, base, most = self._checkpoint.model, num_threads(self._checkpoint), _usual_threads()
+        if isinstance(model, Qwen2) and not self._is_cuda and most > 1:
+            model.threads = TorchThreads(base, most, shared_from(model, most))
+        torch.set_num_threads(base)
 
     def _warm_up(self) -> None:
         from mars_runtime.engine.costs import measure_costs
@@ -245,7 +256,7 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Threads of the arithmetic on a CPU.
+    """Threads of the arithmetic on a CPU, at most; wide forwards of a small model apart.
 
     One serves a small model best: its forward is many operations too short to be shared out.
     """

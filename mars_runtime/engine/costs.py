@@ -8,9 +8,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.threads import ladder
 from mars_runtime.settings import Metric
 
 if TYPE_CHECKING:
@@ -22,26 +25,36 @@ if TYPE_CHECKING:
 MASKED = range(2, 6)  # lengths by which it is measured what masks add
 CONTEXT = 128  # tokens before those that are timed
 SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # of one row, with all threads
 FEW = (1, 2, 3, 5, 8, 16, 32)  # those between are drawn straight
 BUDGET = 1.2  # seconds of measuring for one number of rows, once the first rounds are done
-ROUNDS = range(5, 16)
+ROUNDS = range(4, 16)
 
 
 def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
-    """rho for each number of rows, with the threads now in force.
+    """rho for each number of rows, with the threads now in force; of a model that chooses their
+    number itself, with each that it may choose.
 
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the least time counts, because others on the machine can only add to it, and none may
     cost less than a shorter one.
     """
-    found = {count: _measure(checkpoint, count) for count in rows}
-    return ForwardCosts(
-        depth=checkpoint.block_size,
-        rho={count: one.rho for count, one in found.items()},
-        seconds=found[min(found)].seconds,
-        masks={count: one.masks for count, one in found.items()},
-    )
+    model = checkpoint.model
+    threads = model.threads if isinstance(model, NativeModel) else None
+    counts = ladder(model.most_threads) if isinstance(model, NativeModel) else (0,)
+    found = {number: _measure(checkpoint, number, counts) for number in rows}
+    by_count = {
+        count: ForwardCosts(
+            depth=checkpoint.block_size,
+            rho={number: one[count].rho for number, one in found.items()},
+            seconds=found[min(found)][count].seconds,
+            masks={number: one[count].masks for number, one in found.items()},
+        )
+        for count in counts
+    }
+    if threads is None:
+        return by_count[0]
+    return replace(by_count.pop(counts[-1]), fewer=by_count, in_force=lambda: threads.in_force)
 
 
 class _Found(NamedTuple):
@@ -52,16 +65,24 @@ class _Found(NamedTuple):
     masks: float
 
 
-def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
+def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> dict[int, _Found]:
+    """By number of threads; 0: those in force."""
     longest = 2 * checkpoint.block_size - 1
     if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
         longest = max(longest, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)
-    some = FEW if timer.seconds(1) > SHORT else MANY
-    lengths = sorted({*(length for length in some if length < longest), longest})
-    masked = [length for length in lengths if timer.tells_masks and length in MASKED]
-    feeds = [*((length, 0) for length in lengths), *((length, length - 1) for length in masked)]
+    is_short = timer.seconds(1) < SHORT and num_rows == 1
+    lengths = {
+        count: _lengths(MANY if is_short and count == counts[-1] else FEW, longest)
+        for count in counts
+    }
+    feeds = [
+        (length, num_masks, count)
+        for count in counts
+        for length in lengths[count]
+        for num_masks in ((0, length - 1) if timer.tells_masks and length in MASKED else (0,))
+    ]
     for feed in feeds:
         timer.seconds(*feed)  # the first of its shape may plan, allocate or compile
     seconds: list[list[float]] = []
@@ -71,9 +92,21 @@ def _measure(checkpoint: Checkpoint, num_rows: int) -> _Found:
             break
         seconds.append([timer.seconds(*feed) for feed in feeds])
     least = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
+    return {
+        count: _found({feed[:2]: one for feed, one in least.items() if feed[2] == count})
+        for count in counts
+    }
+
+
+def _lengths(some: Sequence[int], longest: int) -> list[int]:
+    return sorted({*(length for length in some if length < longest), longest})
+
+
+def _found(least: Mapping[tuple[int, int], float]) -> _Found:
+    """least: seconds by tokens per row and how many of them are masks."""
     one = least[1, 0]
-    rho = _rising({length: least[length, 0] / one for length in lengths})
-    more = [(least[length, length - 1] - least[length, 0]) / one for length in masked]
+    rho = _rising({length: least[length, 0] / one for length, masks in least if not masks})
+    more = [(least[length, masks] - least[length, 0]) / one for length, masks in least if masks]
     return _Found(one, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
 
 
@@ -116,8 +149,19 @@ class _Timer:
         """Whether masks can be fed by themselves: a captured step is timed as it stands."""
         return self._mask is not None and self._probe is None
 
-    def seconds(self, length: int, num_masks: int = 0) -> float:
-        """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks."""
+    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
+        """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks, with
+        ``count`` threads; 0: those in force."""
+        if not count:
+            return self._seconds(length, num_masks)
+        assert isinstance(self._model, NativeModel), "the others do not choose"
+        self._model.threads.fixed = count
+        try:
+            return self._seconds(length, num_masks)
+        finally:
+            self._model.threads.fixed = None
+
+    def _seconds(self, length: int, num_masks: int) -> float:
         import torch
 
         from mars_runtime.model.slots import MaskGroup

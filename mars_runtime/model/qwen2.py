@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -28,6 +29,7 @@ from mars_runtime.model.mask_rows import MaskAdapter
 from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.model.slots import MaskGroup, chosen
+from mars_runtime.model.threads import HIDDEN, TorchThreads
 from mars_runtime.settings import Metric
 
 
@@ -67,6 +69,7 @@ class Qwen2:
         self._weights = {}
         # What others keep for as long as the model lives, captured steps for instance.
         self.kept: dict[str, Any] = {}
+        self.threads: TorchThreads | None = None  # None: as many as PyTorch has
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
         self._reranker: Reranker | None = None
@@ -129,7 +132,8 @@ class Qwen2:
         """
         rows, queries = tokens.shape
         window = self._positions.open(cache, rows, queries, branches)
-        return self._run(tokens, window, branches)
+        run = partial(self._run, tokens, window, branches)
+        return run() if self.threads is None else self.threads.run(HIDDEN, tokens.numel(), run)
 
     def read(
         self,
@@ -154,8 +158,8 @@ class Qwen2:
         head: the slots: [R, H] int64, or a slice of Q.
         """
         x = chosen(hidden, head)
-        normed = self._norm(x.flatten(0, 1), self._final_norm)
-        return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
+        run, width = partial(self._logits, x), x.shape[:2].numel()
+        return run() if self.threads is None else self.threads.run("logits", width, run)
 
     @torch.inference_mode()
     def forward_at(
@@ -169,6 +173,10 @@ class Qwen2:
         """
         window = self._positions.open_at(cache, cursors, tokens.shape[1], context)
         return self.logits(self._run(tokens, window), head)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        normed = self._norm(x.flatten(0, 1), self._final_norm)
+        return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
 
     def _run(self, tokens: Tensor, window: Window, branches: Branches | None = None) -> Tensor:
         """All layers: [R, Q, hidden]."""

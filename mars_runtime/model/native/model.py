@@ -31,6 +31,7 @@ from mars_runtime.model.native.reading import Reader
 from mars_runtime.model.native.weights import LayerWeights, Weight, Weights
 from mars_runtime.model.reranker import Tables
 from mars_runtime.model.slots import MaskGroup, chosen
+from mars_runtime.model.threads import HIDDEN, Threads
 from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
@@ -77,6 +78,7 @@ class NativeModel:
         self.cache_dtype = torch.float16
         self.product_dtype = torch.int8
         self.kept: dict[str, Any] = {}
+        self.threads = Threads()
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
@@ -96,6 +98,11 @@ class NativeModel:
         """What the weights are kept in, and what they are multiplied in."""
         bits = " and ".join(f"int{bits}" for bits in self._bits)
         return f"{bits} weights, int8 products"
+
+    @property
+    def most_threads(self) -> int:
+        """That a forward may get."""
+        return min(torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
@@ -147,14 +154,18 @@ class NativeModel:
             layer_stride=store.stride(0),
             row_stride=store.stride(1),
             block_stride=store.stride(2),
-            num_threads=_num_threads(),
         )
         if branches is not None:
             kept = [
                 part.contiguous() for part in (branches.positions, branches.roots, branches.starts)
             ]
             feed.positions, feed.roots, feed.starts = (part.data_ptr() for part in kept)
-        if self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()):
+
+        def call(num_threads: int) -> int:
+            feed.num_threads = num_threads
+            return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
+
+        if self.threads.run(HIDDEN, tokens.numel(), self.most_threads, call):
             raise IndexError(f"a token id is outside 0 to {self.config.vocab_size - 1}")
         return out
 
@@ -163,7 +174,12 @@ class NativeModel:
 
         head: the slots: [R, H] int64, or a slice of Q.
         """
-        return self._reader.logits(chosen(hidden, head), _num_threads())
+        states = chosen(hidden, head)
+        return self.threads.run(
+            "logits",
+            *(states.shape[:2].numel(), self.most_threads),
+            lambda num_threads: self._reader.logits(states, num_threads),
+        )
 
     def read(
         self,
@@ -177,7 +193,13 @@ class NativeModel:
         """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
         draw; the masks of ``groups`` as a sampler head chooses them, where there is one."""
         states = chosen(hidden, head)
-        return self._reader.read(states, forbidden, metrics, draws, groups, _num_threads())
+        return self.threads.run(
+            "read",
+            *(states.shape[:2].numel(), self.most_threads),
+            lambda num_threads: self._reader.read(
+                states, forbidden, metrics, draws, groups, num_threads
+            ),
+        )
 
     def weights(self) -> Iterator[Tensor]:
         """The packed matrices, to measure."""
@@ -288,10 +310,6 @@ def _padded(tensor: Tensor, dim: int) -> Tensor:
     """A matrix with zeros behind it, so that its size along ``dim`` is a multiple of a tile's."""
     padding = -tensor.shape[dim] % TILE
     return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
-
-
-def _num_threads() -> int:
-    return min(torch.get_num_threads(), MAX_THREADS)
 
 
 def _turns(config: ModelConfig, length: int) -> Tensor:

@@ -2,17 +2,21 @@
 //
 // `Pool::run` calls a function on n threads at once, the caller's among them. Inside, `Team::each`
 // shares out tasks, whoever is free taking the next, and returns to each thread when all are done.
-// Waiting spins, because a forward has hundreds of phases of microseconds; a thread that waited
-// long lets others run, and between forwards the threads fall asleep. They are never joined: a
-// process may end, or fork, at any time.
+// A forward has hundreds of phases of microseconds, so waiting spins, but not for long: beside a
+// busy process the thread that is waited for may not be running, and whoever spins takes the time
+// that it needs. Threads are never joined: a process may end, or fork, at any time.
 #pragma once
 
 #include <pthread.h>
 #include <sched.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -25,17 +29,56 @@ static inline void relax() {
 #endif
 }
 
-// Waits until `is_done` says so; after a while the processor is offered to others between looks.
-template <class Condition>
-static inline void spin(Condition is_done) {
-  for (int round = 0; !is_done(); round++) {
-    if (round < 2000) {
-      relax();
-    } else {
-      sched_yield();
-    }
+constexpr int SPIN_IN_FORWARD = 10;  // microseconds, then a thread sleeps
+constexpr int SPIN_BETWEEN = 500;    // the next forward often follows at once
+
+// A number that threads wait for another value of.
+class Signal {
+ public:
+  uint32_t get() const { return value_.load(std::memory_order_acquire); }
+  // Before others can wait for it.
+  void prepare(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
+  void set(uint32_t value) {
+    value_.store(value);
+    wake();
   }
-}
+  void count_down() {
+    if (value_.fetch_sub(1) == 1) wake();
+  }
+
+  // Returns the first value seen that is not `old`.
+  uint32_t wait_while(uint32_t old, int microseconds) {
+    std::chrono::steady_clock::time_point until;
+    for (int round = 1;; round++) {
+      uint32_t value = get();
+      if (value != old) return value;
+      relax();
+      if (round % 64) continue;
+      auto now = std::chrono::steady_clock::now();
+      if (round == 64) until = now + std::chrono::microseconds(microseconds);
+      if (now > until) break;
+    }
+    num_asleep_.fetch_add(1);
+    while (value_.load() == old) sleep(old);
+    num_asleep_.fetch_sub(1);
+    return get();
+  }
+
+ private:
+#ifdef __linux__
+  // Where the value changed in between, the kernel does not let the thread sleep.
+  void sleep(uint32_t old) { syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, 0, 0); }
+  void wake() {
+    if (num_asleep_.load() > 0) syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
+  }
+#else
+  void sleep(uint32_t) { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+  void wake() {}
+#endif
+
+  alignas(64) std::atomic<uint32_t> value_{0};
+  std::atomic<int> num_asleep_{0};
+};
 
 class Team {
  public:
@@ -60,13 +103,13 @@ class Team {
   // Returns when every thread has come here.
   void meet() {
     if (size == 1) return;
-    unsigned now = meetings_.load(std::memory_order_relaxed);
+    uint32_t now = meetings_.get();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size - 1) {
       arrived_.store(0, std::memory_order_relaxed);
       next_.store(0, std::memory_order_relaxed);
-      meetings_.store(now + 1, std::memory_order_release);
+      meetings_.set(now + 1);
     } else {
-      spin([&] { return meetings_.load(std::memory_order_acquire) != now; });
+      meetings_.wait_while(now, SPIN_IN_FORWARD);
     }
   }
 
@@ -75,7 +118,7 @@ class Team {
  private:
   alignas(64) std::atomic<int> next_{0};
   alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<unsigned> meetings_{0};
+  Signal meetings_;
 };
 
 class Pool {
@@ -104,16 +147,11 @@ class Pool {
       Job& job = *static_cast<Job*>(given);
       job.work(job.team, thread);
     };
-    left_.store(size - 1, std::memory_order_relaxed);
-    {
-      // The number of the job, and in its lowest byte how many threads are in it.
-      std::lock_guard<std::mutex> lock(sleep_);
-      uint64_t number = (ticket_.load(std::memory_order_relaxed) >> 8) + 1;
-      ticket_.store(number << 8 | (uint64_t)size, std::memory_order_release);
-    }
-    if (num_asleep_.load() > 0) wake_.notify_all();
+    left_.prepare(size - 1);
+    // The number of the job, and in its lowest byte how many threads are in it.
+    ticket_.set(((ticket_.get() >> 8) + 1) << 8 | (uint32_t)size);
     work(team, 0);
-    spin([&] { return left_.load(std::memory_order_acquire) == 0; });
+    for (uint32_t left = left_.get(); left;) left = left_.wait_while(left, SPIN_IN_FORWARD);
   }
 
  private:
@@ -123,37 +161,16 @@ class Pool {
   }
 
   void serve(int thread) {
-    for (uint64_t seen = 0;;) {
-      uint64_t ticket = await(seen);
-      seen = ticket;
-      if (thread >= (int)(ticket & 255)) continue;
+    for (uint32_t seen = 0;;) {
+      seen = ticket_.wait_while(seen, SPIN_BETWEEN);
+      if (thread >= (int)(seen & 255)) continue;
       call_(job_, thread);
-      left_.fetch_sub(1, std::memory_order_acq_rel);
+      left_.count_down();
     }
   }
 
-  uint64_t await(uint64_t seen) {
-    auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
-    for (int round = 0;; round++) {
-      uint64_t ticket = ticket_.load(std::memory_order_acquire);
-      if (ticket != seen) return ticket;
-      relax();
-      if (round % 64 == 63) {
-        sched_yield();
-        if (std::chrono::steady_clock::now() > until) break;
-      }
-    }
-    std::unique_lock<std::mutex> lock(sleep_);
-    num_asleep_++;
-    wake_.wait(lock, [&] { return ticket_.load(std::memory_order_relaxed) != seen; });
-    num_asleep_--;
-    return ticket_.load(std::memory_order_acquire);
-  }
-
-  std::mutex turn_, sleep_;
-  std::condition_variable wake_;
-  std::atomic<int> num_asleep_{0}, left_{0};
-  std::atomic<uint64_t> ticket_{0};
+  std::mutex turn_;
+  Signal ticket_, left_;
   int num_workers_ = 0;
   void* job_ = nullptr;
   void (*call_)(void*, int) = nullptr;
