@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from scripted_answers import answer
 
-from mars_runtime.lab.benchmark import cli, run
+from mars_runtime.lab.benchmark import beside, cli, run
+from mars_runtime.lab.benchmark.paired import Sample
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -107,6 +109,8 @@ def test_the_report_needs_nothing_else_and_escapes_names(done: Done):
         (["--taus", "2"], "τ must be a number"),
         (["--rounds", "0"], "at least 1 of rounds"),
         (["--threads", "0"], "at least 1 of threads"),
+        (["--beside", "-1"], "0 to 64 busy processes"),
+        (["--beside", "65"], "0 to 64 busy processes"),
         (["--batch", "0"], "at least 1 of prompts"),
         (["--batch", "9999"], "at most 256"),
         (["--families", "poetry"], "no family"),
@@ -163,3 +167,46 @@ def test_llama_cpp_needs_a_file_that_it_reads(
     given = ["--checkpoint", str(random_folder), "--families", "chat", "--llama-cpp", "python3"]
     assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
     assert "leave --llama-cpp out" in capsys.readouterr().err
+
+
+def test_beside_busy_processes_threads_are_chosen_and_fixed(
+    random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(beside, "SETTLE", 0.0)
+    out, threads = tmp_path / "beside.json", torch.get_num_threads()
+    given = ["--checkpoint", str(random_folder), "--families", "symbolic", "--prompts", "1"]
+    given += ["--rounds", "1", "--max-new-tokens", "6", "--threads", "1", "2", "--beside", "0", "1"]
+    assert cli.run(arguments(*given, "--out", str(out))) == 0
+    torch.set_num_threads(threads)
+    rates = json.loads(out.read_text(encoding="utf-8"))["rates"]
+    told = {(one["way"], one["threads"], one["beside"]) for one in rates}
+    ways = ("AR", "lossless, as the page opens")
+    assert told == {(w, t, b) for w in ways for t in (None, 1, 2) for b in (0, 1)}
+    assert all(one["tokens_per_second"] > 0 for one in rates)
+    for one in rates:
+        assert (one["over_fixed"] is None) == (one["threads"] is not None)
+        one["threads"] is None for one in rates
+    ]
+    assert "| AR | chosen |" in out.with_suffix(".md").read_text(encoding="utf-8")
+
+
+def test_rates_are_of_all_answers_and_ratios_of_pairs():
+    slow, fast = answer(2.0), answer(1.0)
+    played = {"AR · chosen": (0, fast), "AR · 1": (1, slow), "AR · 2": (2, answer(1.25))}
+    samples = [
+        Sample(name, threads, "chat", number, 0, one)
+        for name, (threads, one) in played.items()
+        for number in range(3)
+    ]
+    chosen, one, two = beside.rates_of(samples, 1)
+    assert (one.tokens_per_second, two.tokens_per_second) == (2.0, 3.2)
+    assert (chosen.threads, chosen.beside, chosen.tokens_per_second) == (None, 1, 4.0)
+    assert chosen.over_fixed is not None
+    assert chosen.over_fixed.value == pytest.approx(1.25)
+    assert one.over_fixed is None
+
+
+def test_processes_beside_end_with_the_round():
+    with beside.busy(2) as started:
+        assert [one.poll() for one in started] == [None, None]
+    assert all(one.poll() is not None for one in started)

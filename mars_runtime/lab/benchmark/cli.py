@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mars_runtime.lab.benchmark.order import Order
 
 MAX_BATCH = 256
+MOST_BESIDE = 64
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,6 +62,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--max-new-tokens", type=int, default=None, help=in_words("max_new_tokens", "at most"))
     add("--threads", nargs="+", type=int, default=None,
         help=in_words("threads", "each peer takes its best"))  # fmt: skip
+    add("--beside", nargs="+", type=int, default=None, metavar="N",
+        help="instead: AR and lossless beside so many busy processes, with chosen and fixed "
+        "numbers of threads")  # fmt: skip
     add("--seed", type=int, default=0, help="which prompts are drawn")
     add("--device", default="auto")
     add("--dtype", default="auto")
@@ -77,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, console: Console) -> int:
     load = os.getloadavg()[0]
     order = order_of(args, load)
+    if args.beside is not None:
+        return _beside(args, order, console)
     report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
     for path in (args.out, report, markdown):
         check_file(path)
@@ -93,6 +99,23 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         write_text(path, text)
     show(findings, console)
     console.print(f"Written to {args.out}, {markdown} and {report}", markup=False)
+    return 0
+
+
+def _beside(args: argparse.Namespace, order: Order, console: Console) -> int:
+    if min(args.beside) < 0 or max(args.beside) > MOST_BESIDE:
+        raise PromptError(f"Ask for 0 to {MOST_BESIDE} busy processes beside.")
+    markdown = args.out.with_suffix(".md")
+    for path in (args.out, markdown):
+        check_file(path)
+    from mars_runtime.lab.benchmark.beside import perform_beside
+
+    found = perform_beside(order, args.beside, console)
+    write_text(args.out, json.dumps(found.to_json(), ensure_ascii=False, indent=1))
+    write_text(markdown, found.to_markdown())
+    console.print(found.place, markup=False)
+    console.print(found.table().to_rich(), crop=False)
+    console.print(f"Written to {args.out} and {markdown}", markup=False)
     return 0
 
 
