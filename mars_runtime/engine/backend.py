@@ -139,13 +139,18 @@ class CheckpointBackend:
         return_freed_memory()
 
     def _set_threads(self) -> None:
+        """Of this thread. What PyTorch does beside a native forward is small: a second thread of
+        its own would spin for work, in the way of others."""
         import torch
 
+        from mars_runtime.model.native.model import NativeModel
         from mars_runtime.model.qwen2 import Qwen2
         from mars_runtime.model.threads import TorchThreads, shared_from
 
         model, base, most = self._checkpoint.model, num_threads(self._checkpoint), _usual_threads()
-        if isinstance(model, Qwen2) and not self._is_cuda and most > 1:
+        if isinstance(model, NativeModel):
+            model.ceiling, base = base, 1
+        elif isinstance(model, Qwen2) and not self._is_cuda and most > 1:
             model.threads = TorchThreads(base, most, shared_from(model, most))
         torch.set_num_threads(base)
 

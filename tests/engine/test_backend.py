@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from mars_runtime.events import End, Event, Prefill
 from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import MAX_FED, DecodeSettings
+from tests.native_models import native_model
 from tests.tiny_checkpoint import write_checkpoint
 
 AR = DecodeSettings(method="ar", max_new_tokens=40)
@@ -236,3 +238,19 @@ def test_a_solo_run_decodes_any_batch_on_the_model_of_the_engine(checkpoint: Che
         assert run.wait(120)
     alone = list(decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: MARS))
     assert without_seconds(run.events_since(0)) == without_seconds(alone)
+
+
+def test_a_native_model_has_all_threads_and_pytorch_beside_it_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "_usual_threads", lambda: 2)
+    model = native_model("large")
+    found = CheckpointBackend(
+        SimpleNamespace(name="large", model=model, block_size=4), 2**24, keeps=False
+    )  # type: ignore[arg-type]
+    monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
+    with ThreadPoolExecutor(1) as worker:
+        worker.submit(found._set_threads).result()
+        assert worker.submit(torch.get_num_threads).result() == 1
+    assert model.most_threads == 2
+    model.ceiling = None

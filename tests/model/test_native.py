@@ -257,3 +257,13 @@ def test_a_process_may_end_in_the_middle_of_a_forward() -> None:
     script = Path(__file__).parent / "leave_at_work.py"
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_batches_that_forbid_the_same_share_what_is_made_of_it() -> None:
+    """Two lanes that step by turns would make it anew at every forward, by PyTorch's threads."""
+    reader = native_model("llama")._reader
+    first, same, other = torch.tensor([0, 7]), torch.tensor([0, 7]), torch.tensor([0, 8])
+    made = reader._map(first).clone()
+    assert reader._map(same).equal(made)
+    assert reader._forbidden is first
+    assert reader._map(other).nonzero().flatten().tolist() == [0, 8]

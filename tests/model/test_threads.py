@@ -92,6 +92,23 @@ def test_looking_at_other_numbers_costs_little(seed: int, seconds: dict[int, flo
     assert (machine.now - began) / num_forwards < 1.1 * expected
 
 
+@pytest.mark.parametrize("widths", [(1,), (1, 2, 4, 6, 9, 16)])
+def test_company_in_bursts_is_company(widths: tuple[int, ...]) -> None:
+    """A browser that draws seven times per second: between two drawings all looks quiet."""
+
+    def tokens_per_second(machine: Machine) -> float:
+        began, num_forwards = machine.now, 0
+        while machine.now < began + 20.0:
+            machine.seconds = BUSY if machine.now % 0.14 < 0.06 else QUIET
+            machine.forward(widths[num_forwards % len(widths)])
+            num_forwards += 1
+        return num_forwards / (machine.now - began)
+
+    chosen, single = Machine(), Machine()
+    single.threads.fixed = 1
+    assert tokens_per_second(chosen) > 0.92 * tokens_per_second(single)
+
+
 def test_of_many_numbers_the_best_is_found_from_either_end() -> None:
     machine = Machine()
     machine.seconds = {1: 8e-3, 2: 4.5e-3, 4: 2.5e-3, 8: 3e-3, 16: 9e-3}

@@ -79,6 +79,7 @@ class NativeModel:
         self.product_dtype = torch.int8
         self.kept: dict[str, Any] = {}
         self.threads = Threads()
+        self.ceiling: int | None = None
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
@@ -101,8 +102,8 @@ class NativeModel:
 
     @property
     def most_threads(self) -> int:
-        """That a forward may get."""
-        return min(torch.get_num_threads(), MAX_THREADS)
+        """That a forward may get: ``ceiling``, or as many as PyTorch has."""
+        return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""

@@ -125,7 +125,8 @@ class Reader:
 
     def _map(self, forbidden: Tensor) -> Tensor:
         """1 for each id that can never come out."""
-        if forbidden is not self._forbidden:
+        # Each batch has its own tensor of them, which is nearly always equal to the one before.
+        if self._forbidden is None or not torch.equal(forbidden, self._forbidden):
             self._is_forbidden.zero_()[forbidden] = 1
             self._forbidden = forbidden
         return self._is_forbidden

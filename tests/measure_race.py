@@ -1,0 +1,83 @@
+"""Measures what the page costs a race: tokens per second on the lanes' clocks, with and without.
+
+With ``python app.py`` in one terminal, ``python tests/measure_race.py http://127.0.0.1:7860`` in
+another asks for the same race by turns through the endpoint, the browser showing nothing, and on
+the page, its charts drawn while it runs; browser, page and model share the machine. Prints medians
+and the ratio of each pair. Knows no pass or fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping
+
+from browser import chromium, playwright
+from gradio_client import Client
+from measure_app import ask
+from measure_page import RACE, machine
+
+REQUEST = "Why is the sky blue?"
+LANES = ("MARS", "plain AR")
+
+
+def through_the_endpoint(client: Client) -> dict[str, float]:
+    """Tokens per second by lane, no page being open."""
+    found = client.predict(REQUEST, api_name="/compare")
+    return {
+        lane: found[key]["tokens_per_second"]
+        for lane, key in zip(LANES, ("mars", "ar"), strict=True)
+    }
+
+
+def on_the_page(view: playwright.Page, address: str) -> dict[str, float]:
+    """The same, on a page that is opened for it and left again."""
+    view.goto(address)
+    view.wait_for_selector(f"{RACE}[data-state=finished]")
+    view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    ask(view, REQUEST)
+    figures = [one.inner_text() for one in view.locator(f"{RACE} .rv-figure").all()]
+    (speeds,) = [text for text in figures if text.startswith("tokens per second")]
+    words = speeds.replace("tok/s", " ").split()
+    numbers = [float(word) for word in words if word[0].isdigit()]
+    view.goto("about:blank")
+    return dict(zip(LANES, numbers, strict=True))
+
+
+def told(lane: str, rounds: list[tuple[Mapping[str, float], Mapping[str, float]]]) -> str:
+    alone, beside = ([pair[at][lane] for pair in rounds] for at in (0, 1))
+    ratios = [page / endpoint for endpoint, page in zip(alone, beside, strict=True)]
+    medians = [statistics.median(values) for values in (alone, beside, ratios)]
+    return (
+        f"{lane:<10}{medians[0]:8.0f} tokens/s without a page,{medians[1]:6.0f} with one,"
+        f" ratio {medians[2]:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("address", help="where the app is served")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    print(machine(), flush=True)
+    client = Client(given.address, verbose=False)
+    with chromium() as browser:
+        view = browser.new_page(viewport={"width": 1440, "height": 1000})
+        view.set_default_timeout(300_000)
+        on_the_page(view, given.address)  # panels are drawn, costs are known
+        rounds = []
+        for number in range(given.rounds):
+            if number % 2:
+                page, endpoint = on_the_page(view, given.address), through_the_endpoint(client)
+            else:
+                endpoint, page = through_the_endpoint(client), on_the_page(view, given.address)
+            rounds.append((endpoint, page))
+        print(f"Chromium {browser.version}, {given.rounds} rounds of “{REQUEST}”")
+    for lane in LANES:
+        print(told(lane, rounds))
+
+
+if __name__ == "__main__":
+    main()
