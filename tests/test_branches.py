@@ -38,3 +38,10 @@ def test_rows_of_one_forward_are_filled_up_to_its_width() -> None:
     assert branches.positions.tolist() == [[0, 1, 1, 2], [0, 1, 2, 3]]
     assert branches.roots.tolist() == [[0, 1, 1, 2], [0, 1, 1, 1]]
     assert branches.starts.tolist() == [[0, 1, 2, 3], [0, 1, 1, 1]]
+
+
+def test_a_block_is_seen_whole_by_each_of_its_own_and_by_no_token_before_it() -> None:
+    branches = Branches.of_block(2, 3, torch.device("cpu"))
+    assert branches.ends is not None
+    assert branches.ends.tolist() == [[0, 1, 4, 4, 4]]
+    assert branches.positions.tolist() == [[0, 1, 2, 3, 4]]

@@ -78,6 +78,7 @@ GRADIO_FILES = {
     "app/live/wiring.py",
     "app/load/tab.py",
     "app/serving/serve.py",
+    "app/serving/tools.py",
     "app/serving/zerogpu.py",
 }
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from app.api.begin import begun, with_checkpoint
+from app.api.begin import awaited, refused, with_checkpoint
 from app.batch.order import NOTHING, read_batch_order
 from app.batch.start import start_side
 from app.serving.engines import Engines
-from app.serving.loads import Served
 from app.stream import HEARTBEAT_SECONDS
 from app.transcript import Transcript
 from mars_runtime import batch_folds, folds
+from mars_runtime.events import End, Event
 from mars_runtime.text import Tokenizer
 
 
@@ -22,11 +23,11 @@ def batch(engines: Engines, values: Mapping[str, Any]) -> Iterator[dict[str, Any
     posted = with_checkpoint(engines, {**values, "second": NOTHING})
     order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
 
-    def start(served: Served) -> tuple[Served, Transcript]:
-        (method,) = order.methods
-        return served, start_side(served, order, "a", method, engines.settings.max_seconds)
-
-    served, side = begun(engines, order.checkpoint, start)
+    results = [_figures("", ())] * len(order.prompts)
+    served = yield from awaited(engines, order.checkpoint, partial(_item, results, ()))
+    (method,) = order.methods
+    with refused():
+        side = start_side(served, order, "a", method, engines.settings.max_seconds)
     try:
         while side.end is None:
             side.run.wait(HEARTBEAT_SECONDS)
@@ -37,27 +38,43 @@ def batch(engines: Engines, values: Mapping[str, Any]) -> Iterator[dict[str, Any
 
 
 def _so_far(side: Transcript, num_prompts: int, tokenizer: Tokenizer) -> dict[str, Any]:
-    totals = batch_folds.totals(side.events)
+    results = [_result(side, row, tokenizer) for row in range(num_prompts)]
+    return _item(results, side.events, end=side.end)
+
+
+def _item(
+    results: list[dict[str, Any]],
+    events: Sequence[Event],
+    message: str = "",
+    end: End | None = None,
+) -> dict[str, Any]:
+    """A batch in figures; message: unless it has ended with one of its own."""
+    totals = batch_folds.totals(events)
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),
         "effective_tpf": round(totals.effective_tpf, 3),
         "idle_share": round(totals.idle_share, 4),
     }
     return {
-        "results": [_result(side, row, tokenizer) for row in range(num_prompts)],
+        "results": results,
         "totals": {**asdict(totals), **rates},
-        "ended": side.end.reason if side.end else "",
-        "message": side.end.message if side.end else "",
+        "ended": end.reason if end else "",
+        "message": end.message if end else message,
     }
 
 
 def _result(side: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
     """A row as plain values; its end is that of its own text."""
     stops = [step.stop for step, _ in folds.row_steps(side.events, row)]
+    ended = stops[-1] if row in side.finished else ""
+    return _figures(tokenizer.decode(side.tokens[row]), side.events, row, ended)
+
+
+def _figures(text: str, events: Sequence[Event], row: int = 0, ended: str = "") -> dict[str, Any]:
     return {
-        "text": tokenizer.decode(side.tokens[row]),
-        "num_tokens": folds.num_tokens(side.events, row),
-        "num_forwards": folds.num_forwards(side.events, row),
-        "tokens_per_forward": round(folds.tpf(side.events, row), 3),
-        "ended": stops[-1] if row in side.finished else "",
+        "text": text,
+        "num_tokens": folds.num_tokens(events, row),
+        "num_forwards": folds.num_forwards(events, row),
+        "tokens_per_forward": round(folds.tpf(events, row), 3),
+        "ended": ended,
     }

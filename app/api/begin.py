@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from app.controls import RefusalError
 from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import sentence_of
+from app.stream import HEARTBEAT_SECONDS, sentence_of
 
-S = TypeVar("S")
+T = TypeVar("T")
 
 
 def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,13 +20,23 @@ def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, An
     return {**values, "checkpoint": values.get("checkpoint") or engines.default}
 
 
-def begun(engines: Engines, name: str, start: Callable[[Served], S]) -> S:
-    """What ``start`` returns for the checkpoint. Raises RefusalError for all of it."""
+def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generator[T, None, Served]:
+    """The checkpoint. Until it is there, ``so_far`` of what it is doing, about every second: only
+    at a value does gradio end what a caller has left. Raises RefusalError."""
+    until = time.monotonic() + engines.settings.max_seconds
+    with refused():
+        load = engines.begin(name)
+        while (served := load.wait(HEARTBEAT_SECONDS)) is None:
+            if time.monotonic() > until:
+                raise RefusalError("checkpoint", f"Try again in a while: {load.situation}")
+            yield so_far(load.situation)
+    return served
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Whatever goes wrong becomes a RefusalError."""
     try:
-        served = engines.get(name, timeout=engines.settings.max_seconds)
-        if served is None:
-            situation = engines.begin(name).situation
-            raise RefusalError("checkpoint", f"Try again in a while: {situation}")
-        return start(served)
+        yield
     except Exception as error:
         raise RefusalError("prompt", sentence_of(error)) from None

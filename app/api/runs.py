@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from app.api.begin import begun, with_checkpoint
+from app.api.begin import awaited, refused, with_checkpoint
 from app.controls import RACE, RefusalError
 from app.examples.book import ExampleBook
-from app.live.order import read_live_order
+from app.live.order import LiveOrder, read_live_order
 from app.live.run import start_lanes
 from app.methods import TITLES
 from app.serving.engines import Engines
@@ -18,6 +19,7 @@ from app.serving.loads import Served
 from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS
 from app.transcript import Transcript
 from mars_runtime import folds
+from mars_runtime.events import End, Event
 from mars_runtime.text import Detokenizer
 
 
@@ -25,7 +27,9 @@ def generate(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Text and figures of one run; ``values`` are controls, ``method`` among them."""
-    with _lanes(engines, book, values, _method(values)) as (answer,):
+    order = _order(engines, values, _method(values))
+    served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
+    with _lanes(engines, book, served, order) as (answer,):
         for _ in _news([answer], POLL_SECONDS):
             yield answer.item()
 
@@ -34,25 +38,23 @@ def compare(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """MARS against plain AR on a fair clock: what each wrote, and where they first differ."""
-    with _lanes(engines, book, values, RACE) as (mars, ar):
+    order = _order(engines, values, RACE)
+
+    def nothing(situation: str) -> dict[str, Any]:
+        item = _item("", (), situation)
+        return _comparison(item, item)
+
+    served = yield from awaited(engines, order.checkpoint, nothing)
+    with _lanes(engines, book, served, order) as (mars, ar):
         for _ in _news([mars, ar], POLL_SECONDS):
-            one, other = mars.item(), ar.item()
-            place = folds.first_divergence(mars.transcript.events, ar.transcript.events)
-            is_over = all(each.transcript.end is not None for each in (mars, ar))
-            is_whole = is_over and one["num_tokens"] == other["num_tokens"]
-            speedup = folds.speedup(mars.transcript.events, ar.transcript.events)
-            yield {
-                "mars": one,
-                "ar": other,
-                "speedup": None if speedup is None else round(speedup, 3),
-                "first_divergence": place,
-                "is_same_text": is_whole and place is None,
-            }
+            yield _comparison(mars.item(), ar.item(), mars.transcript.events, ar.transcript.events)
 
 
 def traces(engines: Engines, book: ExampleBook, values: Mapping[str, Any]) -> Iterator[list[str]]:
     """The trace of one run: header, events and end, one line of JSON each."""
-    with _lanes(engines, book, values, _method(values)) as (answer,):
+    order = _order(engines, values, _method(values))
+    served = yield from awaited(engines, order.checkpoint, lambda _: [])
+    with _lanes(engines, book, served, order) as (answer,):
         for _ in _news([answer], HEARTBEAT_SECONDS):
             yield list(answer.lines)
 
@@ -79,17 +81,48 @@ class Answer:
 
     def item(self) -> dict[str, Any]:
         """Text, figures and end, as far as they are known."""
-        events, end = self.transcript.events, self.transcript.end
-        return {
-            "text": self._text,
-            "num_tokens": folds.num_tokens(events),
-            "num_forwards": folds.num_forwards(events),
-            "tokens_per_forward": round(folds.tpf(events), 3),
-            "tokens_per_second": round(folds.tokens_per_second(events), 1),
-            "seconds": round(folds.decode_seconds(events), 4),
-            "ended": end.reason if end else "",
-            "message": end.message if end else "",
-        }
+        return _item(self._text, self.transcript.events, end=self.transcript.end)
+
+
+def _item(
+    text: str, events: Sequence[Event], message: str = "", end: End | None = None
+) -> dict[str, Any]:
+    """A lane in figures; message: unless it has ended with one of its own."""
+    return {
+        "text": text,
+        "num_tokens": folds.num_tokens(events),
+        "num_forwards": folds.num_forwards(events),
+        "tokens_per_forward": round(folds.tpf(events), 3),
+        "tokens_per_second": round(folds.tokens_per_second(events), 1),
+        "seconds": round(folds.decode_seconds(events), 4),
+        "ended": end.reason if end else "",
+        "message": end.message if end else message,
+    }
+
+
+def _comparison(
+    one: dict[str, Any],
+    other: dict[str, Any],
+    mars: Sequence[Event] = (),
+    ar: Sequence[Event] = (),
+) -> dict[str, Any]:
+    """Two items and their events side by side."""
+    place = folds.first_divergence(mars, ar)
+    is_whole = one["ended"] and other["ended"] and one["num_tokens"] == other["num_tokens"]
+    speedup = folds.speedup(mars, ar)
+    return {
+        "mars": one,
+        "ar": other,
+        "speedup": None if speedup is None else round(speedup, 3),
+        "first_divergence": place,
+        "is_same_text": bool(is_whole) and place is None,
+    }
+
+
+def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
+    """What is wanted, in these lanes. Raises RefusalError."""
+    posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
+    return read_live_order(posted, engines.limits(posted["checkpoint"]))
 
 
 def _method(values: Mapping[str, Any]) -> str:
@@ -102,17 +135,12 @@ def _method(values: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _lanes(
-    engines: Engines, book: ExampleBook, values: Mapping[str, Any], view: object
+    engines: Engines, book: ExampleBook, served: Served, order: LiveOrder
 ) -> Iterator[list[Answer]]:
-    """The lanes of what is wanted, begun; cancelled at the end. Raises RefusalError."""
-    posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
-    order = read_live_order(posted, engines.limits(posted["checkpoint"]))
-
-    def start(served: Served) -> tuple[Served, Sequence[Transcript]]:
+    """The lanes of the order, begun; cancelled at the end. Raises RefusalError."""
+    with refused():
         task = book.task(order.prompt)
-        return served, start_lanes(served, order, engines.settings.max_seconds, task)
-
-    served, lanes = begun(engines, order.checkpoint, start)
+        lanes = start_lanes(served, order, engines.settings.max_seconds, task)
     try:
         yield [Answer(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
     finally:

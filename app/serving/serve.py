@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import gradio as gr
@@ -23,6 +22,7 @@ from app.serving.doors import CALLS, Doors, Refusals
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.engines import Engines
 from app.serving.settings import AppSettingsError
+from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.limits import BodyLimit
 
@@ -50,6 +50,7 @@ def serve(
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
     _log_without_values()
+    mend_tools()
     try:
         page.launch(
             server_name=settings.host,
@@ -72,11 +73,6 @@ def serve(
     except OSError as error:
         raise AppSettingsError(TAKEN.format(settings)) from error
     return page
-
-
-def has_tools() -> bool:
-    """Whether the endpoints can be offered as MCP tools: with the optional ``gradio[mcp]`` only."""
-    return find_spec("mcp") is not None
 
 
 def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fake_source
 import pytest
 from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves, post
 
+from app.api.runs import compare, generate
 from app.handlers import Handlers
 from app.serving import audience
 from app.serving.serve import serve as page_of
@@ -164,3 +166,44 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
     finally:
         page.close()
         handlers.engines.close()
+
+
+@pytest.mark.parametrize("name", ["generate", "compare", "traces", "batch"])
+def test_callers_who_leave_while_it_loads_hold_no_places(tmp_path: Path, name: str) -> None:
+    """As many as there are places; the checkpoint they asked for never comes."""
+    source = fake_source.FakeSource()
+    handlers, _ = fake_source.make_handlers(tmp_path, source, port=0, max_runs=1, max_waiting=1)
+    page = page_of(handlers, is_blocking=False)
+    asked = {"prompts": ["Say it."]} if name == "batch" else {"prompt": "Say it."}
+    body = json.dumps({**asked, "checkpoint": "chat"}).encode()
+    try:
+        for _ in range(3):
+            status, told = post(page.local_url, f"gradio_api/call/v2/{name}", body)
+            assert status == 200
+            address = f"{page.local_url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                answer.readline()
+        assert eventually(lambda: not page._queue.event_ids_to_events, 10)
+        late = Visitor(page.local_url)
+        assert late.run(checkpoint="tiny")[0] == 200
+        assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
+    finally:
+        source.go.set()
+        page.close()
+        handlers.engines.close()
+
+
+@pytest.mark.parametrize("endpoint", [generate, compare])
+def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
+    source = fake_source.FakeSource()
+    handlers, _ = fake_source.make_handlers(tmp_path, source, max_seconds=20)
+    values = {**controls(max_new_tokens=4), "checkpoint": "chat", "method": "mars"}
+    answers = endpoint(handlers.engines, handlers.book, values)
+    first = next(answers)
+    source.go.set()
+    *_, last = answers
+    handlers.engines.close()
+    assert "Fetching the chat model" in json.dumps(first)
+    assert first.keys() == last.keys()
+    assert '"ended": "limit"' in json.dumps(last)
+    assert "Fetching" not in json.dumps(last)

@@ -207,8 +207,8 @@ def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatc
     handlers, _ = make_page(tmp_path, port=0)
     told: list[bool] = []
     monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))
-    for found in (None, object()):
-        monkeypatch.setattr(serving, "find_spec", {"mcp": found}.__getitem__)
+    for found in ((), ("StreamableHTTPSessionManager",)):
+        monkeypatch.setattr("app.serving.tools.Tools", type("Tools", (), dict.fromkeys(found)))
         serving.serve(handlers)
     handlers.engines.close()
     assert told == [False, True]

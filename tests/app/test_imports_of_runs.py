@@ -89,3 +89,8 @@ def test_a_batch_is_not_a_run() -> None:
     both = replace(first, rows=(first.rows[0], replace(first.rows[0], row=1)))
     batch = Trace(trace.header, [both], trace.vocabulary)
     assert "2 rows" in read_import("\n".join(batch.lines()), MOST)["error"]
+
+
+def test_a_run_of_too_many_lines_is_not_read() -> None:
+    assert "20,000 lines" in read_import("\n" * 20_000, 4_000_000)["error"]
+    assert "empty" in read_import("\n" * 19_999, 4_000_000)["error"]

@@ -31,6 +31,16 @@ def text_of(mark: str) -> str:
     return (mark.encode("ascii", "replace").decode() * LENGTH)[:LENGTH]
 
 
+def pid_of(text: str) -> int:
+    """The process that wrote it."""
+    return int(text.split()[0])
+
+
+def answer_to(text: str, folder: Path) -> str:
+    """What is written behind the number of the process to a question."""
+    return text_of(Oracle().answer_to(write_tokenizer(folder).encode_prompt(text)))
+
+
 def bring(plan: Plan, first: str = "", seconds: float = 0.02, slow: float = 0.02) -> EngineModel:
     """A replica whose forward takes ``seconds``, ``slow`` ones where it makes the file ``first``,
     which only one can."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from mars_runtime.serving.replicas import mend
 from mars_runtime.serving.replicas.mend import NOBODY, NUM_TRIES, TORN, Mend
 
 Replica = Callable[[Any, Any, Any], Awaitable[None]]
@@ -87,6 +89,20 @@ def test_where_nobody_answers_it_is_a_sentence() -> None:
     assert int(headers[b"retry-after"]) >= 1
     assert json.loads(body)["error"]["message"] == NOBODY
     assert len(bodies) == NUM_TRIES
+
+
+def test_health_is_not_held_until_a_replica_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def held(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(5)
+        await ANSWER(scope, receive, send)
+
+    assert mend.HEALTH_SECONDS < 3
+    monkeypatch.setattr(mend, "HEALTH_SECONDS", 0.1)
+    status, headers, body = asked(held, path="/health")
+    assert (status, json.loads(body)["error"]["message"]) == (503, NOBODY)
+    assert int(headers[b"retry-after"]) >= 1
+    assert asked(replica(), ANSWER, path="/health")[0] == 200
 
 
 def test_a_torn_stream_ends_with_a_sentence_and_is_not_begun_again() -> None:

@@ -23,7 +23,8 @@ pytest.importorskip("openai")
 
 import openai
 import scripted_replicas
-from scripted_server import NAME, Oracle, eventually
+from scripted_replicas import answer_to, pid_of
+from scripted_server import NAME, eventually
 
 from mars_runtime.serving.plan import Plan
 from mars_runtime.serving.replicas import deploy
@@ -65,10 +66,6 @@ class Cluster:
             return False
 
 
-def pid_of(text: str) -> int:
-    return int(text.split()[0])
-
-
 class Reader(threading.Thread):
     """Reads a stream to its end."""
 
@@ -95,14 +92,6 @@ class Reader(threading.Thread):
     def pid(self) -> int:
         """Which process answers; 0 as long as that is not known."""
         return pid_of(self.text) if " " in self.text else 0
-
-
-def answer_to(cluster: Cluster, text: str, folder: Path) -> str:
-    """What stands behind the number of the process."""
-    from scripted_text import write_tokenizer
-
-    ids = write_tokenizer(folder).encode_prompt(text)
-    return scripted_replicas.text_of(Oracle().answer_to(ids))
 
 
 def free_port() -> int:
@@ -188,8 +177,22 @@ def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_pat
         else:
             assert reader.error is None
             assert reader.has_ended
-            told = answer_to(two, reader.asked, tmp_path)
+            told = answer_to(reader.asked, tmp_path)
             assert reader.text == f"{reader.pid} {told}"[:300]
+    assert eventually(two.is_whole_again, SECONDS)
+
+
+def test_health_answers_soon_with_every_replica_killed(two: Cluster) -> None:
+    for pid in two.pids():
+        os.kill(pid, signal.SIGKILL)
+    found, until = Counter[int](), time.monotonic() + SECONDS
+    while time.monotonic() < until and not (found[503] and found[200]):
+        began = time.monotonic()
+        answer = httpx.get(f"{two.address}/health", timeout=SECONDS)
+        assert time.monotonic() - began < 4
+        found[answer.status_code] += 1
+        time.sleep(0.2)
+    assert found.keys() == {200, 503}
     assert eventually(two.is_whole_again, SECONDS)
 
 
@@ -201,7 +204,7 @@ def test_what_was_not_answered_yet_starts_anew_elsewhere(two: Cluster, tmp_path:
         os.kill(victim, signal.SIGKILL)
         answers = [each.result(SECONDS) for each in asked]
     for number, answer in enumerate(answers):
-        told = answer_to(two, f"Whole {number}", tmp_path)
+        told = answer_to(f"Whole {number}", tmp_path)
         assert answer == f"{pid_of(answer)} {told}"[:200]
     assert eventually(two.is_whole_again, SECONDS)
 
@@ -293,4 +296,4 @@ def test_a_rolling_update_loses_nothing(two: Cluster, tmp_path: Path) -> None:
     assert answered
     reader.join(SECONDS)
     assert reader.error is None
-    assert reader.text == f"{reader.pid} {answer_to(two, 'Long', tmp_path)}"[:400]
+    assert reader.text == f"{reader.pid} {answer_to('Long', tmp_path)}"[:400]

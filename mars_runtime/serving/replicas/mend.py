@@ -7,6 +7,7 @@ refusals become ours. Knows no Ray, no engine and no prompt.
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from starlette.middleware import Middleware
@@ -23,6 +24,7 @@ TORN = "The machine that wrote this answer was lost: please send the request aga
 NOBODY = "No machine can answer at the moment: please send the request again in a moment."
 FULL = "All machines are busy: please send the request again in a moment."
 RETRY_SECONDS = 5
+HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a replica for it
 
 
 def middlewares() -> list[Middleware]:
@@ -45,16 +47,35 @@ class Mend:
         body = await whole_body(receive)
         if body is None:
             return
+        passed = self._is_in_time if scope["path"] == HEALTH else self._is_answered
+        if not await passed(scope, receive, send, body):
+            refusal = ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
+            await refusal.response(scope, receive, send)
+
+    async def _is_in_time(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+        """Whether it is answered soon; Ray does not let go of what is only cancelled."""
+        is_late = False
+
+        async def unless_late(message: Message) -> None:
+            if not is_late:
+                await send(message)
+
+        trying = asyncio.ensure_future(self._is_answered(scope, receive, unless_late, body))
+        await asyncio.wait({trying}, timeout=HEALTH_SECONDS)
+        is_late = not trying.done()
+        trying.cancel()
+        return not is_late and trying.result()
+
+    async def _is_answered(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         for _ in range(NUM_TRIES):
             answer = Passing(replayed(body, receive), send)
             await self._app(scope, answer.receive, answer.send)
             if answer.is_gone or answer.is_over:
-                return
+                return True
             if answer.has_begun:
                 await answer.end_torn()
-                return
-        refusal = ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
-        await refusal.response(scope, receive, send)
+                return True
+        return False
 
 
 class Passing:

@@ -1,0 +1,115 @@
+"""The typed endpoints as tools, over MCP's own client. Needs gradio[mcp]."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
+
+from batch_page import BatchBackend, make_page
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+from test_audience import eventually, num_runs
+
+from app.handlers import Handlers
+from app.serving.serve import serve
+
+pytestmark = pytest.mark.slow
+T = TypeVar("T")
+Place = tuple[str, Handlers, BatchBackend]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    handlers, backend = make_page(tmp_path, port=0, max_runs_per_address=3)
+    page = serve(handlers, is_blocking=False)
+    yield f"{page.local_url}gradio_api/mcp/", handlers, backend
+    page.close()
+    handlers.engines.close()
+
+
+def with_client(address: str, use: Callable[[Any], Awaitable[T]]) -> T:
+    async def session() -> T:
+        async with (
+            streamablehttp_client(address) as (read, write, _),
+            ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            return await use(client)
+
+    return asyncio.run(session())
+
+
+def test_tools_are_listed_and_give_json(place: Place) -> None:
+    async def use(client: Any) -> tuple[set[str], list[Any]]:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        calls = [
+            await client.call_tool("generate", {"prompt": "Say it.", "max_new_tokens": 9}),
+            await client.call_tool("compare", {"prompt": "Say it.", "max_new_tokens": 9}),
+            await client.call_tool("traces", {"prompt": "Say it.", "max_new_tokens": 9}),
+            await client.call_tool("batch", {"prompts": ["Say it."], "max_new_tokens": 9}),
+        ]
+        return names, [json.loads(call.content[0].text) for call in calls]
+
+    names, (item, race, lines, batch) = with_client(place[0], use)
+    assert names == {"generate", "compare", "traces", "batch"}
+    assert item["num_tokens"] == race["ar"]["num_tokens"] == 9
+    assert race["speedup"] is None
+    assert json.loads(lines[0])
+    assert len(batch["results"]) == 1
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_refusals_are_sentences(place: Place, is_told: bool) -> None:
+    """Of the endpoint, and of the door before it: three runs are going."""
+    address, handlers, backend = place
+    backend.forward_seconds = 0.2
+
+    async def hear(*_: Any) -> None:
+        """A caller who wants to be told of progress is served by other lines."""
+
+    async def use(client: Any) -> tuple[Any, Any]:
+        more = {"progress_callback": hear} if is_told else {}
+        wrong = await client.call_tool("generate", {"prompt": "Say it.", "tau": 9}, **more)
+        asked = {"prompt": "Say it.", "method": "ar", "max_new_tokens": 400}
+        going = [asyncio.ensure_future(client.call_tool("generate", asked)) for _ in range(3)]
+        await asyncio.to_thread(eventually, lambda: num_runs(handlers) == 3, 20)
+        full = await client.call_tool("generate", asked, **more)
+        for call in going:
+            call.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+        return wrong, full
+
+    wrong, full = with_client(address, use)
+    assert wrong.isError
+    assert wrong.content[0].text.endswith("The threshold τ must be a number from 0 to 1.")
+    assert full.isError
+    assert full.content[0].text == "You have 3 runs going: wait for one to end, or stop it."
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_who_leaves_frees_the_place(place: Place, is_told: bool) -> None:
+    address, handlers, backend = place
+    backend.forward_seconds = 0.2
+
+    async def hear(*_: Any) -> None:
+        """As above."""
+
+    async def use(client: Any) -> None:
+        more = {"progress_callback": hear} if is_told else {}
+        asked = {"prompt": "Say it.", "method": "ar", "max_new_tokens": 400}
+        call = asyncio.ensure_future(client.call_tool("generate", asked, **more))
+        assert await asyncio.to_thread(eventually, lambda: num_runs(handlers) == 1, 20)
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+
+    with_client(address, use)
+    assert eventually(lambda: num_runs(handlers) == 0, 10)  # the run itself takes 80 s

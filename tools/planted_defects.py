@@ -1,0 +1,349 @@
+"""Plants thirty defects, one at a time, and says which test catches each: three of ten kinds.
+
+    python tools/planted_defects.py --check        # whether each place is still where it was
+    python tools/planted_defects.py                # each against the tests most likely to catch it
+    python tools/planted_defects.py --only clock --whole
+
+A defect is a small exact replacement in one file, made in a copy of the working tree. To re-target
+one after its code has moved, change its line in DEFECTS and nothing else: a text that is not found
+exactly once is refused. ``--whole`` runs all tests that are not slow on what was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+NODE = "node"  # in the place of a Python test: every test of the browser's folds
+SECONDS = 600.0  # for the likely tests of one defect; the whole suite gets four times as many
+
+
+class Defect(NamedTuple):
+    """``old`` becomes ``new`` in ``file``; ``tests``: likely to catch it, in the order to try."""
+
+    kind: str
+    file: str
+    old: str
+    new: str
+    tests: Sequence[str]
+
+
+class Found(NamedTuple):
+    """What became of a defect: the test that caught it, empty where none did."""
+
+    defect: Defect
+    caught_by: str
+
+
+ACCEPT, MASK, STALE = "off-by-one in acceptance", "wrong mask", "stale chart"
+SETTING, LANE, ROW = "lost setting", "swapped lane", "leaked row"
+TEXT, CLOCK, EVENT = "unescaped text", "wrong clock", "dropped event"
+IMPORT = "refused import accepted"
+RUNTIME, WEB = "mars_runtime", "assets/web"
+FORESEEN = ("tests/test_laws.py", "tests/decoders")
+RACE = "tests/app/components/test_race_view"
+
+DEFECTS = (
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/acceptance.py",
+        "if count and not confidence >= tau:",
+        "if count > 1 and not confidence >= tau:",
+        ("tests/test_acceptance.py", *FORESEEN),
+    ),
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/acceptance.py",
+        "num_emitted = num_agreed + 1 if settings.is_verified else end",
+        "num_emitted = num_agreed + 2 if settings.is_verified else end",
+        ("tests/test_acceptance.py", *FORESEEN),
+    ),
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/decoders/static/judge.py",
+        "kept = num_drafts.minimum(remaining - 1) * lossless",
+        "kept = num_drafts.minimum(remaining) * lossless",
+        ("tests/decoders/test_static_parts.py", "tests/decoders/test_static.py"),
+    ),
+    Defect(
+        MASK,
+        f"{RUNTIME}/model/attention.py",
+        "is_behind_root = slot >= first + branches.roots.unsqueeze(2)",
+        "is_behind_root = slot > first + branches.roots.unsqueeze(2)",
+        ("tests/model/test_branches_forward.py", "tests/decoders/test_groups.py", *FORESEEN),
+    ),
+    Defect(
+        MASK,
+        f"{RUNTIME}/branches.py",
+        "torch.where(plain < num_pending, plain, width - 1)",
+        "torch.where(plain <= num_pending, plain, width - 1)",
+        ("tests/test_branches.py", "tests/test_laws_diffusion.py", *FORESEEN),
+    ),
+    Defect(
+        MASK,
+        f"{RUNTIME}/branches.py",
+        "positions += range(root, root + count)",
+        "positions += range(root + 1, root + 1 + count)",
+        ("tests/test_branches.py", "tests/model/test_branches_forward.py"),
+    ),
+    Defect(
+        STALE,
+        f"{WEB}/panels/shown.js",
+        '${view.shown(lane).end ? "." : ""}',
+        "",
+        (NODE, "tests/app/components/test_panels_against.py", f"{RACE}.py"),
+    ),
+    Defect(
+        STALE,
+        f"{WEB}/panels/charts/charts.js",
+        "for (const [key] of CHARTS) this.dirty.add(key);",
+        "for (const [key] of CHARTS.slice(0, 1)) this.dirty.add(key);",
+        (f"{RACE}_charts.py", "tests/app/components/test_charts_drawn.py"),
+    ),
+    Defect(
+        STALE,
+        f"{WEB}/views/load/plots.js",
+        "if (!holder.hidden) this.react",
+        'if (!holder.hidden && !node.classList.contains("js-plotly-plot")) this.react',
+        ("tests/app/test_load_tab.py",),
+    ),
+    Defect(
+        SETTING,
+        "app/controls.py",
+        "_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in STEERED)",
+        "_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in {*STEERED} - {'metric'})",
+        ("tests/app/test_handlers.py", "tests/app/test_methods.py", "tests/app/test_bad_input.py"),
+    ),
+    Defect(
+        SETTING,
+        f"{WEB}/core/trace.js",
+        '  "groups",\n  "lookup",\n',
+        '  "lookup",\n',
+        (NODE, "tests/app/components/test_text_groups.py", f"{RACE}.py"),
+    ),
+    Defect(
+        SETTING,
+        "app/live/links.py",
+        'values["auto"] = values["block_size"] == AUTO',
+        'values["auto"] = False',
+        ("tests/app/test_share.py",),
+    ),
+    Defect(
+        LANE,
+        "app/api/runs.py",
+        "_comparison(mars.item(), ar.item(),",
+        "_comparison(ar.item(), mars.item(),",
+        ("tests/app/test_client.py",),
+    ),
+    Defect(
+        LANE,
+        f"{WEB}/core/folds.js",
+        'lane.name !== "ar" && !lane.isAr',
+        'lane.name === "ar" || lane.isAr',
+        (NODE, "tests/app/components/test_player.py"),
+    ),
+    Defect(
+        LANE,
+        f"{RUNTIME}/decoders/rows.py",
+        "self._rows[one], self._rows[other] = self._rows[other], self._rows[one]",
+        "self._rows[one], self._rows[other] = self._rows[one], self._rows[other]",
+        ("tests/decoders/test_rows.py", "tests/decoders/test_batch.py"),
+    ),
+    Defect(
+        ROW,
+        f"{RUNTIME}/decoders/rows.py",
+        "self._places.clear(place, self._left[place])",
+        "self._places.clear(place, 0)",
+        ("tests/decoders/test_rows.py", "tests/test_cache.py", "tests/test_laws_cache.py"),
+    ),
+    Defect(
+        ROW,
+        f"{RUNTIME}/decoders/steering.py",
+        "drafter = self._drafters.pop(number, None)",
+        "drafter = self._drafters.get(number)",
+        ("tests/decoders/test_drafting.py", "tests/decoders/test_cursor.py", *FORESEEN),
+    ),
+    Defect(
+        ROW,
+        f"{RUNTIME}/decoders/keeping.py",
+        "if self._keeper is None or not row.is_sound:",
+        "if self._keeper is None:",
+        ("tests/decoders/test_keeping.py", "tests/engine/test_kept_prefixes.py"),
+    ),
+    Defect(
+        TEXT,
+        "app/components/explain_facts.py",
+        "name: text if name == ROWS else html.escape(text)",
+        "name: text",
+        ("tests/app/components/test_explain.py",),
+    ),
+    Defect(
+        TEXT,
+        "app/components/files.py",
+        'return text.replace("<", "\\\\u003c")',
+        "return text",
+        ("tests/app/test_replay.py", "tests/app/test_site.py", "tests/app/components"),
+    ),
+    Defect(
+        TEXT,
+        f"{WEB}/core/dom.js",
+        "if (text !== undefined) node.textContent = text;",
+        "if (text !== undefined) node.innerHTML = text;",
+        (NODE, "tests/app/test_compare_files.py", f"{RACE}.py", "tests/app/components"),
+    ),
+    Defect(
+        CLOCK,
+        f"{RUNTIME}/folds.py",
+        "prefill_seconds(events) + first[1]",
+        "first[1]",
+        ("tests/test_folds.py",),
+    ),
+    Defect(
+        CLOCK,
+        f"{WEB}/core/trace.js",
+        "clock: this.seconds,",
+        "clock: this.seconds - event.seconds,",
+        (NODE,),
+    ),
+    Defect(
+        CLOCK,
+        f"{RUNTIME}/engine/device.py",
+        "_keep(run, Step((replace(row, row=0),), seconds), seconds)",
+        "_keep(run, Step((replace(row, row=0),), seconds / len(runs)), seconds)",
+        ("tests/engine/test_engine.py", "tests/engine/test_company.py", "tests/engine"),
+    ),
+    Defect(
+        EVENT,
+        f"{WEB}/core/feed.js",
+        "this.isBehind = this.begin > this.taken;",
+        "this.isBehind = this.begin > this.taken + 1;",
+        (NODE, "tests/app/components/test_race_value.py"),
+    ),
+    Defect(
+        EVENT,
+        "app/components/race_value.py",
+        "begin = self._ends[0]",
+        "begin = self._ends[-1]",
+        ("tests/app/components/test_race_value.py", "tests/app/test_feed.py"),
+    ),
+    Defect(
+        EVENT,
+        "app/stream.py",
+        "for line in each.read()]",
+        "for line in each.read()[:7]]",
+        ("tests/app/test_handlers.py",),
+    ),
+    Defect(
+        IMPORT,
+        f"{RUNTIME}/trace_reader.py",
+        "if start != self._num_emitted.get(row, 0):",
+        "if start < self._num_emitted.get(row, 0):",
+        ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
+    ),
+    Defect(
+        IMPORT,
+        f"{RUNTIME}/trace_reader.py",
+        "json.loads(line, parse_constant=_refuse_constant)",
+        "json.loads(line)",
+        ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
+    ),
+    Defect(
+        IMPORT,
+        "app/compare/imports.py",
+        'if text.count("\\n") >= MAX_LINES:',
+        'if text.count("\\n") >= 10 * MAX_LINES:',
+        ("tests/app/test_imports_of_runs.py", "tests/attack/test_imports_stall.py"),
+    ),
+)
+
+
+def planted(text: str, defect: Defect) -> str:
+    """The text of the file with the defect in it. Raises ValueError, one sentence, where its place
+    is not there exactly once."""
+    count = text.count(defect.old)
+    if count != 1:
+        raise ValueError(f"{defect.file} holds {count} times, not once: {defect.old.strip()}")
+    return text.replace(defect.old, defect.new)
+
+
+def catcher(root: Path, test: str, seconds: float) -> str:
+    """The first test among ``test`` that fails in the tree at ``root``; empty where all pass."""
+    quick = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-rfE", "--no-header"]
+    scripts = sorted(map(str, root.glob("tests/web/*.test.js")))
+    command = ["node", "--test", *scripts] if test == NODE else [*quick, *test.split()]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return f"{test} (hangs)"
+    if done.returncode == 0:
+        return ""
+    pattern = r"^not ok \d+ - (.*)|^✖ (.*?) \(" if test == NODE else r"^(?:FAILED|ERROR) (\S+)"
+    named = re.search(pattern, done.stdout, re.MULTILINE)
+    return next(filter(None, named.groups()), test) if named else f"{test} (does not run)"
+
+
+def look(root: Path, defect: Defect, is_whole: bool) -> Found:
+    """Plant the defect in the tree, try its tests, and take it out again."""
+    file = root / defect.file
+    sound = file.read_text("utf-8")
+    file.write_text(planted(sound, defect), "utf-8")
+    try:
+        for test in defect.tests:
+            if caught_by := catcher(root, test, SECONDS):
+                return Found(defect, caught_by)
+        return Found(defect, catcher(root, "tests", 4 * SECONDS) if is_whole else "")
+    finally:
+        file.write_text(sound, "utf-8")
+
+
+def copy_tree(target: Path) -> None:
+    """The working tree as it is, without what git ignores."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def main() -> int:
+    """0 where every defect was caught, 1 where one was missed, 2 where one has no place."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="only whether each place is there")
+    parser.add_argument("--only", default="", help="defects with this in their kind or file")
+    parser.add_argument("--whole", action="store_true", help="all quick tests on what was missed")
+    asked = parser.parse_args()
+    wanted = [each for each in DEFECTS if asked.only in f"{each.kind} {each.file}"]
+    try:
+        for defect in wanted:
+            planted((ROOT / defect.file).read_text("utf-8"), defect)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if asked.check:
+        print(f"{len(wanted)} defects have their places.")
+        return 0
+    print("| defect | in | caught by |\n| :-- | :-- | :-- |", flush=True)
+    num_missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy_tree(Path(folder))
+        for defect in wanted:
+            found = look(Path(folder), defect, asked.whole)
+            num_missed += not found.caught_by
+            print(f"| {defect.kind} | {defect.file} | {found.caught_by or 'MISSED'} |", flush=True)
+    print(f"{len(wanted) - num_missed} of {len(wanted)} caught.")
+    return int(num_missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
