@@ -29,10 +29,14 @@ def path_of(text: str) -> Path:
 
 
 def check_file(path: Path) -> None:
-    """Make the folder of a file that is to be written. Raises OutputError if it can't be."""
-    if path.is_dir():
+    """Make the folder of a file that is to be written. Raises OutputError if it can't be, or where
+    there is something else: a folder, a device."""
+    target = _target(path)
+    if target.is_dir():
         raise OutputError(f"{path} is a folder: name a file to write.")
-    check_folder(path.parent)
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{path} is no regular file: name a file to write.")
+    check_folder(target.parent)
 
 
 def check_folder(path: Path) -> None:
@@ -46,14 +50,25 @@ def check_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8 through a temporary one beside it. Raises OutputError."""
-    partial = path.with_name(path.name + ".partial")
+    """Write a file in UTF-8 through a temporary one beside it, where a link points if it is one.
+    Raises OutputError."""
+    check_file(path)
+    target = _target(path)
+    partial = target.with_name(target.name + ".partial")
     try:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
+
+
+def _target(path: Path) -> Path:
+    """What a path means once links are followed. Raises OutputError for a circle of them."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise OutputError(f"{path} is a link that leads nowhere: name another.") from error
 
 
 @contextmanager

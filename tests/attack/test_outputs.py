@@ -4,6 +4,7 @@ nothing measured and nothing lost."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,43 @@ def test_a_broken_line_of_finished_cells_is_passed_over(line: bytes, tmp_path: P
     good = json.dumps({"key": "good", "outcomes": [{**GOOD, "text": "x"}]}).encode()
     path.write_bytes(b"\n".join([line, good]))
     assert list(CellStore(path)._done) == ["good"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
+@pytest.mark.parametrize("command", ["evaluate", "benchmark"])
+def test_what_is_no_regular_file_stays_what_it_is(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "no regular file" in said([command, "--out", str(pipe)], capsys)
+    with pytest.raises(OutputError, match="no regular file"):
+        write_text(pipe, "text")
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link_to_what_is_written(tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "real.json")
+    for text in ("first", "second"):
+        write_text(link, text)
+        assert (tmp_path / "real.json").read_text(encoding="utf-8") == text
+    assert link.is_symlink()
+
+
+def test_a_circle_of_links_is_told(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.symlink_to(other)
+    other.symlink_to(one)
+    with pytest.raises(OutputError):
+        write_text(one, "text")
+
+
+@pytest.mark.parametrize("kept", ['{"kind": "evaluation", "cells": [', "notes of mine", '{"a": 1}'])
+def test_evaluate_replaces_nothing_that_it_did_not_write(
+    kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    out.write_text(kept, encoding="utf-8")
+    assert "holds no finished evaluation" in said(["evaluate", "--out", str(out)], capsys)
+    assert out.read_text(encoding="utf-8") == kept

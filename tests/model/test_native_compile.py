@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,19 +63,56 @@ def test_many_at_once_all_find_a_whole_library_and_leave_nothing_else(
         paths = set(pool.map(lambda _: compile_library(folder), range(8)))
     (path,) = paths
     assert path.read_text() == "whole"
-    assert list(folder.iterdir()) == [path]
+    assert set(folder.iterdir()) == {path, path.with_suffix(".sha256")}
 
 
-def test_a_folder_that_can_not_be_written_is_replaced_by_a_temporary_one(
-    compiler: Path, tmp_path: Path
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "no checksum", "a folder"])
+def test_a_damaged_library_is_compiled_anew(compiler: Path, tmp_path: Path, damage: str) -> None:
+    """Opening one may end the process with SIGBUS or SIGSEGV, at every start."""
+    path = compile_library(tmp_path / "kept")
+    if damage == "a folder":
+        path.unlink()
+        (path / "inside").mkdir(parents=True)
+    elif damage == "no checksum":
+        path.with_suffix(".sha256").unlink()
+    else:
+        path.write_text({"cut": "who", "changed": "whale", "empty": ""}[damage])
+    assert compile_library(tmp_path / "kept") == path
+    assert (path.read_text(), runs(compiler)) == ("whole", 2)
+    assert set(path.parent.iterdir()) == {path, path.with_suffix(".sha256")}
+
+
+def test_a_folder_that_can_not_be_written_is_replaced_by_one_of_the_users_own(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    path = compile_library(blocked / "below")
-    assert path.read_text() == "whole"
-    assert tmp_path not in path.parents
-    path.unlink()
-    path.parent.rmdir()
+    paths = {compile_library(blocked / "below") for _ in range(3)}
+    (path,) = paths
+    assert (path.read_text(), runs(compiler)) == ("whole", 1)
+    (folder,) = (tmp_path / "temporary").iterdir()
+    assert path.parent == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["open to all", "a link"])
+def test_nothing_is_loaded_from_where_others_may_write(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(getpass, "getuser", lambda: "me")
+    own, blocked = tmp_path / "mars-live-me", tmp_path / "a file"
+    blocked.write_text("")
+    if kind == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        own.symlink_to(tmp_path / "elsewhere")
+    else:
+        own.mkdir()
+        own.chmod(0o777)
+    with pytest.raises(CompileError, match="may be written to by others"):
+        compile_library(blocked / "below")
 
 
 def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(compiler: Path, tmp_path: Path) -> None:

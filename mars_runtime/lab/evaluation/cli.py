@@ -30,7 +30,7 @@ from mars_runtime.lab.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.methods import METHODS
-from mars_runtime.outputs import check_file, only_writer, path_of, write_text
+from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
@@ -102,6 +102,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.threads is not None and args.threads < 1:
         raise PromptError("Ask for at least 1 of threads.")
     check_file(args.out)
+    _check_own(args.out)
     cells = cells_path(args.out)
     check_file(cells)
     cells.touch()
@@ -146,6 +147,19 @@ def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check_own(path: Path) -> None:
+    """Raises OutputError for a file that an evaluation has not written: it might be missed."""
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        is_own = isinstance(found, dict) and found.get("kind") == "evaluation"
+    except (OSError, ValueError, RecursionError):
+        is_own = False
+    if not is_own:
+        raise OutputError(f"{path} holds no finished evaluation: remove it, or name another file.")
 
 
 def cells_path(out: Path) -> Path:

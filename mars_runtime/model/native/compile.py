@@ -5,10 +5,12 @@ Knows compilers and files; knows nothing of what is compiled.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread
 Flags = tuple[str, ...]
 TARGETS: tuple[Flags, ...] = (("-march=native",), ("-mcpu=native",), ())
 SECONDS = 300
+CHECKSUM = ".sha256"
 
 
 class CompileError(RuntimeError):
@@ -32,30 +35,69 @@ def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
     """The library for this machine, compiled into ``folder`` if it is not there already.
 
     targets: flags that name a processor, of which the first that the compiler knows are taken.
-    Where ``folder`` cannot be written the library goes into a temporary one. Two processes may do
-    this at once: each writes a file of its own, and the last to finish replaces the other's by its
-    equal.
+    Where ``folder`` cannot be written the library goes into a temporary one of this user's own.
+    Its checksum lies beside it: a damaged library would end the process, so it is compiled anew.
+    Two processes may do this at once: each writes files of its own, and the last to finish replaces
+    the other's, whose checksum may then differ for a moment and have a third compile again.
     Raises CompileError.
     """
     compiler = find_compiler()
-    path = folder / f"native-{_digest(compiler, targets)}.so"
-    if path.is_file():
+    name = f"native-{_digest(compiler, targets)}.so"
+    if is_whole(folder / name):
+        return folder / name
+    folder = folder if _can_write(folder) else _own_folder()
+    path = folder / name
+    if is_whole(path):
         return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(".so", "native-", path.parent)
-    except OSError:
-        path = Path(tempfile.mkdtemp(prefix="mars-live-")) / path.name
-        handle, temporary = tempfile.mkstemp(".so", "native-", path.parent)
-    os.close(handle)
-    try:
-        _compile(compiler, targets, temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CompileError(f"The compiled library can't be kept in {path.parent}.") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
+        made = Path(temporary) / name
+        _compile(compiler, targets, str(made))
+        made.with_suffix(CHECKSUM).write_text(_checksum(made), encoding="ascii")
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            for suffix in (CHECKSUM, made.suffix):
+                os.replace(made.with_suffix(suffix), path.with_suffix(suffix))
+        except OSError as error:
+            raise CompileError(f"The compiled library can't be kept in {folder}.") from error
     return path
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a library is there and is what was compiled, by the checksum beside it."""
+    try:
+        kept = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
+        return path.is_file() and kept == _checksum(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _own_folder() -> Path:
+    """The same one at each start, which nobody else may write to: what lies there is executed.
+    Raises CompileError."""
+    folder = Path(tempfile.gettempdir()) / f"mars-live-{getpass.getuser()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+    is_ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if not stat.S_ISDIR(found.st_mode) or not is_ours or found.st_mode & 0o022:
+        raise CompileError(f"{folder} may be written to by others: remove it.")
+    return folder
 
 
 def find_compiler() -> str:
