@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mars_runtime.lab.tasks import sandbox
+from mars_runtime.lab.tasks.programs import passes_test
 from mars_runtime.lab.tasks.sandbox import is_harmless, passes
 
 CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
@@ -132,3 +133,26 @@ def test_one_is_judged_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for judge in judges:
         judge.join(60)
     assert most == 1
+
+
+WANTED = "def check(f):\n    import math\n    assert math.fabs(f(-2.5) - 2.5) < 0.1\n"
+REACHING = {
+    "a function of a module": "import math\nmath.fabs = lambda v: 0.0\n",
+    "in a loop": "import math\nfor math.fabs in [lambda v: 0.0]:\n    pass\n",
+    "in a tuple": "import math\nx, math.fabs = 1, lambda v: 0.0\n",
+    "with an operator": "import math\nmath.pi += 1\n",
+    "deleted": "import math\ndel math.fabs\n",
+    "a class of a module": "import collections\ncollections.Counter.update = lambda *a: 0\n",
+    "a module of a module": "from random import math\nmath.fabs = lambda v: 0.0\n",
+}
+
+
+@pytest.mark.parametrize("reach", REACHING.values(), ids=REACHING.keys())
+def test_a_program_changes_nothing_that_its_test_uses(reach: str) -> None:
+    assert not passes_test(reach + "def f(x):\n    return x\n", "f", WANTED)
+
+
+def test_a_program_may_use_what_it_imports() -> None:
+    used = "import math\nfrom collections import Counter as C\nfrom typing import List\n"
+    body = "def f(x) -> List[int]:\n    return math.fabs(x) + C('aab')['a'] - 2\n"
+    assert passes_test(used + body, "f", WANTED)
