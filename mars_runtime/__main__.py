@@ -13,8 +13,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
+
+from mars_runtime.outputs import in_words
 
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
 COMMANDS = {
@@ -47,17 +50,35 @@ class SentenceParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments`` (default: of the process); the exit code."""
-    for stream in (sys.stdout, sys.stderr):  # a narrow terminal encoding must not end a run
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    _open_streams()
     try:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
-    except BrokenPipeError:
-        # The reader has gone, as `head` does: be quiet, now and when Python flushes at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has gone, as `head` does
+        _be_quiet()
+        return 1
+    except OSError as error:
+        print(in_words(error), file=sys.stderr)
+        _be_quiet()
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _open_streams() -> None:
+    """A stream that was closed is nowhere, lest the next file that is opened take its place; a
+    narrow terminal encoding must not end a run."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _be_quiet() -> None:
+    """What is still to be printed goes nowhere, now and when Python flushes at its exit."""
+    with suppress(OSError, ValueError):  # no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

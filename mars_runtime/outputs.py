@@ -28,6 +28,14 @@ def path_of(text: str) -> Path:
     return Path(text)
 
 
+def in_words(error: OSError) -> str:
+    """A fault of the system that no command has put into words of its own, as a sentence."""
+    reason = error.strerror or type(error).__name__
+    if error.filename is None:
+        return f"The output can't be written ({reason}): make room, or send it elsewhere."
+    return f"{error.filename} can't be used ({reason}): see that it is there and may be used."
+
+
 def check_file(path: Path) -> None:
     """Make the folder of a file that is to be written. Raises OutputError if it can't be, or where
     there is something else: a folder, a device."""

@@ -72,6 +72,11 @@ class ModelConfig:
                 f"config.json gives an odd head size of {self.head_dim}: fetch the checkpoint "
                 "again."
             )
+        if self.rope_theta < 1.0:  # positions would turn by more than there are numbers for
+            raise CheckpointError(
+                f"The base of its rotary positions is {self.rope_theta:g}, below 1: fetch the "
+                "checkpoint again."
+            )
 
     @property
     def group(self) -> int:

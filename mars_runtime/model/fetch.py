@@ -35,6 +35,24 @@ _HUB = (
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
+# Whatever ends this process, even at once, closes the pipe that the other one listens to.
+_GUARD = """
+import os, runpy, sys, threading
+
+def leave():
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+threading.Thread(target=leave, daemon=True).start()
+kind, what, *rest = sys.argv[1:]
+sys.argv = [kind, *rest]
+if kind == "-m":
+    runpy.run_module(what, run_name="__main__", alter_sys=True)
+else:
+    exec(what, {"__name__": "__main__"})
+"""
+
 
 class _NoAnswerError(Exception):
     """Why one way failed, as a clause."""
@@ -126,16 +144,16 @@ def _from_hub(source: Gguf, folder: Path, progress: Progress) -> Path:
 def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> None:
     """Run Python with ``command`` until it ends or its largest file in ``folder`` stops growing.
 
-    A process of its own can be ended at any time, and its files tell how far it is whatever
-    program writes them. Raises _NoAnswerError.
+    A process of its own can be ended at any time, and ends with this one; its files tell how far
+    it is whatever program writes them. Raises _NoAnswerError.
     """
     places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     with (
         (folder / "errors").open("wb") as errors,
         subprocess.Popen(
-            [sys.executable, *command],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", _GUARD, *command],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env=os.environ | places | quiet,

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,3 +198,53 @@ def test_evaluate_replaces_nothing_that_it_did_not_write(
     out.write_text(kept, encoding="utf-8")
     assert "holds no finished evaluation" in said(["evaluate", "--out", str(out)], capsys)
     assert out.read_text(encoding="utf-8") == kept
+
+
+COMMANDS_THAT_PRINT = {
+    "generate": ["generate", "--checkpoint", "mars-tiny", "--prompt", "Count from 1 to 3."],
+    "generate --json": [
+        "generate",
+        "--json",
+        "--checkpoint",
+        "mars-tiny",
+        "--prompt",
+        "Count to 3.",
+    ],
+    "fetch": ["fetch", "mars-tiny"],
+}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device on this platform")
+@pytest.mark.parametrize("words", COMMANDS_THAT_PRINT.values(), ids=COMMANDS_THAT_PRINT.keys())
+def test_a_full_output_is_one_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mars_runtime", *words], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("The output can't be written")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the output")
+@pytest.mark.parametrize("words", COMMANDS_THAT_PRINT.values(), ids=COMMANDS_THAT_PRINT.keys())
+def test_a_closed_output_is_no_fault(words: list[str]) -> None:
+    command = " ".join(map(shlex.quote, [sys.executable, "-m", "mars_runtime", *words]))
+    done = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("command", ["train", "distill", "ablate"])
+def test_a_folder_without_the_texts_is_one_sentence(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    words = [command, "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    words += ["--recipe", "cpu", "--stage", "ar"] if command == "train" else []
+    words += ["--only", "ar", "--seeds", "1"] if command == "ablate" else []
+    assert main(words) == 1
+    for line in capsys.readouterr().err.splitlines():
+        assert "fairytale_sections_train.jsonl can't be used (No such file" in line

@@ -175,3 +175,9 @@ def test_a_damaged_entry_gets_a_sentence(tmp_path: Path, gguf: object) -> None:
     write_gguf(tmp_path / FILE)
     with pytest.raises(CheckpointError, match="restore it"):
         registry(register(tmp_path, tmp_path / FILE, gguf=gguf))
+
+
+def test_positions_that_no_number_can_turn_are_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "odd.gguf", rope__freq_base=1e-45)
+    with pytest.raises(CheckpointError, match="base of its rotary positions"):
+        load_checkpoint(str(tmp_path / "odd.gguf"))

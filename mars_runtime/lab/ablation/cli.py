@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mars_runtime.lab.ablation.variants import BUDGET_TOKENS, START, STARTS, VARIANTS
 from mars_runtime.machine import num_cores
-from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
+from mars_runtime.outputs import OutputError, check_folder, in_words, only_writer, path_of
 
 if TYPE_CHECKING:
     from mars_runtime.lab.ablation.jobs import Plan
@@ -158,7 +158,8 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
             print("A worker was ended from outside: call again to go on.", file=sys.stderr)
             return False
         except Exception as error:  # one training that fails must not take the others along
-            print(f"A training failed: {error!r}", file=sys.stderr, flush=True)
+            what = in_words(error) if isinstance(error, OSError) else repr(error)
+            print(f"A training failed: {what}", file=sys.stderr, flush=True)
             is_well = False
         else:
             if line:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens).run(
                 args.prompts, args.written
             )
-    except (CheckpointError, FileNotFoundError) as error:
+    except CheckpointError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
