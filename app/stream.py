@@ -227,6 +227,10 @@ class TabHandlers(ABC, Generic[R]):
 
     def _loaded_and_decoded(self, run: R) -> Iterator[Wait]:
         """Raises UnavailableError."""
+        with self._engines.kept(run.checkpoint):
+            yield from self._decoded(run)
+
+    def _decoded(self, run: R) -> Iterator[Wait]:
         load = self._engines.begin(run.checkpoint)
         served = load.wait(0.0)
         while served is None and not run.is_cancelled:

@@ -15,6 +15,7 @@ from app.serving.engines import Engines
 from app.serving.loads import Served, UnavailableError
 
 LOOK_SECONDS = 1.0
+MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then
 OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
 
 
@@ -44,7 +45,7 @@ class CheckpointHandlers:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._settled: set[str] = set()  # sessions
+        self._settled: dict[str, None] = {}  # sessions, the latest last
 
     def choose(self, name: object) -> Iterator[Choice]:
         """Load a checkpoint, saying how far it is; the last word is there within OPENING_SECONDS.
@@ -74,11 +75,14 @@ class CheckpointHandlers:
 
     def settle(self, session: str) -> None:
         """This visitor has chosen or run a checkpoint: none is put in its place."""
-        self._settled.add(session)
+        self._settled.pop(session, None)
+        self._settled[session] = None
+        if len(self._settled) > MAX_SETTLED:
+            del self._settled[next(iter(self._settled))]
 
     def leave(self, session: str) -> None:
         """This visitor has gone."""
-        self._settled.discard(session)
+        self._settled.pop(session, None)
 
     def arrival(self, session: str) -> Arrival:
         """How far the checkpoint is that visitors are to have who have not settled for another."""

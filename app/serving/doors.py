@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import parse_qs
 
 from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed, whole_body
 
@@ -21,8 +22,8 @@ EVENT = f"{API}/run/predict"
 """Where events that never wait in line are posted."""
 _READ = re.compile(
     rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/.+)?"
-    rf"|{API}/(info/?|openapi\.json|startup-events|app_id/?|queue/data|heartbeat/\w+"
-    rf"|call/(v2/)?\w+/\w+)"
+    rf"|{API}/(info/?|openapi\.json|startup-events|app_id/?|queue/data|heartbeat/\w{{1,64}}"
+    rf"|call/(v2/)?\w+/\w{{1,64}})"
 )
 _WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
 _TOOLS = re.compile(rf"{API}/mcp(/.*)?")
@@ -30,6 +31,8 @@ NOTHING = "Nothing is served here."
 ONLY_JSON = "Send JSON, as the page does."
 NO_TEXT = "Remove the characters that are no valid text."
 _HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
+MAX_SESSION = 64  # characters; gradio's own have eleven
+LONG_SESSION = f"Name the session with at most {MAX_SESSION} letters and digits."
 NO_FILES = "No value of this app is a file: send plain text and numbers."
 
 
@@ -52,13 +55,13 @@ class Doors:
             await send({"type": "websocket.close"})
         elif not self._is_open(scope["method"], scope["path"]):
             await answer(send, 404, NOTHING)
+        elif not all(map(_is_session, _asked_for(scope))):
+            await answer(send, 400, LONG_SESSION)
         elif scope["method"] != "POST" or _TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
         elif not dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/json"):
             # Neither a form, which may bring files, nor what another site's page may send unasked.
             await answer(send, 415, ONLY_JSON)
-        elif scope["path"].startswith(CALLS):
-            await self._app(scope, receive, send)
         else:
             await self._judged(scope, receive, send)
 
@@ -75,7 +78,8 @@ class Doors:
         body = await whole_body(receive)
         if body is None:
             return
-        if fault := fault_of(body):
+        is_call = scope["path"].startswith(CALLS)
+        if fault := session_fault(body) or ("" if is_call else fault_of(body)):
             await answer(send, 400, fault)
             return
         await self._app(scope, replayed(body, receive), send)
@@ -109,6 +113,22 @@ class Refusals:
             await send(message)
 
         await self._app(scope, receive, mended)
+
+
+def session_fault(body: bytes) -> str:
+    """Why this JSON's session is not handed on, in a sentence: gradio and this app keep what they
+    know of visitors by its name. Empty where nothing is wrong."""
+    return "" if _is_session(_object(body).get("session_hash", "")) else LONG_SESSION
+
+
+def _is_session(name: object) -> bool:
+    return name is None or (isinstance(name, str) and len(name) <= MAX_SESSION)
+
+
+def _asked_for(scope: Message) -> list[str]:
+    """The sessions that a request names in its address."""
+    query: str = scope["query_string"].decode("latin-1")
+    return parse_qs(query).get("session_hash", [])
 
 
 def fault_of(body: bytes) -> str:

@@ -6,17 +6,22 @@ gradio and no visitor.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from app.controls import Limits, RefusalError
 from app.serving.loads import Load, Served, Tell, UnavailableError, fetching
-from app.serving.room import check_room
+from app.serving.room import RoomError, check_room
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import Engine
+from mars_runtime.machine import return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.serving.metrics import Metrics
@@ -25,7 +30,10 @@ DEFAULT_BLOCK_SIZE = 8
 ALL = "all"
 MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
 KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
-MAX_LOADED = 3  # engines are kept for the life of the process, so their number is bounded
+IDLE_SECONDS = 5.0  # since it was asked for last: who asked may be about to run something
+PATIENCE = 120.0  # seconds that a checkpoint waits for others that are at work
+LOOK_SECONDS = 0.2
+WAITING = "{} waits for memory: other checkpoints are at work…"
 log = logging.getLogger(__name__)
 
 
@@ -62,8 +70,17 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
     return entries
 
 
+def _is_idle(load: Load) -> bool:
+    """Whether it is loaded and nobody's run goes or waits there."""
+    if load.served is None:
+        return False
+    engine = load.served.engine
+    return not engine.num_running and not engine.num_waiting
+
+
 class Engines:
-    """Name -> engine, each loaded once, on demand, away from the page's threads."""
+    """Name -> engine, loaded on demand, away from the page's threads, and freed where another needs
+    its memory."""
 
     def __init__(
         self,
@@ -79,12 +96,16 @@ class Engines:
         self.wanted = next(iter(self.entries))
         self._source = source
         self._loads: dict[str, Load] = {}
+        self._asked: dict[str, float] = {}  # when each was asked for or loaded last
+        self._kept: Counter[str] = Counter()  # by those who are not done with it
+        self._freed: set[str] = set()
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are read one at a time
         bundled = [entry.name for entry in self.entries.values() if entry.path is not None]
         self._stand_in = next(iter(bundled), self.wanted)
         self._is_awaited = self._is_absent(self.entries[self.wanted])
+        self._has_come = False
 
     @property
     def default(self) -> str:
@@ -92,7 +113,7 @@ class Engines:
         that is being fetched and where it cannot be had."""
         load = self._loads.get(self.wanted)
         is_lost = load is not None and bool(load.failure)
-        is_behind = self._is_awaited and (load is None or load.served is None)
+        is_behind = self._is_awaited and not self._has_come
         return self._stand_in if is_lost or is_behind else self.wanted
 
     def entry(self, checkpoint: object) -> Entry:
@@ -130,6 +151,7 @@ class Engines:
         if name not in self.entries:
             raise UnavailableError("Choose a checkpoint from the list.")
         with self._lock:
+            self._asked[name] = time.monotonic()
             found = self._loads.get(name)
             if found is not None and not found.failure and not found.is_dead:
                 return found
@@ -137,8 +159,6 @@ class Engines:
                 if self._num_replaced >= MAX_REPLACED:
                     raise UnavailableError(KEEPS_DYING)
                 self._num_replaced += 1
-            if found is None and len(self._loads) >= MAX_LOADED:
-                raise UnavailableError("Choose a checkpoint that was used before: no more fit.")
             load = self._loads[name] = Load(name, lambda tell: self._bring(name, tell))
             return load
 
@@ -146,9 +166,23 @@ class Engines:
         """The engine, or None if on its way after ``timeout`` seconds. Raises UnavailableError."""
         return self.begin(name).wait(timeout)
 
+    @contextmanager
+    def kept(self, name: str) -> Iterator[None]:
+        """Meanwhile it is not freed, not even between two runs."""
+        with self._lock:
+            self._kept[name] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept -= Counter([name])
+
     def trouble(self, name: str) -> str:
-        """Why a checkpoint answers nobody now, as a sentence; empty where it does."""
+        """Why a checkpoint answers nobody now, as a sentence; empty where it does, or would as soon
+        as it is asked, having been freed for another."""
         load = self._loads.get(name)
+        if load is None and name in self._freed:
+            return ""
         return f"{name} is not loaded." if load is None else load.trouble
 
     def close(self) -> None:
@@ -165,16 +199,63 @@ class Engines:
         """Fetch where that is needed, then load. Raises CheckpointError."""
         entry = self.entries[name]
         if self._is_absent(entry):
-            tell(fetching(0, 0))
+            tell(fetching(name, 0, 0))
             self._source.fetch(
-                entry, lambda *sizes: tell(fetching(*sizes)), offline=self.settings.offline
+                entry, lambda *sizes: tell(fetching(name, *sizes)), offline=self.settings.offline
             )
             tell(f"Loading {name}…")
         with self._memory:
-            served = self._load(name)
+            served = self._load_with_room(name, tell)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
+        self._has_come = self._has_come or name == self.wanted
+        self._asked[name] = time.monotonic()
         return served
+
+    def _load_with_room(self, name: str, tell: Tell) -> Served:
+        """Load; where memory is short, free what was not used for longest, or wait until something
+        is idle. Raises CheckpointError."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._load(name)
+            except RoomError:
+                if self._free_one():
+                    tell(f"Loading {name}…")
+                    continue
+                others = [load for load in self._loads.values() if load.served is not None]
+                if not others or time.monotonic() > until:
+                    raise
+                tell(WAITING.format(name))
+                time.sleep(LOOK_SECONDS)
+
+    def _free_one(self) -> bool:
+        """Give back the memory of the idle checkpoint that was asked for longest ago; whoever comes
+        back to it has it loaded again. False where none is idle."""
+        with self._lock:
+            now = time.monotonic()
+            idle = [
+                name
+                for name, load in self._loads.items()
+                if _is_idle(load)
+                and not self._kept[name]
+                and now - self._asked[name] > IDLE_SECONDS
+            ]
+            if not idle:
+                return False
+            name = min(idle, key=self._asked.__getitem__)
+            freed = self._loads.pop(name)
+            self._freed.add(name)
+        assert freed.served is not None, "what is idle is loaded"
+        self.metrics.forget(name)
+        freed.served.engine.close()
+        del freed
+        gc.unfreeze()  # what an engine froze when it was ready, its own model among it
+        gc.collect()
+        gc.freeze()
+        return_freed_memory()
+        log.info("%s was freed for another checkpoint", name)
+        return True
 
     def _load(self, name: str) -> Served:
         from mars_runtime.model.load import load_checkpoint

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from app.serving.engines import MAX_LOADED, Engines
+from app.serving.engines import Engines
 from app.serving.loads import Served, Tell
 from app.serving.settings import AppSettings
 from mars_runtime.engine.backend import check_fits
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mars_runtime.engine.backend import Backend
     from mars_runtime.model.load import Checkpoint
 
+MAX_LOADED = 3  # they stay for the life of the process
 TOO_LATE = "This checkpoint was not loaded when the page started: choose another one."
 log = logging.getLogger(__name__)
 

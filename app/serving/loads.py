@@ -124,9 +124,9 @@ class Load:
         self.situation = situation
 
 
-def fetching(num_bytes: int, num_in_all: int) -> str:
-    """How far a fetch has come, such as: Fetching the chat model, 94 MB: 43 %."""
+def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
+    """How far a fetch has come, such as: Fetching mars-smollm2, 94 MB: 43 %."""
     if num_in_all <= 0:
-        return "Fetching the chat model…"
+        return f"Fetching {name}…"
     percent = min(100, 100 * num_bytes // num_in_all)
-    return f"Fetching the chat model, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
+    return f"Fetching {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"

@@ -23,8 +23,12 @@ MAX_HEAD = 100_000_000
 GIGABYTE = 1e9
 
 
+class RoomError(CheckpointError):
+    """It would fit if others left."""
+
+
 def check_room(name: str, path: Path, device: str, dtype: str) -> None:
-    """Raises CheckpointError where the checkpoint in ``path``, a folder or a GGUF file, does not
+    """Raises RoomError where the checkpoint in ``path``, a folder or a GGUF file, does not
     fit on the device; where neither can be told, nothing is refused."""
     from mars_runtime.model.load import choose_device
 
@@ -33,7 +37,7 @@ def check_room(name: str, path: Path, device: str, dtype: str) -> None:
     usual = "bf16" if where.type == "cuda" else "int8" if path.is_file() else "fp32"
     needed = SPARE * num_weights(path) * BYTES.get(dtype, BYTES[usual])
     if free is not None and needed > free:
-        raise CheckpointError(
+        raise RoomError(
             f"{name} needs some {needed / GIGABYTE:.1f} GB of memory and "
             f"{free / GIGABYTE:.1f} GB are free: choose a smaller one."
         )

@@ -22,6 +22,7 @@ OUTWARD = 0.93  # each place further out is trusted a little less than the one b
 MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
 PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
 MAX_SPACING = 128  # forwards from probe to probe, at most
+MAX_LESSONS = 32
 PATIENCE = 2  # further forwards that a choice above 1 stands
 
 
@@ -61,6 +62,14 @@ class ForwardCosts:
     fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
     in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
+
+    def learn(self, basis: Hashable, lesson: Any) -> None:
+        """Keep a lesson; of more than MAX_LESSONS the oldest is forgotten, for what they are kept
+        under is asked by whoever sends requests."""
+        self.lessons.pop(basis, None)
+        self.lessons[basis] = lesson
+        if len(self.lessons) > MAX_LESSONS:
+            del self.lessons[next(iter(self.lessons))]
 
     def curve(self, num_rows: int) -> Curve:
         """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,

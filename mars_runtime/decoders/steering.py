@@ -119,7 +119,7 @@ class Steering:
         """The row is gone; its number may be used anew."""
         drafter = self._drafters.pop(number, None)
         if drafter is not None and self._costs is not None:
-            self._costs.lessons[drafter.basis] = drafter
+            self._costs.learn(drafter.basis, drafter)
         if self._pilot is not None:
             self._pilot.forget(number)
 

@@ -84,6 +84,11 @@ class Metrics:
                 self._thread = threading.Thread(target=self._work, name="mars-metrics", daemon=True)
                 self._thread.start()
 
+    def forget(self, name: str) -> None:
+        """The engine of this name is gone: what was counted stays, and it is asked no more."""
+        for gauge in (self._series.running, self._series.waiting, self._series.cache):
+            gauge.labels(name).set_function(lambda: 0.0)
+
     def expose(self) -> bytes:
         """Everything up to now, in Prometheus' text format."""
         self._fold()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from mars_runtime.serving.deadlines import DeadlineProtocol
+
 GRACE_SECONDS = 10  # for answers that are on their way when the server ends
 
 
@@ -40,7 +42,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, close: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+            app,
+            http=DeadlineProtocol,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
         )
         super().__init__(config)
         self._close = close

@@ -22,7 +22,8 @@ from app.deploy.__main__ import deploy
 from app.deploy.files import NO_GIT, DeployError
 from app.deploy.targets import TARGETS
 from app.frontier.sets import RESULTS, read_sets
-from app.serving.engines import MAX_LOADED, read_entries
+from app.serving.engines import read_entries
+from app.serving.leased import MAX_LOADED
 from app.serving.settings import PREFIX, AppSettings
 
 ROOT = Path(__file__).parents[2]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from scripted_page import controls
+from scripted_page import ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves
 
 from app.controls import STEERED
-from app.serving.doors import NO_FILES, NO_TEXT, fault_of
+from app.serving.checkpoints import MAX_SETTLED
+from app.serving.doors import LONG_SESSION, NO_FILES, NO_TEXT, fault_of
+from mars_runtime.machine import return_freed_memory
 
 
 class Bait(BaseHTTPRequestHandler):
@@ -198,3 +203,73 @@ def test_half_a_character_past_the_controls_does_no_harm(address: str) -> None:
     for path in ("run/predict", "queue/join", "cancel"):
         assert ask(address, "POST", f"/gradio_api/{path}", json.dumps(body).encode())[0] < 500
     assert_serves(Visitor(address))
+
+
+LONG = "x" * 65
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/gradio_api/run/predict"),
+        ("POST", "/gradio_api/queue/join"),
+        ("POST", "/gradio_api/component_server"),
+        ("POST", "/gradio_api/cancel"),
+        ("POST", "/gradio_api/reset"),
+        ("GET", f"/gradio_api/queue/data?session_hash={LONG}"),
+        ("GET", f"/config?session_hash={LONG}"),
+    ],
+)
+def test_a_session_with_a_long_name_is_refused_at_every_door(
+    address: str, method: str, path: str
+) -> None:
+    """What is kept of visitors is kept by this name."""
+    told = json.dumps({"fn_index": 0, "session_hash": LONG, "data": []}).encode()
+    status, text = ask(address, method, path, told if method == "POST" else b"")
+    assert (status, json.loads(text)) == (400, {"detail": LONG_SESSION})
+
+
+def test_a_heartbeat_of_a_long_name_is_refused(address: str) -> None:
+    assert ask(address, "GET", f"/gradio_api/heartbeat/{LONG}")[0] == 404
+
+
+def test_sessions_that_settled_are_forgotten_after_many_others(tmp_path: Path) -> None:
+    handlers = make_handlers(tmp_path, ScriptedBackend("I write."))
+    found = handlers.checkpoints
+    for number in range(3 * MAX_SETTLED):
+        found.settle(str(number))
+        found.settle("me")
+    assert len(found._settled) == MAX_SETTLED
+    assert "me" in found._settled
+    handlers.engines.close()
+
+
+NUM_LONG, LENGTH = 2000, 220_000
+
+
+def test_memory_stays_flat_after_many_posts_with_long_names(
+    address: str, is_full_attack: bool
+) -> None:
+    """The page's server is this process, so is its memory."""
+    config = json.loads(ask(address, "GET", "/config")[1])
+    settles = [one["id"] for one in config["dependencies"] if "settle" in one["api_name"]]
+    events = settles or [one["id"] for one in config["dependencies"]]
+    count = NUM_LONG if is_full_attack else 60
+    before = None
+    for number in range(count):
+        name = f"{number:08d}" + "y" * LENGTH
+        told = {"fn_index": events[number % len(events)], "session_hash": name, "data": []}
+        assert ask(address, "POST", "/gradio_api/run/predict", json.dumps(told).encode())[0] == 400
+        if number == count // 10:
+            gc.collect()
+            before = resident()
+    gc.collect()
+    assert before is not None
+    assert resident() - before < 5_000_000
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return_freed_memory()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

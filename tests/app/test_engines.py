@@ -51,7 +51,7 @@ def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
     engines = handlers.engines
     assert engines.default == "tiny"
     until(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
-    assert handlers.checkpoints.arrival("a").sentence == "Fetching the chat model, 94 MB: 43 %"
+    assert handlers.checkpoints.arrival("a").sentence == "Fetching chat, 94 MB: 43 %"
     assert not handlers.checkpoints.arrival("a").is_over
     source.go.set()
     assert engines.get("chat", timeout=20)
@@ -133,7 +133,7 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
     handlers: Handlers, source: FakeSource
 ) -> None:
     stream = handlers.live.run("a", controls(checkpoint="chat"))
-    assert "Fetching the chat model" in next(stream)
+    assert "Fetching chat" in next(stream)
     handlers.live.stop("a")
     began = time.monotonic()
     *_, last = stream
@@ -183,10 +183,10 @@ def test_a_fault_that_nobody_foresaw_is_a_sentence(caplog: pytest.LogCaptureFixt
 
 
 def test_how_far_a_fetch_is_in_words() -> None:
-    assert fetching(0, 0) == "Fetching the chat model…"
-    assert fetching(0, 94_000_000) == "Fetching the chat model, 94 MB: 0 %"
-    assert fetching(93_999_999, 94_000_000) == "Fetching the chat model, 94 MB: 99 %"
-    assert fetching(95_000_000, 94_000_000) == "Fetching the chat model, 94 MB: 100 %"
+    assert fetching("small", 0, 0) == "Fetching small…"
+    assert fetching("small", 0, 94_000_000) == "Fetching small, 94 MB: 0 %"
+    assert fetching("small", 93_999_999, 94_000_000) == "Fetching small, 94 MB: 99 %"
+    assert fetching("small", 95_000_000, 94_000_000) == "Fetching small, 94 MB: 100 %"
 
 
 def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:

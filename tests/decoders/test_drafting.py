@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_up_texts import AUTO, CURVES, MOST_MASKS, SURE, Text, write
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.adaptive import Curve, ForwardCosts
+from mars_runtime.decoders.adaptive import MAX_LESSONS, Curve, ForwardCosts
 from mars_runtime.decoders.calibration import Calibration, chains_of
 from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
 from mars_runtime.decoders.feed import Feed
@@ -212,3 +212,12 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
         plain = decode_as("ar", ScriptedModel(script), IDS, [prompt], lambda: settings)
         assert tokens[number] == tokens_of(plain)[0]
     assert num_steps[1] < 100 < num_steps[0]
+
+
+def test_lessons_of_whatever_settings_are_sent_stay_few() -> None:
+    known = costs("flat")
+    for number in range(3 * MAX_LESSONS):
+        settings = replace(AUTO, tau=number / 1000, max_new_tokens=8)
+        for _ in decode(ScriptedModel(all_counting), IDS, [[3]], lambda now=settings: now, known):
+            pass
+    assert len(known.lessons) == MAX_LESSONS
