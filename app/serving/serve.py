@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import gradio as gr
-import uvicorn
 from gradio import queueing, route_utils, routes
 from starlette.middleware import Middleware
 
@@ -25,7 +24,6 @@ from app.serving.engines import Engines
 from app.serving.settings import AppSettingsError
 from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
-from mars_runtime.serving.deadlines import DeadlineProtocol
 from mars_runtime.serving.limits import BodyLimit
 
 log = logging.getLogger(__name__)
@@ -53,7 +51,6 @@ def serve(
     _look_less_often(page)
     _log_without_values()
     mend_tools()
-    uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{DeadlineProtocol.__module__}:DeadlineProtocol"
     try:
         page.launch(
             server_name=settings.host,

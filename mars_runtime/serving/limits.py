@@ -78,8 +78,7 @@ class BodyLimit:
 
 class CrowdLimit:
     """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
-    posted; 0 lets through any number. A request counts once it is whole: whoever never finishes
-    one keeps no neighbour out."""
+    posted; 0 lets through any number."""
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
@@ -92,10 +91,6 @@ class CrowdLimit:
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body = await whole_body(receive)
-        if body is None:
-            return
-        receive = replayed(body, receive)
         address = str((scope.get("client") or [""])[0])
         if self._going[address] >= self._most:
             await self._refusal(scope, receive, send)

@@ -12,8 +12,6 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-from mars_runtime.serving.deadlines import DeadlineProtocol
-
 GRACE_SECONDS = 10  # for answers that are on their way when the server ends
 
 
@@ -42,11 +40,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, close: Callable[[], None]) -> None:
         config = uvicorn.Config(
-            app,
-            http=DeadlineProtocol,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
         )
         super().__init__(config)
         self._close = close
