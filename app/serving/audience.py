@@ -28,6 +28,14 @@ from mars_runtime.serving.limits import (
 GRACE_SECONDS = 5.0
 _JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
 _CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
+NO_SESSION = "Nothing is going on here under that name: ask again."
+LOST = {
+    "msg": "unexpected_error",
+    "message": NO_SESSION,
+    "session_not_found": True,
+    "success": False,
+}
+"""Gradio's own message to a page whose session is not known, after which it would fail itself."""
 FULL = "You have {} runs going: wait for one to end, or stop it."
 
 
@@ -72,6 +80,9 @@ class Audience:
         elif scope["method"] == "POST" and _JOINED.fullmatch(scope["path"]):
             await self._join(scope, receive, send)
         elif scope["method"] == "GET" and (session := self._session_of(scope)):
+            if session not in self._line().pending_messages_per_session:
+                await _no_stream(scope, send)
+                return
             self._open[session] += 1
             if timer := self._expected.pop(session, None):
                 timer.cancel()
@@ -135,6 +146,16 @@ class Audience:
         await line.clean_events(session_hash=session)
         line.pending_messages_per_session.pop(session, None)
         line.pending_event_ids_session.pop(session, None)
+
+
+async def _no_stream(scope: Message, send: Send) -> None:
+    """Answer for a stream that is not there."""
+    if _CALLED.fullmatch(scope["path"]):
+        await answer(send, 404, NO_SESSION)
+        return
+    headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": f"data: {json.dumps(LOST)}\n\n".encode()})
 
 
 def _address(client: Any) -> str:

@@ -14,18 +14,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
-from mars_runtime.serving.errors import ApiError, refusal_of, told
+from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
@@ -38,6 +39,7 @@ from mars_runtime.serving.wire import Envelope, Json
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?")
 """What is served here, for whoever serves other things beside it."""
+DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
 TOO_LARGE = "The request is too large; shorten the prompt."
@@ -75,6 +77,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
+            Middleware(Faults, respond=attrgetter("response")),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 CrowdLimit,
@@ -82,7 +85,7 @@ def make_app(
                 refusal=ApiError(429, CROWD, retry_after=1).response,
             ),
         ],
-        exception_handlers={HTTPException: _no_route, ApiError: told, Exception: told},
+        exception_handlers={HTTPException: _no_route},
     )
 
 
@@ -128,7 +131,7 @@ class Endpoint:
         """End a run, or a lane of it, within one forward."""
         self._check_key(request)
         lane = request.query_params.get("lane", "")
-        chosen = Fields({"lane": int(lane) if lane.isdecimal() else lane or None})
+        chosen = Fields({"lane": int(lane) if DIGITS.fullmatch(lane) else lane or None})
         for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
             run.cancel()
         return Response(status_code=204)
@@ -141,16 +144,11 @@ class Endpoint:
         return JSONResponse(await self._aside(partial(about, model)))
 
     async def _guarded(self, request: Request, work: Work) -> Response:
-        """What is posted, with whatever goes wrong as a sentence."""
+        """What is posted as JSON."""
         self._check_key(request)
         if not request.headers.get("content-type", "").startswith("application/json"):
             raise ApiError(415, ONLY_JSON)
-        try:
-            return await work(request)
-        except ClientDisconnect:
-            return Response(status_code=499)  # which nobody reads
-        except Exception as error:
-            return refusal_of(error).response
+        return await work(request)
 
     async def _run(self, request: Request) -> Response:
         fields = parse(await request.body())

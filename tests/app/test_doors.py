@@ -15,7 +15,7 @@ from scripted_page import controls
 from visitor import Visitor, assert_serves
 
 from app.controls import STEERED
-from app.serving.doors import NO_FILES, NO_TEXT, fault_of
+from app.serving.doors import NO_FILES, NO_TEXT, fault_of, parsed
 
 
 class Bait(BaseHTTPRequestHandler):
@@ -163,7 +163,7 @@ def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
     ],
 )
 def test_what_gradio_would_take_for_a_file_is_found(body: bytes, is_file: bool) -> None:
-    assert fault_of(body) == (NO_FILES if is_file else "")
+    assert fault_of(parsed(body)) == (NO_FILES if is_file else "")
 
 
 HALF = "\ud800"
