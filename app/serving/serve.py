@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import gradio as gr
 from fastapi.exceptions import RequestValidationError
-from gradio import queueing, route_utils, routes
+from gradio import http_server, queueing, route_utils, routes
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -29,6 +29,7 @@ from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit
+from mars_runtime.serving.server import configured
 
 log = logging.getLogger(__name__)
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
@@ -54,6 +55,7 @@ def serve(
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
     _log_without_values()
+    http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
     mend_tools()
     try:
         page.launch(

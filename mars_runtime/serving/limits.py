@@ -78,7 +78,7 @@ class BodyLimit:
 
 class CrowdLimit:
     """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
-    posted; 0 lets through any number."""
+    posted; 0 lets through any number. One counts when it is whole."""
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
@@ -91,13 +91,16 @@ class CrowdLimit:
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        body = await whole_body(receive)
+        if body is None:
+            return
         address = str((scope.get("client") or [""])[0])
         if self._going[address] >= self._most:
             await self._refusal(scope, receive, send)
             return
         self._going[address] += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, replayed(body, receive), send)
         finally:
             self._going -= Counter([address])
 
