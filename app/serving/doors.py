@@ -14,7 +14,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed, whole_body
+from mars_runtime.serving.limits import (
+    Application,
+    Message,
+    Receive,
+    Send,
+    is_json,
+    replayed,
+    whole_body,
+)
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
@@ -109,7 +117,7 @@ class Doors:
             await answer(send, 404, NOTHING)
         elif scope["method"] != "POST" or _TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
-        elif not dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/json"):
+        elif not is_json(scope):
             # Neither a form, which may bring files, nor what another site's page may send unasked.
             await answer(send, 415, ONLY_JSON)
         else:

@@ -56,6 +56,7 @@ def serve(
     _look_less_often(page)
     _log_without_values()
     http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
+    _answer_no_other_origin()
     mend_tools()
     try:
         page.launch(
@@ -143,6 +144,12 @@ def _look_less_often(page: gr.Blocks) -> None:
     """
     page._queue.sleep_when_free = QUEUE_PAUSE
     page._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
+
+
+def _answer_no_other_origin() -> None:
+    """Let no page of another origin read an answer: gradio grants it to every port of localhost,
+    and to everybody where it is served to the world, cookies included."""
+    route_utils.CustomCORSMiddleware.parent_configures_cors = lambda self: True  # type: ignore[method-assign]
 
 
 def _log_without_values() -> None:

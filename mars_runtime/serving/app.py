@@ -31,8 +31,8 @@ from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
 from mars_runtime.serving.lanes import Lanes, read_asked
-from mars_runtime.serving.limits import BodyLimit, CrowdLimit
-from mars_runtime.serving.models import Answering, Models
+from mars_runtime.serving.limits import BodyLimit, CrowdLimit, is_json
+from mars_runtime.serving.models import Answering, Models, unknown
 from mars_runtime.serving.order import Kind, Order, read_order
 from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
 from mars_runtime.serving.wire import Envelope, Json
@@ -70,6 +70,7 @@ def make_app(
         Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
         Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
         Route("/v1/models/{name:path}/about", endpoint.about),
+        Route("/v1/models/{name:path}", endpoint.model),
         Route("/health", endpoint.health),
     ]
     if expose is not None:
@@ -102,11 +103,16 @@ class Endpoint:
     async def models(self, request: Request) -> Response:
         """``/v1/models``: what may be asked for."""
         self._check_key(request)
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "mars"}
-            for name in self._models.names
-        ]
+        data = [_listed(name) for name in self._models.names]
         return JSONResponse({"object": "list", "data": data})
+
+    async def model(self, request: Request) -> Response:
+        """``/v1/models/{model}``: one of them, loaded or not."""
+        self._check_key(request)
+        name = request.path_params["name"]
+        if name not in self._models.names:
+            raise unknown(self._models.names)
+        return JSONResponse(_listed(name))
 
     async def health(self, request: Request) -> Response:
         """``/health``: whether anything can be answered now."""
@@ -146,7 +152,7 @@ class Endpoint:
     async def _guarded(self, request: Request, work: Work) -> Response:
         """What is posted as JSON."""
         self._check_key(request)
-        if not request.headers.get("content-type", "").startswith("application/json"):
+        if not is_json(request.scope):
             raise ApiError(415, ONLY_JSON)
         return await work(request)
 
@@ -192,6 +198,10 @@ class Endpoint:
         given = request.headers.get("authorization", "").encode("latin-1")
         if self._key and not hmac.compare_digest(given, self._key):
             raise ApiError(401, NO_KEY)
+
+
+def _listed(name: str) -> Json:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "mars"}
 
 
 def _owner(request: Request) -> str:

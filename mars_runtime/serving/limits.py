@@ -105,6 +105,12 @@ class CrowdLimit:
             self._going -= Counter([address])
 
 
+def is_json(scope: Message) -> bool:
+    """Whether the body of a request is declared to be JSON, of whatever charset."""
+    kind: bytes = dict(scope["headers"]).get(b"content-type", b"")
+    return kind.partition(b";")[0].strip().lower() == b"application/json"
+
+
 async def whole_body(receive: Receive) -> bytes | None:
     """The body of a request; None where the caller has gone."""
     parts, is_more = [], True

@@ -90,12 +90,22 @@ def test_random_ones_too(place: Place, is_full_attack: bool) -> None:
     assert eventually(lambda: place.num_open == 0)
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "ü"])
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "ü", "application/jsonx"]
+)
 def test_only_json_is_read(place: Place, kind: str) -> None:
     body = json.dumps(good(CHAT)).encode()
     status, text = post(place, CHAT, body, {"content-type": kind.encode()} if kind else {})  # type: ignore[dict-item]
     assert status == 415
     assert_refused(status, text)
+
+
+@pytest.mark.parametrize("kind", ["Application/JSON", "application/json ; charset=utf-8"])
+def test_json_is_read_however_it_is_spelled(place: Place, page: str, kind: str) -> None:
+    body = json.dumps(good(CHAT)).encode()
+    assert post(place, CHAT, body, {"content-type": kind})[0] == 200
+    call = f"http://{page}{API}/call/v2/nope"
+    assert place.http.post(call, content=b"{}", headers={"content-type": kind}).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
