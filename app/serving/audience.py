@@ -21,6 +21,7 @@ from mars_runtime.serving.limits import (
     Message,
     Receive,
     Send,
+    address_of,
     replayed,
     whole_body,
 )
@@ -135,8 +136,8 @@ class Audience:
         """How many runs the address has that asks, waiting ones included."""
         events = list(self._line().event_ids_to_events.values())
         runs = (event.request for event in events if self._is_run(event.fn._id))
-        address = _address(scope.get("client"))
-        return sum(_address(request.client) == address for request in runs)
+        address = address_of(scope.get("client"))
+        return sum(address_of(request.client) == address for request in runs)
 
     async def _forget(self, session: str) -> None:
         """Give the session a while to open its stream, which ends this; else it has gone."""
@@ -156,10 +157,6 @@ async def _no_stream(scope: Message, send: Send) -> None:
     headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": f"data: {json.dumps(LOST)}\n\n".encode()})
-
-
-def _address(client: Any) -> str:
-    return str(client[0]) if client else ""
 
 
 def _field(body: bytes, name: str) -> object:

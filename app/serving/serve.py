@@ -28,7 +28,7 @@ from app.serving.settings import AppSettingsError
 from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.errors import ApiError, Faults
-from mars_runtime.serving.limits import BodyLimit
+from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import configured
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
 
     return [
         Middleware(Faults, respond=_respond),
+        Middleware(Proxies, number=settings.num_proxies),
         Middleware(Beside, endpoint=make_endpoint(engines)),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),

@@ -31,7 +31,7 @@ from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
 from mars_runtime.serving.lanes import Lanes, read_asked
-from mars_runtime.serving.limits import BodyLimit, CrowdLimit, is_json
+from mars_runtime.serving.limits import BodyLimit, CrowdLimit, address_of, is_json
 from mars_runtime.serving.models import Answering, Models, unknown
 from mars_runtime.serving.order import Kind, Order, read_order
 from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
@@ -206,7 +206,7 @@ def _listed(name: str) -> Json:
 
 def _owner(request: Request) -> str:
     """The address that asks, among which places are dealt out fairly."""
-    return request.client.host if request.client else ""
+    return address_of(request.client)
 
 
 async def _whole(run: Answering, answer: Answer) -> Piece:

@@ -111,8 +111,11 @@ def body_seconds(headers: dict[bytes, bytes]) -> float:
     return min(MAX_BODY_SECONDS, BODY_SECONDS + int(declared) / BODY_RATE)
 
 
-configured: Callable[..., uvicorn.Config] = partial(uvicorn.Config, http=PunctualProtocol)
-"""How anything of this app is served by uvicorn."""
+configured: Callable[..., uvicorn.Config] = partial(
+    uvicorn.Config, http=PunctualProtocol, proxy_headers=False
+)
+"""How anything of this app is served by uvicorn, which would believe proxies of its own choice
+(``limits.Proxies`` does not)."""
 
 
 class Server(uvicorn.Server):

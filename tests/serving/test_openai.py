@@ -14,6 +14,8 @@ import pytest
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.engine import Request
+from mars_runtime.serving.limits import NOBODY, Proxies, address_of
+from mars_runtime.serving.plan import PROXIES, PlanError, num_proxies
 from mars_runtime.settings import RECOMMENDED
 
 ASK: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]
@@ -344,3 +346,48 @@ def test_a_model_is_told_of_loaded_or_not(place: Place) -> None:
     assert place.client.models.retrieve(NAME) == listed
     with pytest.raises(openai.NotFoundError, match="choose among scripted"):
         place.client.models.retrieve("a/b")
+
+
+@pytest.mark.parametrize(
+    ("number", "headers", "wanted"),
+    [
+        (0, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [], "127.0.0.1"),
+        (1, [b"6.6.6.6, 1.1.1.1"], "1.1.1.1"),
+        (1, [b"6.6.6.6", b"::1"], "::1"),
+        (2, [b"6.6.6.6, 1.1.1.1 ,2.2.2.2"], "1.1.1.1"),
+        (2, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [b"1.1.1.1,"], "127.0.0.1"),
+    ],
+)
+def test_whose_a_request_is_behind_so_many_proxies(
+    number: int, headers: list[bytes], wanted: str
+) -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(address_of(scope["client"]))
+
+    named = [(b"x-forwarded-for", value) for value in headers]
+    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 5)}
+    asyncio.run(Proxies(app, number)(scope, None, None))  # type: ignore[arg-type]
+    assert seen == [wanted]
+    assert address_of(None) == NOBODY
+
+
+def test_no_header_makes_another_of_a_client_of_this_machine(slow: Place) -> None:
+    for n in range(3):
+        headers = {"x-forwarded-for": f"10.0.0.{n}"}
+        stream = iter(chat(slow, stream=True, extra_headers=headers))
+        next(stream)
+    owners = {job.owner for job in slow.model.engine._schedule._jobs()}
+    assert owners == {"127.0.0.1"}
+
+
+def test_the_number_of_proxies_is_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, wanted in (("", 0), (" 2 ", 2)):
+        monkeypatch.setenv(PROXIES, text)
+        assert num_proxies() == wanted
+    monkeypatch.setenv(PROXIES, "-1")
+    with pytest.raises(PlanError, match="must be a whole number"):
+        num_proxies()
