@@ -263,5 +263,5 @@ def sentence_of(error: Exception) -> str:
     """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
-    log.error("a run failed\n%s", where(error))
+    log.error("a run failed: %s", where(error))
     return "The run failed inside the app; run it again."

@@ -18,8 +18,9 @@ from mars_runtime.events import End, Event
 from mars_runtime.text import Tokenizer
 
 
-def batch(engines: Engines, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab."""
+def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
+    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab.
+    ``owner``: the address that asks."""
     posted = with_checkpoint(engines, {**values, "second": NOTHING})
     order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
 
@@ -27,7 +28,7 @@ def batch(engines: Engines, values: Mapping[str, Any]) -> Iterator[dict[str, Any
     served = yield from awaited(engines, order.checkpoint, partial(_item, results, ()))
     (method,) = order.methods
     with refused():
-        side = start_side(served, order, "a", method, engines.settings.max_seconds)
+        side = start_side(served, order, "a", method, engines.settings.max_seconds, owner)
     try:
         while side.end is None:
             side.run.wait(HEARTBEAT_SECONDS)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gradio as gr
 from gradio.events import api as offer
 
 from app.api.batches import batch as batch_run
@@ -15,7 +16,7 @@ from app.api.runs import compare as compare_run
 from app.api.runs import generate as generate_run
 from app.api.runs import traces as traces_run
 from app.examples.book import ExampleBook
-from app.layout.wiring import in_words, run_queue
+from app.layout.wiring import in_words, owner_of, run_queue
 from app.methods import DEFAULTS
 from app.serving.engines import Engines
 
@@ -51,7 +52,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
     for make in (_generate, _compare, _batch, _traces):
         endpoint, returns = make(engines, book)
         own = endpoint.__name__
-        names = inspect.signature(endpoint).parameters
+        names = [name for name in inspect.signature(endpoint).parameters if name != "request"]
         lines = [f"{name}: {PARAMETERS.get(f'{own}.{name}') or PARAMETERS[name]}" for name in names]
         words = [inspect.getdoc(endpoint), f"Gives {returns}.", "Parameters:", *lines]
         endpoint.__doc__ = "\n".join(map(str, words))
@@ -64,6 +65,7 @@ Endpoint = tuple[Callable[..., Iterator[Any]], str]
 
 def _generate(engines: Engines, book: ExampleBook) -> Endpoint:
     def generate(
+        request: gr.Request,
         prompt: str,
         method: str = "mars",
         tau: float = DEFAULTS.tau,
@@ -83,7 +85,7 @@ def _generate(engines: Engines, book: ExampleBook) -> Endpoint:
         """Generate text by one method. Streams the run so far."""
         values = locals()
         with in_words():
-            yield from generate_run(engines, book, values)
+            yield from generate_run(engines, book, values, owner_of(request))
 
     return generate, (
         "text, num_tokens, num_forwards, tokens_per_forward, tokens_per_second, seconds (of "
@@ -93,6 +95,7 @@ def _generate(engines: Engines, book: ExampleBook) -> Endpoint:
 
 def _compare(engines: Engines, book: ExampleBook) -> Endpoint:
     def compare(
+        request: gr.Request,
         prompt: str,
         tau: float = DEFAULTS.tau,
         block_size: int | str = DEFAULTS.block_size,
@@ -111,7 +114,7 @@ def _compare(engines: Engines, book: ExampleBook) -> Endpoint:
         """Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far."""
         values = locals()
         with in_words():
-            yield from compare_run(engines, book, values)
+            yield from compare_run(engines, book, values, owner_of(request))
 
     return compare, (
         "mars and ar (each as of generate), speedup (tokens per second of decoding over AR's, null "
@@ -122,6 +125,7 @@ def _compare(engines: Engines, book: ExampleBook) -> Endpoint:
 
 def _batch(engines: Engines, book: ExampleBook) -> Endpoint:
     def batch(
+        request: gr.Request,
         prompts: list[str],
         method: str = "cursor",
         tau: float = 0.95,
@@ -134,7 +138,7 @@ def _batch(engines: Engines, book: ExampleBook) -> Endpoint:
         """Decode several prompts together by one method. Streams the batch so far."""
         values = locals()
         with in_words():
-            yield from batch_run(engines, values)
+            yield from batch_run(engines, values, owner_of(request))
 
     return batch, (
         "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, ended), "
@@ -144,6 +148,7 @@ def _batch(engines: Engines, book: ExampleBook) -> Endpoint:
 
 def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
     def traces(
+        request: gr.Request,
         prompt: str,
         method: str = "mars",
         tau: float = DEFAULTS.tau,
@@ -163,7 +168,7 @@ def _traces(engines: Engines, book: ExampleBook) -> Endpoint:
         """Run a prompt for its trace: every forward with all it proposed. Streams it so far."""
         values = locals()
         with in_words():
-            yield from traces_run(engines, book, values)
+            yield from traces_run(engines, book, values, owner_of(request))
 
     return traces, (
         "lines of JSON: a header, one event per forward, an end; joined by line ends they are a "

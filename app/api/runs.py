@@ -24,18 +24,19 @@ from mars_runtime.text import Detokenizer
 
 
 def generate(
-    engines: Engines, book: ExampleBook, values: Mapping[str, Any]
+    engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Text and figures of one run; ``values`` are controls, ``method`` among them."""
+    """Text and figures of one run; ``values`` are controls, ``method`` among them. ``owner``: the
+    address that asks."""
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
-    with _lanes(engines, book, served, order) as (answer,):
+    with _lanes(engines, book, served, order, owner) as (answer,):
         for _ in _news([answer], POLL_SECONDS):
             yield answer.item()
 
 
 def compare(
-    engines: Engines, book: ExampleBook, values: Mapping[str, Any]
+    engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
     """MARS against plain AR on a fair clock: what each wrote, and where they first differ."""
     order = _order(engines, values, RACE)
@@ -45,16 +46,18 @@ def compare(
         return _comparison(item, item)
 
     served = yield from awaited(engines, order.checkpoint, nothing)
-    with _lanes(engines, book, served, order) as (mars, ar):
+    with _lanes(engines, book, served, order, owner) as (mars, ar):
         for _ in _news([mars, ar], POLL_SECONDS):
             yield _comparison(mars.item(), ar.item(), mars.transcript.events, ar.transcript.events)
 
 
-def traces(engines: Engines, book: ExampleBook, values: Mapping[str, Any]) -> Iterator[list[str]]:
+def traces(
+    engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
+) -> Iterator[list[str]]:
     """The trace of one run: header, events and end, one line of JSON each."""
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, lambda _: [])
-    with _lanes(engines, book, served, order) as (answer,):
+    with _lanes(engines, book, served, order, owner) as (answer,):
         for _ in _news([answer], HEARTBEAT_SECONDS):
             yield list(answer.lines)
 
@@ -135,12 +138,12 @@ def _method(values: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _lanes(
-    engines: Engines, book: ExampleBook, served: Served, order: LiveOrder
+    engines: Engines, book: ExampleBook, served: Served, order: LiveOrder, owner: str
 ) -> Iterator[list[Answer]]:
     """The lanes of the order, begun; cancelled at the end. Raises RefusalError."""
     with refused():
         task = book.task(order.prompt)
-        lanes = start_lanes(served, order, engines.settings.max_seconds, task)
+        lanes = start_lanes(served, order, engines.settings.max_seconds, task, owner)
     try:
         yield [Answer(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
     finally:

@@ -1,8 +1,9 @@
 """Judges a trace that a visitor brings, and writes it back as this program would have written it.
 
 Trusts nothing in it: reading is ``mars_runtime.trace_reader``'s, and what it refuses becomes one
-sentence. One is read at a time, a few wait for a moment, and none is read for long, so that nobody
-keeps the server's threads or the interpreter from the others. Knows no gradio, no file and no tray.
+sentence. A few are read by turns, one at each moment, few of one address and none for long, so
+that nobody keeps the server's threads or the interpreter from the others. Knows no gradio, no file
+and no tray.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,16 +28,18 @@ PIN = "pin"
 
 MAX_LINES = 20_000
 READ_SECONDS = 10.0  # the longest run this program writes takes a fraction of it
-MAX_WAITING, WAIT_SECONDS = 4, 2.0
+MAX_READ, MAX_OF_ONE = 5, 2  # by turns, of all and of one address
+WAIT_SECONDS = 2.0  # for a turn
 BUSY = "Other runs are being read just now: bring this one again in a moment."
 _AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; a decoding thread gets its turn while a trace is read
 _one_at_a_time = threading.Lock()
-_line = threading.BoundedSemaphore(1 + MAX_WAITING)
+_reading: Counter[str] = Counter()  # addresses
+_places = threading.Lock()
 
 
-def read_import(text: object, max_chars: int) -> dict[str, Any]:
+def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
     """``{"lines": canonical trace lines, "pin": what its owner said of it}``, or ``{"error": one
-    sentence}``."""
+    sentence}``. ``address``: whose places are counted."""
     try:
         if not isinstance(text, str):
             raise TraceError("This is not text.")
@@ -43,42 +47,72 @@ def read_import(text: object, max_chars: int) -> dict[str, Any]:
             raise TraceError(f"A run of more than {max_chars / 1e6:g} MB is not read.")
         if text.count("\n") >= MAX_LINES:
             raise TraceError(f"A run of more than {MAX_LINES:,} lines is not read.")
-        with _admitted():
+        with _admitted(address):
             return _read(text)
     except TraceError as error:
         return {"error": str(error)}
 
 
 @contextmanager
-def _admitted() -> Iterator[None]:
-    """Read one at a time. Raises TraceError where too many wait, or for too long."""
-    if not _line.acquire(blocking=False):
-        raise TraceError(BUSY)
+def _admitted(address: str) -> Iterator[None]:
+    """A place among those that are read. Raises TraceError where there is none for the address."""
+    with _places:
+        if _reading.total() >= MAX_READ or _reading[address] >= MAX_OF_ONE:
+            raise TraceError(BUSY)
+        _reading[address] += 1
     try:
+        yield
+    finally:
+        with _places:
+            _reading.subtract([address])
+            if not _reading[address]:
+                del _reading[address]
+
+
+class _Turns:
+    """The turns of one reader, each as long as ``_AT_ONCE`` or the line that it is at."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def __enter__(self) -> None:
+        """Begin a turn. Raises TraceError where none comes."""
         if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
             raise TraceError(BUSY)
-        try:
-            yield
-        finally:
-            _one_at_a_time.release()
-    finally:
-        _line.release()
+        self._began = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self._spent += time.monotonic() - self._began
+        _one_at_a_time.release()
+
+    def is_over(self) -> bool:
+        """Whether it is time for another's turn. Raises TraceError after READ_SECONDS of turns."""
+        taken = time.monotonic() - self._began
+        if self._spent + taken > READ_SECONDS:
+            raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
+        return taken > _AT_ONCE
 
 
 def _read(text: str) -> dict[str, Any]:
-    lines = text.split("\n")
-    pin = _pin(lines[0])
+    turns = _Turns()
+    with turns:
+        lines = text.split("\n")
+        pin = _pin(lines[0])
+        left = deque(lines if pin is None else ["", *lines[1:]])
     reader = TraceReader()
-    rested = time.monotonic()
-    until = rested + READ_SECONDS
-    for line in lines if pin is None else ["", *lines[1:]]:
-        reader.feed(line)
-        now = time.monotonic()
-        if now > until:
-            raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
-        if now - rested > _AT_ONCE:
+    while left:
+        with turns:
+            while left:
+                reader.feed(left.popleft())
+                if turns.is_over():
+                    break
+        if left:
             time.sleep(_PAUSE)
-            rested = time.monotonic()
+    with turns:
+        return _answer(reader, pin)
+
+
+def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
     trace = reader.trace()
     _check(trace)
     answer = {"lines": list(trace.lines()), "pin": pin or {}}

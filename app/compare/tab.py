@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
+
+import gradio as gr
 
 from app.compare.imports import read_import
 from app.components.compare_view import CompareView
 from app.components.race_view import RaceView
 from app.layout.replays import shell_address
+from app.layout.wiring import owner_of
 
 
 def compare_tab(max_import_bytes: int) -> None:
     """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
-    CompareView(
-        partial(read_import, max_chars=max_import_bytes), max_import_bytes, elem_id="compare"
-    )
+
+    def judge(text: str, request: gr.Request) -> dict[str, Any]:
+        return read_import(text, max_import_bytes, owner_of(request))
+
+    CompareView(judge, max_import_bytes, elem_id="compare")
     RaceView("", shell_address(), elem_id="opened")

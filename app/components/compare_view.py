@@ -11,14 +11,15 @@ from typing import Any
 import gradio as gr
 
 from app.components import files
-from app.components.line_view import plotly_url, server_function
+from app.components.line_view import plotly_url
 
-Judge = Callable[[str], dict[str, Any]]
+Judge = Callable[[str, gr.Request], dict[str, Any]]
 
 
 class CompareView(gr.HTML):
-    """``judge``: the text of a trace -> ``{"lines", "pin"}`` or ``{"error"}``; ``most_chars``: the
-    longest text that is sent to it. ``place``: where it stands (``elem_id``, ...)."""
+    """``judge``, a function of that name which gradio marks: the text of a trace and who brings it
+    -> ``{"lines", "pin"}`` or ``{"error"}``. ``most_chars``: the longest text that is sent to it.
+    ``place``: where it stands (``elem_id``, ...)."""
 
     page = "views/compare/compare.html"
 
@@ -28,7 +29,7 @@ class CompareView(gr.HTML):
             html_template=files.template(self.page, plotly=plotly_url(), most=str(most_chars)),
             css_template="",
             js_on_load="window.mars.mountCompareView(element, server);",
-            server_functions=[server_function("judge", judge)],
+            server_functions=[judge],
             apply_default_css=False,
             container=False,
             padding=False,

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 CPU_WHEELS = "--extra-index-url https://download.pytorch.org/whl/cpu"
 """Where torch comes without CUDA, gigabytes less."""
+BEHIND = {"MARS_NUM_PROXIES": "1"}
+"""What every Space has before it: the hub's own proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ TARGETS: Mapping[str, Target] = {
     "cpu": Target(
         hardware="cpu-basic",
         about="Two free CPU cores: the bundled checkpoints, and a chat model that is fetched.",
-        variables={"MARS_CHECKPOINT": "mars-smollm2"},
+        variables={"MARS_CHECKPOINT": "mars-smollm2", **BEHIND},
         options=(CPU_WHEELS,),
         packages=("g++",),
     ),
@@ -49,6 +51,7 @@ TARGETS: Mapping[str, Target] = {
         variables={
             "MARS_CHECKPOINT": "mars-7b-blk8",
             "MARS_OFFERED": "mars-0.5b-blk8,mars-tiny",
+            **BEHIND,
         },
         preload=(LARGE, SMALL),
     ),
@@ -56,7 +59,7 @@ TARGETS: Mapping[str, Target] = {
         hardware="zero-a10g",
         about="ZeroGPU, a GPU that is lent for each run: a checkpoint that the authors published.",
         python="3.12.12",
-        variables={"MARS_CHECKPOINT": "mars-0.5b-blk8", "MARS_OFFERED": "mars-tiny"},
+        variables={"MARS_CHECKPOINT": "mars-0.5b-blk8", "MARS_OFFERED": "mars-tiny", **BEHIND},
         preload=(SMALL,),
         pins={"torch": "2.11.0", "spaces": "0.51.3"},
     ),

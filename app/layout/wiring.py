@@ -17,6 +17,7 @@ import gradio as gr
 from app.controls import RefusalError
 from app.serving.settings import AppSettings
 from app.stream import TabHandlers, TabRun
+from mars_runtime.serving.limits import address_of
 
 AT_ONCE: dict[str, Any] = {
     "queue": False,
@@ -89,7 +90,8 @@ def session_of(request: gr.Request) -> str:
 
 def owner_of(request: gr.Request) -> str:
     """Among whom places are dealt out fairly: addresses, of which one may have many sessions."""
-    return str(request.client.host) if request.client else ""
+    client = request.client
+    return address_of(client and (client.host, client.port))
 
 
 def run_queue(settings: AppSettings) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from mars_runtime.serving.limits import (
     Message,
     Receive,
     Send,
+    address_of,
     replayed,
     whole_body,
 )
@@ -28,6 +29,14 @@ from mars_runtime.serving.limits import (
 GRACE_SECONDS = 5.0
 _JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
 _CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
+NO_SESSION = "Nothing is going on here under that name: ask again."
+LOST = {
+    "msg": "unexpected_error",
+    "message": NO_SESSION,
+    "session_not_found": True,
+    "success": False,
+}
+"""Gradio's own message to a page whose session is not known, after which it would fail itself."""
 FULL = "You have {} runs going: wait for one to end, or stop it."
 
 
@@ -72,6 +81,9 @@ class Audience:
         elif scope["method"] == "POST" and _JOINED.fullmatch(scope["path"]):
             await self._join(scope, receive, send)
         elif scope["method"] == "GET" and (session := self._session_of(scope)):
+            if session not in self._line().pending_messages_per_session:
+                await _no_stream(scope, send)
+                return
             self._open[session] += 1
             if timer := self._expected.pop(session, None):
                 timer.cancel()
@@ -124,8 +136,8 @@ class Audience:
         """How many runs the address has that asks, waiting ones included."""
         events = list(self._line().event_ids_to_events.values())
         runs = (event.request for event in events if self._is_run(event.fn._id))
-        address = _address(scope.get("client"))
-        return sum(_address(request.client) == address for request in runs)
+        address = address_of(scope.get("client"))
+        return sum(address_of(request.client) == address for request in runs)
 
     async def _forget(self, session: str) -> None:
         """Give the session a while to open its stream, which ends this; else it has gone."""
@@ -137,8 +149,14 @@ class Audience:
         line.pending_event_ids_session.pop(session, None)
 
 
-def _address(client: Any) -> str:
-    return str(client[0]) if client else ""
+async def _no_stream(scope: Message, send: Send) -> None:
+    """Answer for a stream that is not there."""
+    if _CALLED.fullmatch(scope["path"]):
+        await answer(send, 404, NO_SESSION)
+        return
+    headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": f"data: {json.dumps(LOST)}\n\n".encode()})
 
 
 def _field(body: bytes, name: str) -> object:

@@ -2,18 +2,28 @@
 
 Gradio brings more than this app asked for: uploads, a fetcher of URLs, proxies, recordings, deep
 links. What is not on the list is refused before gradio sees it, and so is any value that gradio
-would take for a file, and any half of a character. Knows no gradio.
+would take for a file, any half of a character, and what names nothing of the page or brings other
+values than it takes, at which gradio would fail. Knows no gradio.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed, whole_body
+from mars_runtime.serving.limits import (
+    Application,
+    Message,
+    Receive,
+    Send,
+    is_json,
+    replayed,
+    whole_body,
+)
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
@@ -21,13 +31,18 @@ CALLS = f"{API}/component_server"
 EVENT = f"{API}/run/predict"
 """Where events that never wait in line are posted."""
 _READ = re.compile(
-    rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/.+)?"
+    rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/[\w./-]{{1,200}})?"
     rf"|{API}/(info/?|openapi\.json|startup-events|app_id/?|queue/data|heartbeat/\w{{1,64}}"
     rf"|call/(v2/)?\w+/\w{{1,64}})"
 )
 _WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
 _TOOLS = re.compile(rf"{API}/mcp(/.*)?")
+_JOINED = re.compile(rf"{API}/queue/join|{EVENT}/?")
+_NAMED = re.compile(rf"{API}/call/(?P<v2>v2/)?(?P<name>\w+)/?")
 NOTHING = "Nothing is served here."
+NO_OBJECT = "Send one JSON object, as the page does."
+UNKNOWN = "The page has nothing of that number or name: reload it, or see /?view=api."
+OTHER_VALUES = "This takes other values: reload the page, or see /?view=api."
 ONLY_JSON = "Send JSON, as the page does."
 NO_TEXT = "Remove the characters that are no valid text."
 _HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
@@ -36,14 +51,62 @@ LONG_SESSION = f"Name the session with at most {MAX_SESSION} letters and digits.
 NO_FILES = "No value of this app is a file: send plain text and numbers."
 
 
-class Doors:
-    """ASGI middleware: 404 for a route that the app does not use, 400 for a body that is refused.
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a page can be asked for.
 
-    ``files``: paths whose files the page loads. ``has_tools``: whether MCP is served.
+    events: number of an event -> how many values it takes. endpoints: name -> its parameters, and
+    whether each may be left out. parts: number of a component -> names of its server functions.
     """
 
-    def __init__(self, app: Application, files: Iterable[str], has_tools: bool) -> None:
+    events: Mapping[int, int]
+    endpoints: Mapping[str, Mapping[str, bool]]
+    parts: Mapping[int, Collection[str]]
+
+    def fault_of(self, path: str, posted: Any) -> tuple[int, str]:
+        """Status and sentence for what is posted to a path and fits nothing there; 0 where it
+        fits."""
+        if not isinstance(posted, dict):
+            return 400, NO_OBJECT
+        if path.startswith(CALLS):
+            number, name = posted.get("component_id"), posted.get("fn_name")
+            is_part = type(number) is int and name in list(self.parts.get(number, ()))
+            is_whole = "data" in posted and isinstance(posted.get("session_hash"), str)
+            return (404, UNKNOWN) if not is_part else (0, "") if is_whole else (400, OTHER_VALUES)
+        if _JOINED.fullmatch(path):
+            number = posted.get("fn_index")
+            wanted = self.events.get(number) if type(number) is int else None
+            return _judged(wanted, posted.get("data"))
+        if named := _NAMED.fullmatch(path):
+            parameters = self.endpoints.get(named["name"])
+            if parameters is None or not named["v2"]:
+                wanted = None if parameters is None else len(parameters)
+                return _judged(wanted, posted.get("data"))
+            needed = {name for name, is_optional in parameters.items() if not is_optional}
+            fits = needed <= posted.keys() <= parameters.keys()
+            return (0, "") if fits else (400, OTHER_VALUES)
+        return 0, ""
+
+
+def _judged(wanted: int | None, data: object) -> tuple[int, str]:
+    if wanted is None:
+        return 404, UNKNOWN
+    fits = isinstance(data, list) and len(data) == wanted
+    return (0, "") if fits else (400, OTHER_VALUES)
+
+
+class Doors:
+    """ASGI middleware: 404 for what the app does not have, 400 for a body that is refused.
+
+    ``takes``: what the page takes. ``files``: paths whose files it loads. ``has_tools``: whether
+    MCP is served.
+    """
+
+    def __init__(
+        self, app: Application, takes: Takes, files: Iterable[str], has_tools: bool
+    ) -> None:
         self._app = app
+        self._takes = takes
         self._files = {f"{API}/file={path}" for path in files}
         self._has_tools = has_tools
 
@@ -59,7 +122,7 @@ class Doors:
             await answer(send, 400, LONG_SESSION)
         elif scope["method"] != "POST" or _TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
-        elif not dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/json"):
+        elif not is_json(scope):
             # Neither a form, which may bring files, nor what another site's page may send unasked.
             await answer(send, 415, ONLY_JSON)
         else:
@@ -78,9 +141,13 @@ class Doors:
         body = await whole_body(receive)
         if body is None:
             return
-        is_call = scope["path"].startswith(CALLS)
-        if fault := session_fault(body) or ("" if is_call else fault_of(body)):
-            await answer(send, 400, fault)
+        path, posted = scope["path"], parsed(body)
+        is_call = path.startswith(CALLS)  # whose values are handed on as they are
+        status, fault = 400, session_fault(posted) or ("" if is_call else fault_of(posted))
+        if not fault:
+            status, fault = self._takes.fault_of(path, posted)
+        if fault:
+            await answer(send, status, fault)
             return
         await self._app(scope, replayed(body, receive), send)
 
@@ -115,10 +182,11 @@ class Refusals:
         await self._app(scope, receive, mended)
 
 
-def session_fault(body: bytes) -> str:
+def session_fault(posted: Any) -> str:
     """Why this JSON's session is not handed on, in a sentence: gradio and this app keep what they
     know of visitors by its name. Empty where nothing is wrong."""
-    return "" if _is_session(_object(body).get("session_hash", "")) else LONG_SESSION
+    name = posted.get("session_hash") if isinstance(posted, dict) else None
+    return "" if _is_session(name) else LONG_SESSION
 
 
 def _is_session(name: object) -> bool:
@@ -131,16 +199,10 @@ def _asked_for(scope: Message) -> list[str]:
     return parse_qs(query).get("session_hash", [])
 
 
-def fault_of(body: bytes) -> str:
+def fault_of(posted: Any) -> str:
     """Why this JSON is not handed on, in a sentence: gradio would read or fetch something in it as
-    a file, or could not answer with a text in it. Empty where nothing is wrong.
-
-    What is no JSON is nobody's file either: gradio refuses it.
-    """
-    try:
-        left: list[Any] = [json.loads(body)]
-    except (ValueError, RecursionError):
-        return ""
+    a file, or could not answer with a text in it. Empty where nothing is wrong."""
+    left = [posted]
     while left:
         value = left.pop()
         if isinstance(value, dict):
@@ -154,11 +216,16 @@ def fault_of(body: bytes) -> str:
     return ""
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def parsed(body: bytes) -> Any:
+    """The JSON of a body; None where it is none."""
     try:
-        value = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
-        return {}
+        return None
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = parsed(body)
     return value if isinstance(value, dict) else {}
 
 

@@ -7,8 +7,11 @@ import sys
 from types import SimpleNamespace
 
 import gradio as gr
-from gradio import queueing, route_utils, routes
+from fastapi.exceptions import RequestValidationError
+from gradio import http_server, queueing, route_utils, routes
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from app.components.line_view import file_path, plotly_url
 from app.handlers import Handlers
@@ -18,13 +21,15 @@ from app.layout.theme import head, theme
 from app.layout.wiring import RUN
 from app.replay.recordings import Recording
 from app.serving.audience import Audience
-from app.serving.doors import CALLS, Doors, Refusals
+from app.serving.doors import CALLS, OTHER_VALUES, Doors, Refusals, Takes
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.engines import Engines
 from app.serving.settings import AppSettingsError
 from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
-from mars_runtime.serving.limits import BodyLimit
+from mars_runtime.serving.errors import ApiError, Faults
+from mars_runtime.serving.limits import BodyLimit, Proxies
+from mars_runtime.serving.server import configured
 
 log = logging.getLogger(__name__)
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
@@ -50,6 +55,8 @@ def serve(
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
     _log_without_values()
+    http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
+    _answer_no_other_origin()
     mend_tools()
     try:
         page.launch(
@@ -67,7 +74,10 @@ def serve(
             footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
             max_file_size="1mb",
             state_session_capacity=200,
-            app_kwargs={"middleware": _middleware(handlers.engines, page)},
+            app_kwargs={
+                "middleware": _middleware(handlers.engines, page),
+                "exception_handlers": {RequestValidationError: _misfit},
+            },
             prevent_thread_lock=not is_blocking,
         )
     except OSError as error:
@@ -89,10 +99,12 @@ def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
         return found is not None and found.concurrency_id == RUN
 
     return [
+        Middleware(Faults, respond=_respond),
+        Middleware(Proxies, number=settings.num_proxies),
         Middleware(Beside, endpoint=make_endpoint(engines)),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
-        Middleware(Doors, files=map(file_path, filter(None, addresses)), has_tools=has_tools()),
+        Middleware(Doors, _takes(page), map(file_path, filter(None, addresses)), has_tools()),
         Middleware(
             Audience,
             line=lambda: page._queue,
@@ -100,6 +112,29 @@ def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
             max_runs=settings.max_runs_per_address,
         ),
     ]
+
+
+def _takes(page: gr.Blocks) -> Takes:
+    endpoints = page.get_api_info()["named_endpoints"]
+    return Takes(
+        {number: len(event.inputs) for number, event in page.fns.items() if event.fn},
+        {
+            name.strip("/"): {
+                each["parameter_name"]: each["parameter_has_default"] for each in info["parameters"]
+            }
+            for name, info in endpoints.items()
+        },
+        {part["id"]: part["props"].get("server_fns") or () for part in page.config["components"]},
+    )
+
+
+def _respond(refusal: ApiError) -> Response:
+    return JSONResponse({"detail": str(refusal)}, refusal.status)
+
+
+async def _misfit(request: Request, error: Exception) -> Response:
+    """Instead of FastAPI's own answer, which repeats what was sent, or fails where JSON cannot."""
+    return _respond(ApiError(422, OTHER_VALUES))
 
 
 def _look_less_often(page: gr.Blocks) -> None:
@@ -112,6 +147,12 @@ def _look_less_often(page: gr.Blocks) -> None:
     page._queue.progress_update_sleep_when_free = 1.0  # nothing here reports progress that way
 
 
+def _answer_no_other_origin() -> None:
+    """Let no page of another origin read an answer: gradio grants it to every port of localhost,
+    and to everybody where it is served to the world, cookies included."""
+    route_utils.CustomCORSMiddleware.parent_configures_cors = lambda self: True  # type: ignore[method-assign]
+
+
 def _log_without_values() -> None:
     """Let gradio log where something went wrong without the words of the exception.
 
@@ -121,7 +162,7 @@ def _log_without_values() -> None:
     def where_it_was() -> None:
         error = sys.exc_info()[1]
         if error is not None:
-            log.error("an event failed\n%s", where(error))
+            log.error("an event failed: %s", where(error))
 
     for module in (queueing, routes, route_utils):
         module.traceback = SimpleNamespace(print_exc=where_it_was)  # type: ignore[attr-defined]

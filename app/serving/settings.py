@@ -34,6 +34,8 @@ class AppSettings:
     max_runs: visitors whose runs share the model; max_waiting: runs that may wait behind them.
     max_runs_per_address: at once, waiting ones included; visitors of one school or company may
         share an address.
+    num_proxies: trusted ones before this server, as one is before a Space. Whose a request is, is
+        told by the entry that many from the right of X-Forwarded-For; with 0 by the socket.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
     remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
@@ -54,6 +56,7 @@ class AppSettings:
     max_runs: int = 4
     max_waiting: int = 12
     max_runs_per_address: int = 8
+    num_proxies: int = 0
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
     remote: str = ""
@@ -67,8 +70,9 @@ class AppSettings:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1.")
-        if self.max_waiting < 0:
-            raise AppSettingsError(f"{PREFIX}MAX_WAITING must not be negative.")
+        for name in ("max_waiting", "num_proxies"):
+            if getattr(self, name) < 0:
+                raise AppSettingsError(f"{PREFIX}{name.upper()} must not be negative.")
         if not self.max_seconds > 0:
             raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
         if not 0 <= self.port <= 65535:

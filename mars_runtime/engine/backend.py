@@ -280,14 +280,17 @@ def _usual_threads() -> int:
 
 
 def where(error: BaseException) -> str:
-    """A traceback for the log, without the words of exceptions, which may hold a prompt."""
+    """A traceback as one line of log, innermost first, without the words of exceptions, which may
+    hold a prompt: ``KeyError in find (models.py:87) < … after …``."""
     links = [error]
     while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
         links.append(cause)
     told = []
-    for each in reversed(links):
-        told += [*traceback.format_tb(each.__traceback__), type(each).__name__]
-    return "\n".join(line.rstrip() for line in told)
+    for each in links:
+        frames = reversed(traceback.extract_tb(each.__traceback__))
+        places = (f"{it.name} ({Path(it.filename).name}:{it.lineno})" for it in frames)
+        told.append(f"{type(each).__name__} in {' < '.join(places)}")
+    return " after ".join(told)
 
 
 def sentence(error: Exception) -> str:

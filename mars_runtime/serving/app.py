@@ -14,30 +14,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
-from mars_runtime.serving.errors import ApiError, refusal_of, told
+from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
 from mars_runtime.serving.lanes import Lanes, read_asked
-from mars_runtime.serving.limits import BodyLimit, CrowdLimit
-from mars_runtime.serving.models import Answering, Models
+from mars_runtime.serving.limits import BodyLimit, CrowdLimit, address_of, is_json
+from mars_runtime.serving.models import Answering, Models, unknown
 from mars_runtime.serving.order import Kind, Order, read_order
 from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
 from mars_runtime.serving.wire import Envelope, Json
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?")
 """What is served here, for whoever serves other things beside it."""
+DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
 TOO_LARGE = "The request is too large; shorten the prompt."
@@ -68,6 +70,7 @@ def make_app(
         Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
         Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
         Route("/v1/models/{name:path}/about", endpoint.about),
+        Route("/v1/models/{name:path}", endpoint.model),
         Route("/health", endpoint.health),
     ]
     if expose is not None:
@@ -75,6 +78,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
+            Middleware(Faults, respond=attrgetter("response")),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 CrowdLimit,
@@ -82,7 +86,7 @@ def make_app(
                 refusal=ApiError(429, CROWD, retry_after=1).response,
             ),
         ],
-        exception_handlers={HTTPException: _no_route, ApiError: told, Exception: told},
+        exception_handlers={HTTPException: _no_route},
     )
 
 
@@ -99,11 +103,16 @@ class Endpoint:
     async def models(self, request: Request) -> Response:
         """``/v1/models``: what may be asked for."""
         self._check_key(request)
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "mars"}
-            for name in self._models.names
-        ]
+        data = [_listed(name) for name in self._models.names]
         return JSONResponse({"object": "list", "data": data})
+
+    async def model(self, request: Request) -> Response:
+        """``/v1/models/{model}``: one of them, loaded or not."""
+        self._check_key(request)
+        name = request.path_params["name"]
+        if name not in self._models.names:
+            raise unknown(self._models.names)
+        return JSONResponse(_listed(name))
 
     async def health(self, request: Request) -> Response:
         """``/health``: whether anything can be answered now."""
@@ -128,7 +137,7 @@ class Endpoint:
         """End a run, or a lane of it, within one forward."""
         self._check_key(request)
         lane = request.query_params.get("lane", "")
-        chosen = Fields({"lane": int(lane) if lane.isdecimal() else lane or None})
+        chosen = Fields({"lane": int(lane) if DIGITS.fullmatch(lane) else lane or None})
         for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
             run.cancel()
         return Response(status_code=204)
@@ -141,16 +150,11 @@ class Endpoint:
         return JSONResponse(await self._aside(partial(about, model)))
 
     async def _guarded(self, request: Request, work: Work) -> Response:
-        """What is posted, with whatever goes wrong as a sentence."""
+        """What is posted as JSON."""
         self._check_key(request)
-        if not request.headers.get("content-type", "").startswith("application/json"):
+        if not is_json(request.scope):
             raise ApiError(415, ONLY_JSON)
-        try:
-            return await work(request)
-        except ClientDisconnect:
-            return Response(status_code=499)  # which nobody reads
-        except Exception as error:
-            return refusal_of(error).response
+        return await work(request)
 
     async def _run(self, request: Request) -> Response:
         fields = parse(await request.body())
@@ -196,9 +200,13 @@ class Endpoint:
             raise ApiError(401, NO_KEY)
 
 
+def _listed(name: str) -> Json:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "mars"}
+
+
 def _owner(request: Request) -> str:
     """The address that asks, among which places are dealt out fairly."""
-    return request.client.host if request.client else ""
+    return address_of(request.client)
 
 
 async def _whole(run: Answering, answer: Answer) -> Piece:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from mars_runtime.serving.plan import KEY, Plan, PlanError, bring
+from mars_runtime.serving.plan import KEY, Plan, PlanError, bring, num_proxies
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
     try:
-        plan = Plan.of(args)
+        plan, proxies = Plan.of(args), num_proxies()
     except PlanError as error:
         print(error, file=sys.stderr)
         return 2
@@ -41,12 +41,13 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.serving.replicas.cli import serve
 
         return serve(plan, args.host, args.port)
-    return serve_here(plan, args.host, args.port)
+    return serve_here(plan, args.host, args.port, proxies)
 
 
-def serve_here(plan: Plan, at: str, wanted: int) -> int:
-    """Serve from this process alone; the exit code."""
+def serve_here(plan: Plan, at: str, wanted: int, proxies: int) -> int:
+    """Serve from this process alone, behind so many proxies; the exit code."""
     from mars_runtime.serving.app import make_app
+    from mars_runtime.serving.limits import Proxies
     from mars_runtime.serving.local import SingleModel
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.server import PlaceTakenError, Server, bound
@@ -60,7 +61,7 @@ def serve_here(plan: Plan, at: str, wanted: int) -> int:
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose)
-    server = Server(app, models.close)
+    server = Server(Proxies(app, proxies), models.close)
 
     def tell() -> None:
         if trouble := models.wait():

@@ -1,16 +1,19 @@
-"""Whatever goes wrong, as OpenAI's JSON with one sentence. Knows no route and no engine inside."""
+"""Whatever goes wrong, as one sentence in JSON and at most one line of log. Knows no route and no
+engine inside."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineBusy, EngineError
 from mars_runtime.engine.request import RequestError
+from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import NotReadyError, UnknownModelError
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
@@ -75,10 +78,35 @@ def refusal_of(error: Exception) -> ApiError:
         return ApiError(429, sentence, retry_after=BUSY_SECONDS)
     if isinstance(error, EngineError):
         return ApiError(503, sentence, retry_after=DEAD_SECONDS)
-    log.error("a request failed\n%s", where(error))
+    log.error("a request failed: %s", where(error))
     return ApiError(500, FAULT)
 
 
-async def told(request: Request, error: Exception) -> Response:
-    """The handler of every exception."""
-    return refusal_of(error).response
+class Faults:
+    """ASGI middleware, the outermost: no exception reaches the server, which would log all of it.
+
+    ``respond``: how a refusal is sent where no answer has begun; one that has is cut off.
+    """
+
+    def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:
+        self._app = app
+        self._respond = respond
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, and answer for whatever goes wrong with it."""
+        is_begun = scope["type"] != "http"
+
+        async def noticed(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noticed)
+            return
+        except ClientDisconnect:
+            response = Response(status_code=499)  # which nobody reads
+        except Exception as error:
+            response = self._respond(refusal_of(error))
+        if not is_begun:
+            await response(scope, receive, send)

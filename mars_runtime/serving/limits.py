@@ -1,5 +1,5 @@
 """Refuses large request bodies before anything reads them, and more at once from one address than
-its share. Knows no gradio and no route."""
+its share; says whose address that is. Knows no gradio and no route."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
+NOBODY = "nobody"
 MAX_DRAINED = 64_000_000  # bytes
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 
@@ -76,9 +77,29 @@ class BodyLimit:
         await send({"type": "http.response.body", "body": self.refusal})
 
 
+class Proxies:
+    """ASGI middleware: a request comes from the address that the ``number``-th proxy before this
+    server saw, counted from here. Each appends to ``X-Forwarded-For`` whom it was asked by, so what
+    stands further left was written by anybody. The socket's address without proxies, and where the
+    header is shorter than that."""
+
+    def __init__(self, app: Application, number: int) -> None:
+        self._app = app
+        self._number = number
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, with its client."""
+        if self._number and scope["type"] == "http":
+            values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+            seen = b",".join(values).decode("latin-1").split(",")
+            if len(seen) >= self._number and (address := seen[-self._number].strip()):
+                scope = {**scope, "client": (address, 0)}
+        await self._app(scope, receive, send)
+
+
 class CrowdLimit:
     """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
-    posted; 0 lets through any number."""
+    posted; 0 lets through any number. One counts when it is whole."""
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
@@ -91,15 +112,30 @@ class CrowdLimit:
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        address = str((scope.get("client") or [""])[0])
+        body = await whole_body(receive)
+        if body is None:
+            return
+        address = address_of(scope.get("client"))
         if self._going[address] >= self._most:
             await self._refusal(scope, receive, send)
             return
         self._going[address] += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, replayed(body, receive), send)
         finally:
             self._going -= Counter([address])
+
+
+def address_of(client: Any) -> str:
+    """Whose a request is, by its scope's client or gradio's: places are dealt out fairly among
+    addresses, and all that have none, as over a Unix socket, are one."""
+    return str(client[0]) if client else NOBODY
+
+
+def is_json(scope: Message) -> bool:
+    """Whether the body of a request is declared to be JSON, of whatever charset."""
+    kind: bytes = dict(scope["headers"]).get(b"content-type", b"")
+    return kind.partition(b";")[0].strip().lower() == b"application/json"
 
 
 async def whole_body(receive: Receive) -> bytes | None:

@@ -6,6 +6,8 @@ Knows no HTTP, and imports nothing heavy before a model is brought.
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,20 @@ KEY = "MARS_API_KEY"
 """The environment variable with the key that callers must send; none is asked for without it."""
 
 
+PROXIES = "MARS_NUM_PROXIES"
+"""The environment variable with the number of trusted proxies before the server."""
+
+
 class PlanError(ValueError):
     """A plan that makes no sense; the message is one sentence."""
+
+
+def num_proxies() -> int:
+    """How many there are (``limits.Proxies``). Raises PlanError."""
+    text = os.environ.get(PROXIES, "").strip() or "0"
+    if not re.fullmatch(r"[0-9]{1,3}", text):
+        raise PlanError(f"{PROXIES} must be a whole number, such as 1.")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

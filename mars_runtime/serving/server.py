@@ -1,4 +1,5 @@
-"""Serves the endpoint alone, until it is told to end: then every stream ends with a sentence.
+"""Serves the endpoint alone, until it is told to end: then every stream ends with a sentence. No
+request may be on its way for ever.
 
 Knows uvicorn; no model.
 """
@@ -8,11 +9,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 GRACE_SECONDS = 10  # for answers that are on their way when the server ends
+HEAD_SECONDS = BODY_SECONDS = 10.0
+"""For all headers of a request, from the first of their bytes or of the connection; for a body."""
+BODY_RATE = 50_000  # bytes of a declared length for which a body has a second more
+MAX_BODY_SECONDS = 180.0  # whatever it declares
+LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
 
 
 class PlaceTakenError(OSError):
@@ -34,12 +43,87 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+class PunctualProtocol(H11Protocol):
+    """HTTP of uvicorn, which waits for unfinished requests without end: 408 for one that trickles.
+    Answers may take as long as they like."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _awaited: tuple[object, ...] = ()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        self._disarm()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand on the connection, whose request is whole."""
+        self._disarm()
+        super().handle_websocket_upgrade(event)
+
+    def _watch(self) -> None:
+        """Time what is awaited of the client now: another part than before gets its own time."""
+        part = self.conn.their_state
+        is_idle = part is h11.IDLE and self.timeout_keep_alive_task is not None
+        awaited = (part, is_idle, self.cycle)
+        if awaited == self._awaited:
+            return
+        self._disarm()
+        self._awaited = awaited
+        if part in (h11.IDLE, h11.SEND_BODY) and not is_idle and not self.transport.is_closing():
+            seconds = HEAD_SECONDS if part is h11.IDLE else body_seconds(dict(self.headers))
+            self._timer = self.loop.call_later(seconds, self._end)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self) -> None:
+        """Answer a request that has begun and has no answer yet, and close."""
+        state = self.conn.our_state
+        if state is h11.SEND_RESPONSE or (state is h11.IDLE and self.conn.trailing_data[0]):
+            headers = [("content-type", "application/json"), ("connection", "close")]
+            head = h11.Response(status_code=408, headers=headers, reason=b"Request Timeout")
+            for event in (head, h11.Data(data=LATE), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+        self.transport.close()
+
+
+def body_seconds(headers: dict[bytes, bytes]) -> float:
+    """How long a body may take, by its declared length."""
+    declared = headers.get(b"content-length", b"0")
+    return min(MAX_BODY_SECONDS, BODY_SECONDS + int(declared) / BODY_RATE)
+
+
+configured: Callable[..., uvicorn.Config] = partial(
+    uvicorn.Config, http=PunctualProtocol, proxy_headers=False
+)
+"""How anything of this app is served by uvicorn, which would believe proxies of its own choice
+(``limits.Proxies`` does not)."""
+
+
 class Server(uvicorn.Server):
     """Serves ``app`` until SIGTERM, SIGINT or ``leave``. close: ends every run; uvicorn waits for
     streams to end, which they would not do by themselves."""
 
     def __init__(self, app: ASGIApp, close: Callable[[], None]) -> None:
-        config = uvicorn.Config(
+        config = configured(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
         )
         super().__init__(config)

@@ -207,3 +207,32 @@ def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
     assert first.keys() == last.keys()
     assert '"ended": "limit"' in json.dumps(last)
     assert "Fetching" not in json.dumps(last)
+
+
+@pytest.mark.parametrize(
+    ("num_proxies", "owners"),
+    [(0, {"127.0.0.1"}), (1, {"10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"}), (3, {"127.0.0.1"})],
+)
+def test_callers_of_the_endpoints_are_told_apart_by_what_a_trusted_proxy_saw(
+    tmp_path: Path, num_proxies: int, owners: set[str]
+) -> None:
+    """Whatever they wrote themselves stands further left."""
+    backend = ScriptedBackend(TEXT * 100, 0.05)
+    handlers = make_handlers(tmp_path, backend, port=0, num_proxies=num_proxies)
+    page = page_of(handlers, is_blocking=False)
+    try:
+        schedule = handlers.engines.get("scripted").engine._schedule  # type: ignore[union-attr]
+        for n, name in enumerate(("generate", "compare", "traces", "batch")):
+            asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
+            request = urllib.request.Request(
+                f"{page.local_url}gradio_api/call/v2/{name}",
+                json.dumps({**asked, "max_new_tokens": 200}).encode(),
+                {"content-type": "application/json", "x-forwarded-for": f"6.6.6.6, 10.0.0.{n}"},
+            )
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                assert answer.status == 200
+        assert eventually(lambda: len(schedule) == 4, 10)
+        assert {job.owner for job in schedule._jobs()} == owners
+    finally:
+        page.close()
+        handlers.engines.close()

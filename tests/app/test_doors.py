@@ -19,7 +19,7 @@ from visitor import Visitor, assert_serves
 
 from app.controls import STEERED
 from app.serving.checkpoints import MAX_SETTLED
-from app.serving.doors import LONG_SESSION, NO_FILES, NO_TEXT, fault_of
+from app.serving.doors import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
 from mars_runtime.machine import return_freed_memory
 
 
@@ -138,13 +138,29 @@ def test_no_text_field_makes_the_server_fetch(address: str, bait: str) -> None:
     assert Bait.asked == []
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "multipart/form-data; boundary=x", "", "application/jsonx"]
+)
 def test_no_form_of_another_site_is_taken(address: str, kind: str) -> None:
     values = controls()
     body = json.dumps({"data": list(values.values()), "fn_index": 0, "session_hash": "a"})
     for path in ("/gradio_api/queue/join", "/gradio_api/component_server", "/gradio_api/cancel"):
         assert ask(address, "POST", path, body.encode(), kind)[0] == 415
     assert_serves(Visitor(address))
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:9999", "http://127.0.0.1:1", "https://x.org"])
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/config", "/v1/models"])
+def test_no_page_of_another_origin_reads_an_answer(
+    address: str, origin: str, method: str, path: str
+) -> None:
+    headers = {"origin": origin, "access-control-request-method": "POST"}
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    connection.request(method, path, None, headers)
+    granted = [name.lower() for name, _ in connection.getresponse().getheaders()]
+    connection.close()
+    assert not any(name.startswith("access-control") for name in granted)
 
 
 def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
@@ -168,7 +184,7 @@ def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
     ],
 )
 def test_what_gradio_would_take_for_a_file_is_found(body: bytes, is_file: bool) -> None:
-    assert fault_of(body) == (NO_FILES if is_file else "")
+    assert fault_of(parsed(body)) == (NO_FILES if is_file else "")
 
 
 HALF = "\ud800"

@@ -1,5 +1,6 @@
 """Bad requests for the OpenAI-compatible endpoint: every field with values that it cannot have, and
-bodies that are no request at all. ``random_requests`` makes as many more as one likes."""
+bodies that are no request at all. ``random_requests`` makes as many more as one likes, and
+``random_visits`` such to any route of the page or the endpoint."""
 
 from __future__ import annotations
 
@@ -134,6 +135,67 @@ def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]
             fields = rng.sample([n for n in values if ONLY.get(n, path) == path], 3)
             body = dumped({**good(path, model), **{n: rng.choice(values[n]) for n in fields}})
         yield path, body
+
+
+Visit = tuple[str, str, bytes]
+"""Method, path and query as they go over the wire, body."""
+LONG = "x" * 9000
+GETS = [
+    "/", "/config", "/config?deep_link=x", "/theme.css?v=1", "/assets/x.js", "/static/img/x.svg",
+    "/assets/x%00.js", "/assets/%2e%2e/x", f"/assets/{LONG}", f"/static/{LONG}", "/?view=api",
+    "/gradio_api/info?all_endpoints=x", "/gradio_api/openapi.json", "/gradio_api/app_id",
+    "/gradio_api/call/generate/x", "/gradio_api/call/v2/nope/x", "/gradio_api/startup-events",
+    "/gradio_api/queue/data?session_hash=x", "/gradio_api/queue/data", "/gradio_api/queue/data/x",
+    "/v1/models", "/v1/models/x", "/v1/models/%2e%2e%2fetc/about", "/v1/models//about", "/health/x",
+    f"/v1/models/{LONG}/about", f"/{LONG}", "/%ff%fe", "/v1/runs/x", "/metrics", "/health",
+]  # fmt: skip
+LANES = ["", "0", "-1", "9" * 5000, "1e3", "%d9%a3", "%00", "x", "1" * 10]
+ODD: list[Any] = [
+    None, True, 0, -1, 10**6, 10**400, 1.5, "", "x", "0", [], {}, [[]], HALF, DEEP, ["x"] * 40,
+    {"path": "/etc/passwd"}, {"a": 1}, "\0", "http://x", "generate", "predict", "judge",
+]  # fmt: skip
+
+
+def random_visits(seed: int, config: dict[str, Any]) -> Iterator[Visit]:
+    """Without end, for a page with this config: every route, with what fits and what does not. None
+    begins a run."""
+    rng = random.Random(seed)
+    private = [event for event in config["dependencies"] if not event["queue"]]
+    parts = [part for part in config["components"] if part["props"].get("server_fns")]
+    api = "/gradio_api"
+    while True:
+        event, part = rng.choice(private), rng.choice(parts)
+        data = [rng.choice(ODD) for _ in range(rng.choice([0, 1, 2, len(event["inputs"])]))]
+        run = {"fn_index": event["id"], "data": data, "session_hash": "attack"}
+        call = {"component_id": part["id"], "fn_name": rng.choice(part["props"]["server_fns"])}
+        bodies = {
+            f"{api}/run/predict": run,
+            f"{api}/run/predict/": run,
+            f"{api}/queue/join": run,
+            f"{api}/call/v2/{rng.choice(['generate', 'batch', 'nope'])}": {"tau": 0.5},
+            f"{api}/call/{rng.choice(['compare', 'traces', 'nope'])}": {"data": data},
+            f"{api}/component_server": {**call, "data": "x", "session_hash": "attack"},
+            f"{api}/cancel": {"session_hash": "attack", "fn_index": 0, "event_id": "x"},
+            f"{api}/reset": {"event_id": "x"},
+            "/v1/runs/x/settings": {"tau": 0.5},
+        }
+        kind = rng.random()
+        if kind < 0.2:
+            yield "GET", rng.choice(GETS), b""
+        elif kind < 0.25:
+            yield "DELETE", f"/v1/runs/x?lane={rng.choice(LANES)}", b""
+        elif kind < 0.3:
+            path, body = next(random_requests(rng.randrange(2**31)))
+            yield "POST", path, body
+        else:
+            path, body_of = rng.choice(list(bodies.items()))
+            names = rng.sample(list(body_of), rng.randrange(len(body_of) + 1))
+            odd = {name: rng.choice(ODD) for name in names}
+            left_out = rng.sample(list(body_of), 1) if rng.random() < 0.3 else []
+            changed = {k: v for k, v in {**body_of, **odd}.items() if k not in left_out}
+            extra = {rng.choice(["my-secret", "batched", "event_data", "trigger_id"]): "x"}
+            spelled = dumped({**changed, **(extra if rng.random() < 0.2 else {})})
+            yield "POST", path, rng.choice(BODIES) if rng.random() < 0.05 else spelled
 
 
 def dumped(value: Any) -> bytes:

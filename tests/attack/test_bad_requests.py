@@ -1,19 +1,33 @@
 """Bad requests to the OpenAI-compatible endpoint: every answer is a refusal in one sentence, never
-a fault of the server, and the next request works."""
+a fault of the server, and the next request works. Those to the page, too, leave no traceback."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import logging
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("openai")
 
-from tests.attack.bad_requests import CHAT, TEXT, bad_requests, good, random_requests
+from tests.app.scripted_page import TEXT as WRITTEN
+from tests.app.scripted_page import ScriptedBackend, make_handlers
+from tests.attack.bad_requests import (
+    CHAT,
+    TEXT,
+    Visit,
+    bad_requests,
+    dumped,
+    good,
+    random_requests,
+    random_visits,
+)
 from tests.serving.scripted_server import Caps, Oracle, Place, eventually, serving
 
 JSON = {"content-type": "application/json"}
@@ -76,12 +90,22 @@ def test_random_ones_too(place: Place, is_full_attack: bool) -> None:
     assert eventually(lambda: place.num_open == 0)
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "ü"])
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "ü", "application/jsonx"]
+)
 def test_only_json_is_read(place: Place, kind: str) -> None:
     body = json.dumps(good(CHAT)).encode()
     status, text = post(place, CHAT, body, {"content-type": kind.encode()} if kind else {})  # type: ignore[dict-item]
     assert status == 415
     assert_refused(status, text)
+
+
+@pytest.mark.parametrize("kind", ["Application/JSON", "application/json ; charset=utf-8"])
+def test_json_is_read_however_it_is_spelled(place: Place, page: str, kind: str) -> None:
+    body = json.dumps(good(CHAT)).encode()
+    assert post(place, CHAT, body, {"content-type": kind})[0] == 200
+    call = f"http://{page}{API}/call/v2/nope"
+    assert place.http.post(call, content=b"{}", headers={"content-type": kind}).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
@@ -126,3 +150,114 @@ def test_control_tokens_are_only_text(place: Place) -> None:
         post(place, TEXT, json.dumps({**good(TEXT), "prompt": text}).encode())
         assert list(place.backend.prompts[-1]) == tokenizer.encode(text)
         assert max(place.backend.prompts[-1]) < 256
+
+
+class Log(logging.Handler):
+    """What is logged, by the page's server too, which keeps its log to itself."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def assert_short(self) -> None:
+        for record in self.records:
+            told = record.getMessage()
+            assert record.exc_info is None, told
+            assert "\n" not in told
+            assert "my-secret" not in told
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    handler, loggers = Log(), [logging.getLogger(), logging.getLogger("uvicorn")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield handler
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of a page with its endpoint."""
+    from app.serving.serve import serve
+
+    handlers = make_handlers(tmp_path_factory.mktemp("page"), ScriptedBackend(WRITTEN), port=0)
+    blocks = serve(handlers, is_blocking=False)
+    yield urlsplit(blocks.local_url).netloc
+    blocks.close()
+    handlers.engines.close()
+
+
+def answered(page: str, visit: Visit) -> tuple[int, str]:
+    """Status and text, with the path as it is: nothing is tidied up on the way."""
+    method, path, body = visit
+    with closing(http.client.HTTPConnection(page, timeout=60)) as connection:
+        connection.request(method, path, body or None, JSON)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode("utf-8", "replace")
+
+
+def config_of(page: str) -> dict[str, Any]:
+    return json.loads(answered(page, ("GET", "/config", b""))[1])  # type: ignore[no-any-return]
+
+
+def predicted(**changes: Any) -> bytes:
+    return dumped({"fn_index": 0, "data": [], "session_hash": "a", **changes})
+
+
+def called(**changes: Any) -> bytes:
+    return dumped({"component_id": 0, "fn_name": "x", "data": "", "session_hash": "a", **changes})
+
+
+API = "/gradio_api"
+FAULTS: list[tuple[Visit, int]] = [
+    (("GET", "/v1/models/%2e%2e%2fetc/about", b""), 404),
+    (("DELETE", "/v1/runs/x?lane=" + "7" * 5000, b""), 404),
+    (("GET", "/assets/" + "x" * 9000, b""), 404),
+    (("POST", f"{API}/run/predict", predicted(fn_index=10**6)), 404),
+    (("POST", f"{API}/queue/join", predicted(fn_index=10**6)), 404),
+    (("POST", f"{API}/component_server", called(component_id=10**6)), 404),
+    (("POST", f"{API}/component_server", b"[]"), 400),
+    (("POST", f"{API}/call/v2/generate", b"{}"), 400),
+    (("POST", f"{API}/call/v2/generate", dumped({"prompt": "x", "my-secret": 1})), 400),
+    (("POST", f"{API}/call/v2/nope", b"{}"), 404),
+    (("POST", f"{API}/call/generate", dumped({"data": ["my-secret"]})), 400),
+]
+
+
+@pytest.mark.parametrize(("visit", "wanted"), FAULTS, ids=lambda it: str(it)[:40])
+def test_what_names_nothing_is_a_refusal_and_no_fault(
+    page: str, log: Log, capfd: pytest.CaptureFixture[str], visit: Visit, wanted: int
+) -> None:
+    status, text = answered(page, visit)
+    assert status == wanted, text
+    assert "my-secret" not in text
+    assert log.records == []
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_too_few_values_are_refused_for_every_event(page: str, log: Log) -> None:
+    config = config_of(page)
+    events = [it for it in config["dependencies"] if it["inputs"] and it["backend_fn"]]
+    assert len(events) > 40
+    for event in events:
+        for path in ("run/predict", "queue/join"):
+            body = predicted(fn_index=event["id"], data=["my-secret"] * (len(event["inputs"]) - 1))
+            assert answered(page, ("POST", f"{API}/{path}", body))[0] == 400
+    assert log.records == []
+
+
+def test_random_requests_to_the_page_leave_no_traceback(
+    page: str, log: Log, is_full_attack: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    visits = random_visits(17, config_of(page))
+    for visit in islice(visits, 3000 if is_full_attack else 300):
+        status, text = answered(page, visit)
+        assert status < 500 or status == 503, (visit[0], visit[1][:99], visit[2][:400], text[:200])
+        log.assert_short()
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert answered(page, ("GET", "/health", b""))[0] == 200

@@ -70,3 +70,25 @@ def test_what_comes_back_can_be_sent() -> None:
     for text in ("\ud800", "\n".join([*lines, "\udfff"]), "\n".join([pin, *lines])):
         answer = read_import(text, MOST)
         json.dumps(answer, ensure_ascii=False).encode()
+
+
+def test_an_address_leaves_places_to_the_others() -> None:
+    """Twelve clients of one bring runs without a pause, another one after the other."""
+    text = "\n".join(lines_of())
+    is_over = threading.Event()
+
+    def keep_bringing() -> None:
+        while not is_over.is_set():
+            read_import(text, MOST, "many")
+
+    crowd = [threading.Thread(target=keep_bringing) for _ in range(12)]
+    for client in crowd:
+        client.start()
+    try:
+        answers = [read_import(text, MOST, "one") for _ in range(20)]
+    finally:
+        is_over.set()
+        for client in crowd:
+            client.join(20)
+    assert [list(answer) for answer in answers] == [["lines", "pin"]] * 20
+    assert not imports._reading

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -11,6 +14,8 @@ import pytest
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.engine import Request
+from mars_runtime.serving.limits import NOBODY, Proxies, address_of
+from mars_runtime.serving.plan import PROXIES, PlanError, num_proxies
 from mars_runtime.settings import RECOMMENDED
 
 ASK: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]
@@ -267,3 +272,122 @@ def test_the_key_is_asked_for(tmp_path: Any) -> None:
         assert place.http.get("/v1/models", headers=headers).status_code == 200
         assert place.http.get("/v1/models").status_code == 401
         assert place.http.get("/health").status_code == 200
+
+
+ROWS = re.findall(
+    r"^\| `(client\..+)` \| `(\w+(?:\[\w+\])?)` \|$",
+    (Path(__file__).parents[2] / "docs/api.md").read_text("utf-8"),
+    re.MULTILINE,
+)
+KEPT = {"model": NAME, "ask": {"model": NAME, "messages": ASK}}
+
+
+def kind_of(value: Any) -> str:
+    """As the table calls it; an asynchronous one as its twin."""
+    return type(value).__name__.replace("AsyncPage", "SyncPage").replace("Async", "")
+
+
+def of_stream(items: list[Any]) -> str:
+    """What a stream that gave these is called, whose text is whole."""
+    kind = type(items[0]).__name__
+    pieces = (item.choices[0] for item in items if item.choices)
+    is_chat = kind == "ChatCompletionChunk"
+    text = "".join((it.delta.content or "") if is_chat else it.text for it in pieces)
+    assert text.rstrip(".").split()[-1] in text.split(":")[0]  # Oracle's mark, at either end
+    return f"Stream[{kind}]"
+
+
+def made(call: str, client: openai.OpenAI) -> str:
+    """What the call gives, used up, or the error that it raises."""
+    try:
+        value = eval(call, {"client": client, **KEPT})
+    except openai.APIStatusError as error:
+        return type(error).__name__
+    if isinstance(value, openai.Stream):
+        return of_stream(list(value))
+    if hasattr(value, "__enter__"):
+        with value as stream:
+            assert stream.get_final_completion().choices[0].message.content
+        return kind_of(stream)
+    return kind_of(value.parse() if hasattr(value, "parse") else value)
+
+
+async def made_async(call: str, address: str) -> str:
+    """The same of the asynchronous client."""
+    async with openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as client:
+        try:
+            value = eval(call, {"client": client, **KEPT})
+            if hasattr(value, "__aenter__"):
+                async with value as stream:
+                    final = await stream.get_final_completion()
+                    assert final.choices[0].message.content
+                return kind_of(stream)
+            value = await value
+        except openai.APIStatusError as error:
+            return type(error).__name__
+        if isinstance(value, openai.AsyncStream):
+            return of_stream([item async for item in value])
+        return kind_of(value.parse() if hasattr(value, "parse") else value)
+
+
+def test_the_table_has_all_that_is_claimed() -> None:
+    assert len(ROWS) == 25
+    assert {wanted for _, wanted in ROWS} >= {"SyncPage[Model]", "Model", "Stream[Completion]"}
+
+
+@pytest.mark.parametrize(("call", "wanted"), ROWS)
+def test_each_call_of_the_table_gives_what_it_says(place: Place, call: str, wanted: str) -> None:
+    assert made(call, place.client) == wanted
+    assert asyncio.run(made_async(call, f"{place.address}/v1")) == wanted
+
+
+def test_a_model_is_told_of_loaded_or_not(place: Place) -> None:
+    listed = next(iter(place.client.models.list()))
+    assert place.client.models.retrieve(NAME) == listed
+    with pytest.raises(openai.NotFoundError, match="choose among scripted"):
+        place.client.models.retrieve("a/b")
+
+
+@pytest.mark.parametrize(
+    ("number", "headers", "wanted"),
+    [
+        (0, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [], "127.0.0.1"),
+        (1, [b"6.6.6.6, 1.1.1.1"], "1.1.1.1"),
+        (1, [b"6.6.6.6", b"::1"], "::1"),
+        (2, [b"6.6.6.6, 1.1.1.1 ,2.2.2.2"], "1.1.1.1"),
+        (2, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [b"1.1.1.1,"], "127.0.0.1"),
+    ],
+)
+def test_whose_a_request_is_behind_so_many_proxies(
+    number: int, headers: list[bytes], wanted: str
+) -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(address_of(scope["client"]))
+
+    named = [(b"x-forwarded-for", value) for value in headers]
+    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 5)}
+    asyncio.run(Proxies(app, number)(scope, None, None))  # type: ignore[arg-type]
+    assert seen == [wanted]
+    assert address_of(None) == NOBODY
+
+
+def test_no_header_makes_another_of_a_client_of_this_machine(slow: Place) -> None:
+    for n in range(3):
+        headers = {"x-forwarded-for": f"10.0.0.{n}"}
+        stream = iter(chat(slow, stream=True, extra_headers=headers))
+        next(stream)
+    owners = {job.owner for job in slow.model.engine._schedule._jobs()}
+    assert owners == {"127.0.0.1"}
+
+
+def test_the_number_of_proxies_is_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, wanted in (("", 0), (" 2 ", 2)):
+        monkeypatch.setenv(PROXIES, text)
+        assert num_proxies() == wanted
+    monkeypatch.setenv(PROXIES, "-1")
+    with pytest.raises(PlanError, match="must be a whole number"):
+        num_proxies()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import openai
@@ -52,6 +53,30 @@ def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], st
                 assert asked(client, is_stream, own) == text
             if own["method"] == "ar":  # lossless writes the same
                 assert asked(client, True, {}) == text
+
+
+@pytest.mark.parametrize("own", [{}, {"method": "ar"}])
+def test_logprobs_of_a_stream_are_those_of_a_whole_answer(
+    server: tuple[subprocess.Popen[str], str], own: dict[str, object]
+) -> None:
+    """The same tokens and runners-up; numbers but for rounding, which differs with the width of a
+    forward, and not at all where every forward is of one token."""
+    client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
+    ask: dict[str, object] = {"messages": [{"role": "user", "content": QUESTION}], "model": NAME}
+    ask |= {"logprobs": True, "top_logprobs": 3, "max_tokens": 30, "extra_body": own}
+    whole = client.chat.completions.create(**ask).choices[0].logprobs.content  # type: ignore[call-overload]
+    for _ in range(3):
+        chunks = client.chat.completions.create(**ask, stream=True)  # type: ignore[call-overload]
+        pieces = [chunk.choices[0].logprobs for chunk in chunks if chunk.choices]
+        told = [each for piece in pieces if piece for each in piece.content]
+        assert [tops(each) for each in told] == [tops(each) for each in whole]
+        numbers = [one.logprob for each in told for one in each.top_logprobs]
+        wanted = [one.logprob for each in whole for one in each.top_logprobs]
+        assert numbers == (wanted if own else pytest.approx(wanted, abs=1e-4))
+
+
+def tops(each: Any) -> tuple[str, list[str]]:
+    return each.token, [one.token for one in each.top_logprobs]
 
 
 def test_told_to_end_it_ends_streams_with_a_sentence(
