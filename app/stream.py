@@ -37,6 +37,7 @@ HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would
 LOOK_SECONDS = 0.2  # between two looks at whether a visitor still waits
 CLEAR_SECONDS = 2.0
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
+WARMING_UP = "Warming up: what forwards cost on this machine is measured first…"
 Wait = Callable[[], object]
 """Returns when there may be news, and soon in any case."""
 log = logging.getLogger(__name__)
@@ -237,6 +238,10 @@ class TabHandlers(ABC, Generic[R]):
             run.feed.say(load.situation)
             yield partial(load.wait, LOOK_SECONDS)
             served = load.wait(0.0)
+        # What is moved meanwhile is in the order by the time that the lanes are made of it.
+        while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
+            run.feed.say(WARMING_UP)
+            yield partial(served.engine.is_ready, LOOK_SECONDS)
         if served is None or run.is_cancelled:
             run.feed.stop()
         else:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from app.controls import RefusalError
 from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import HEARTBEAT_SECONDS, sentence_of
+from app.stream import HEARTBEAT_SECONDS, WARMING_UP, sentence_of
 
 T = TypeVar("T")
 
@@ -30,6 +30,8 @@ def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generato
             if time.monotonic() > until:
                 raise RefusalError("checkpoint", f"Try again in a while: {load.situation}")
             yield so_far(load.situation)
+        while not served.engine.is_ready(HEARTBEAT_SECONDS):
+            yield so_far(WARMING_UP)
     return served
 
 

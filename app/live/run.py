@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from app.controls import RefusalError, Steering
@@ -17,6 +17,7 @@ from app.transcript import Transcript, writer_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.speculation import named
 from mars_runtime.lab.tasks import Task
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.turns import Context
 
 
@@ -59,8 +60,10 @@ class LiveRun(TabRun):
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
-        task = self._book.task(self.order.prompt)
-        self.begin(*start_lanes(served, self.order, self._max_seconds, task, self.owner))
+        order, task = self.order, self._book.task(self.order.prompt)
+        self.begin(*start_lanes(served, order, self._max_seconds, task, self.owner))
+        if self.order.settings != order.settings:  # moved while they were made
+            self._set(lambda settings: self.order.settings)
         yield from self.follow()
         self._judge(served)
 
@@ -76,15 +79,20 @@ class LiveRun(TabRun):
         """Let settings and pace act from the next forward on."""
         if not self.transcripts:
             self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
+        self._set(steering.applied_to)
         for lane in self.transcripts:
-            steered = settings_for(lane.name, steering.applied_to(lane.run.settings))
-            if lane.name != "ar" and steered != lane.run.settings:
-                lane.run.settings = steered
             if lane.run.pace != steering.pace:
                 lane.run.pace = steering.pace
         if steering.pace != self.order.pace:
             self.order = replace(self.order, pace=steering.pace)
             self.feed.add("pace", {"pace": steering.pace})
+
+    def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
+        """From the next forward on."""
+        for lane in self.transcripts:
+            steered = settings_for(lane.name, change(lane.run.settings))
+            if lane.name != "ar" and steered != lane.run.settings:
+                lane.run.settings = steered
 
     def _judge(self, served: Served) -> None:
         """Say whether each output is right, where that can be judged: where the model wrote all of

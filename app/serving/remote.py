@@ -5,17 +5,21 @@ Only the page runs here: nothing is fetched and no weights are read. Knows no gr
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import replace
 
 from app.serving.engines import Engines
-from app.serving.loads import Served, Tell
+from app.serving.loads import Served, Tell, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 from mars_runtime.serving.remote.engine import RemoteEngine
-from mars_runtime.serving.remote.machine import Machine
+from mars_runtime.serving.remote.machine import AWAY, Machine
 
+LOOK_SECONDS = 0.75  # between two questions whether the machine is well
+ANSWER_SECONDS = 1.5  # that it has to answer them
 WARM_UP_SECONDS = 60.0  # that the machine may need until it has measured what forwards cost
 NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://host:8000."
 
@@ -29,11 +33,27 @@ class RemoteEngines(Engines):
             raise AppSettingsError(NO_ADDRESS)
         super().__init__(replace(settings, offered=settings.offered or settings.checkpoint))
         self._machine = Machine(settings.remote.rstrip("/"), settings.remote_key)
+        self._fault = AWAY
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._watch, name="remote health", daemon=True).start()
+
+    def trouble(self, name: str) -> str:
+        """What the machine said a moment ago, whether or not anybody asked for a run."""
+        return self._fault or super().trouble(name)
 
     def close(self) -> None:
         """End every run, and let go of the machine."""
+        self._is_closed.set()
         super().close()
         self._machine.close()
+
+    def _watch(self) -> None:
+        """Ask how the machine is; one that came up late is asked for what it serves."""
+        while not self._is_closed.wait(LOOK_SECONDS):
+            self._fault = self._machine.trouble(ANSWER_SECONDS)
+            if not self._fault and self._loads and super().trouble(self.wanted):
+                with suppress(UnavailableError):  # said to whoever asks for a run
+                    self.begin(self.wanted)
 
     def _is_absent(self, entry: Entry) -> bool:
         return False

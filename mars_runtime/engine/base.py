@@ -56,6 +56,10 @@ class BaseEngine(ABC):
     def capacity(self) -> int:
         """Tokens that a prompt and its answer may have together."""
 
+    def is_ready(self, timeout: float) -> bool:
+        """Whether it has warmed up, waiting for that for so many seconds."""
+        return True
+
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
         """What forwards cost here; None if it was not measured."""

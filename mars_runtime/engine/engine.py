@@ -110,6 +110,10 @@ class Engine(BaseEngine):
             self._bell.ring()
         return runs
 
+    def is_ready(self, timeout: float) -> bool:
+        """Whether it has warmed up, waiting for that for so many seconds."""
+        return self._is_ready.wait(timeout)
+
     def costs(self) -> ForwardCosts | None:
         """What forwards cost here; waits until the engine is warm. None if it was not measured."""
         self._is_ready.wait()

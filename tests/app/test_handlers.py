@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -17,6 +18,7 @@ from app.examples.book import TASKS, remark_on
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
 from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
+from app.stream import WARMING_UP
 
 
 @pytest.fixture
@@ -295,3 +297,25 @@ def test_a_preset_is_known_by_its_values() -> None:
     assert preset_of(0, True) == "Exact"
     assert preset_of(0.95, True) is None
     assert preset_of(None, False) is None
+
+
+def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Path) -> None:
+    """The stream says at once what is waited for, and goes on as soon as it can."""
+    is_warm = threading.Event()
+
+    class Cold(ScriptedBackend):
+        def prepare(self) -> None:
+            assert is_warm.wait(60)
+
+    handlers = make_handlers(tmp_path, Cold("I write. " * 40, 0.002))
+    stream = handlers.live.run("a", controls(tau=1.0, lossless=False))
+    began = time.monotonic()
+    assert WARMING_UP in next(stream)
+    assert time.monotonic() - began < 2
+    handlers.live.steer("a", controls(tau=0.5, lossless=False))
+    next(stream)
+    is_warm.set()
+    trace = lane_trace(last(stream), "mars")
+    taus = {step.rows[0].settings.tau for step in trace.events[1:-1]}
+    assert taus == {0.5}
+    handlers.engines.close()

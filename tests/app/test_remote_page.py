@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +15,17 @@ pytest.importorskip("openai")
 
 from batch_page import controls as batch_controls
 from test_handlers import begun, lane_trace, last
+from test_launch import free_port
 
 from app.handlers import Handlers, make_handlers
+from app.serving.endpoint import PageModels
 from app.serving.remote import RemoteEngines
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.events import End
 from mars_runtime.serving.remote.machine import AWAY, LOST
 from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
+
+ROOT = Path(__file__).parents[2]
 
 
 def handlers_at(address: str, **more: str) -> Handlers:
@@ -115,3 +121,36 @@ def test_the_key_of_the_machine_is_sent(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_refused_at_the_start() -> None:
     with pytest.raises(AppSettingsError, match="MARS_REMOTE"):
         handlers_at("localhost")
+
+
+MACHINE = """
+import sys, threading
+from pathlib import Path
+sys.path[:0] = [{root!r}]
+from tests.serving.scripted_server import Oracle, serving
+with serving(Path({folder!r}), Oracle(), port={port}):
+    print("up", flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_health_follows_the_machine_without_anybody_asking_for_a_run(tmp_path: Path) -> None:
+    """A process of its own that comes late, is killed and comes back."""
+    port = free_port()
+    handlers = handlers_at(f"http://127.0.0.1:{port}")
+    models = PageModels(handlers.engines)
+    handlers.engines.open()
+    assert eventually(lambda: AWAY in models.trouble, 3)
+    for number in range(2):
+        folder = tmp_path / str(number)
+        script = MACHINE.format(root=str(ROOT), folder=str(folder), port=port)
+        machine = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        try:
+            assert machine.stdout is not None
+            assert machine.stdout.readline() == b"up\n"
+            assert eventually(lambda: models.trouble == "", 3)
+        finally:
+            machine.kill()
+            machine.communicate()
+        assert eventually(lambda: models.trouble == AWAY, 3)
+    handlers.engines.close()

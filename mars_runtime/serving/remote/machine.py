@@ -45,6 +45,14 @@ class Machine:
             except (ValueError, KeyError, TypeError, TextError) as error:
                 raise EngineError(STRANGE) from error
 
+    def trouble(self, seconds: float) -> str:
+        """Why it answers nobody now, as a sentence; empty where it does. Waits so long at most."""
+        try:
+            answer = self._http.get("/health", timeout=seconds)
+        except httpx.HTTPError:
+            return AWAY
+        return (_sentence(answer.text) or AWAY) if answer.is_error else ""
+
     @contextmanager
     def begin(self, asked: Mapping[str, Any], session: str) -> Iterator[Stream]:
         """Begin a run. Raises EngineBusy, EngineError or RequestError."""
