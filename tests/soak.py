@@ -1,9 +1,11 @@
 """Visitors without end: races, single runs, stops and settings changed on the way.
 
 ``python tests/soak.py --minutes 30`` serves the page as people do (``python app.py``), on two
-cores, and lets visitors use its endpoints and its own controls, three at a time. Every run must end
-as it was meant to, and the memory of the server must stay flat. Writes JSON; the exit code is 1
-where a run was lost or memory grew. ``--minutes 0.2 --checkpoint mars-tiny`` is the short form.
+cores, and lets visitors use its endpoints, its own controls and the endpoint for programs, three at
+a time. Every run must end as it was meant to, and the memory of the server must stay flat. Several
+checkpoints are visited in turn; ``--fit 2`` lets the server find memory for two of them, and nobody
+may be told that there is none. Writes JSON; the exit code is 1 where a run was lost, somebody was
+told so, or memory grew. ``--minutes 0.2 --checkpoint mars-tiny`` is the short form.
 """
 
 from __future__ import annotations
@@ -24,17 +26,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app")]
 
+import httpx  # noqa: E402
 from gradio_client import Client  # noqa: E402
 from visitor import Visitor  # noqa: E402
 
+from app.serving.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
 from mars_runtime.lab.evaluation.provenance import provenance  # noqa: E402
 from mars_runtime.lab.tasks import KINDS, generate  # noqa: E402
+from mars_runtime.model.registry import registry  # noqa: E402
 
 NUM_CORES = 2
 NUM_PROMPTS = 40  # of each kind
@@ -44,26 +50,55 @@ START_SECONDS, RUN_SECONDS = 600, 300  # to load a model that is slow to build; 
 GROWTH = 0.05  # of the memory at a quarter of the time: more than that is not flat
 MIB = 2**20
 WHOLE = ("eos", "limit")
+STAY = 3  # things that a visitor does with a checkpoint before going on to the next
+NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
+"""In what is told to who gets no checkpoint because others have the memory."""
+BOUNDED = """
+import sys, threading
+from runpy import run_path
+sys.path.insert(0, "")
+from app.serving import room
+
+def free_memory():
+    loaded = sum(thread.name == "mars-engine" for thread in threading.enumerate())
+    return 0 if loaded >= {fit} else 10**12
+
+room.free_memory = free_memory
+run_path("app.py", run_name="__main__")
+"""
+"""The app, which finds memory for so many engines."""
 
 
 @dataclass
 class Tally:
     """What visitors saw. ``ended`` and ``stopped`` count runs by what was done; ``lost`` holds a
-    sentence for each run that did not end as it was meant to."""
+    sentence for each run that did not end as it was meant to, ``refused`` counts what programs were
+    told that had to ask again."""
 
     ended: Counter[str] = field(default_factory=Counter)
     stopped: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
     num_tokens: int = 0
+
+    @property
+    def num_without_room(self) -> int:
+        """Who was told that there is no memory for a checkpoint."""
+        told = [*self.lost, *self.refused.elements()]
+        return sum(any(words in each for words in NO_ROOM) for each in told)
 
 
 @contextmanager
-def served(checkpoint: str) -> Iterator[tuple[int, str]]:
-    """The app in a process of its own on two cores: its id and address."""
+def served(*checkpoints: str, fit: int = 0) -> Iterator[tuple[int, str]]:
+    """The app in a process of its own on two cores: its id and address. fit: engines that it finds
+    memory for; 0: as many as there is memory for."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", checkpoint]
+    program = ["-c", BOUNDED.format(fit=fit)] if fit else ["app.py"]
+    command = [sys.executable, *program, "--port", str(port), "--checkpoint", checkpoints[0]]
+    if len(checkpoints) > 1:
+        command += ["--offered", ",".join(checkpoints)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         if hasattr(os, "sched_setaffinity"):
@@ -94,25 +129,41 @@ def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
 
 
 class Guest:
-    """One visitor, who does something else each time. ``checkpoint``: as the page names it."""
+    """One visitor, who does something else each time, with one checkpoint after the other.
+    ``checkpoints``: as the page names them."""
 
-    def __init__(self, address: str, checkpoint: str, seed: int, tally: Tally) -> None:
+    def __init__(self, address: str, checkpoints: Sequence[str], seed: int, tally: Tally) -> None:
         self._rng = random.Random(seed)
         self._prompts = [
             task.prompt for kind in KINDS for task in generate(kind, "eval", seed, NUM_PROMPTS)
         ]
-        self._address, self._checkpoint = address, checkpoint
+        self._address, self._checkpoints = address, checkpoints
+        self._num_visits = STAY * seed
         self._client = Client(address, verbose=False)
         self._tally = tally
-        self.deeds: list[Callable[[], None]] = [self.single, self.race, self.stop, self.steer]
+        self.deeds: list[Callable[[], None]] = [
+            self.single, self.race, self.stop, self.steer, self.program,
+        ]  # fmt: skip
+
+    @property
+    def _checkpoint(self) -> str:
+        return self._checkpoints[self._num_visits // STAY % len(self._checkpoints)]
+
+    @property
+    def _depth(self) -> int:
+        """The largest B that may be asked for."""
+        entry = registry().get(self._checkpoint)
+        return entry.block_size if entry else DEFAULT_BLOCK_SIZE
 
     def visit(self) -> None:
         """Do one thing, and note what came of it."""
+        self._num_visits += 1
         deed = self._rng.choice(self.deeds)
         try:
             deed()
         except Exception as error:  # whatever it is, a run was lost
-            self._tally.lost.append(f"{deed.__name__}: {type(error).__name__}: {error}"[:300])
+            told = f"{deed.__name__} {self._checkpoint}: {type(error).__name__}: {error}"
+            self._tally.lost.append(told[:300])
 
     def single(self) -> None:
         """One run to its end."""
@@ -143,7 +194,8 @@ class Guest:
     def steer(self) -> None:
         """A race on the page itself, with the knobs turned while it runs."""
         visitor = Visitor(self._address)
-        status, said = visitor.run(**self._values(lossless=True, tau=0.0))
+        values = self._values(lossless=True, tau=0.0, block_size=self._depth)
+        status, said = visitor.run(**values)
         if status != 200:
             raise RuntimeError(f"refused with {status}: {said}")
         turning = threading.Event()
@@ -166,11 +218,40 @@ class Guest:
         while not turning.wait(self._rng.uniform(0.1, 0.6)):
             changes = {
                 "tau": self._rng.choice([0.0, 0.5, 0.95]),
-                "block_size": self._rng.choice([2, 4, 8]),
+                "block_size": self._rng.randint(1, self._depth),
                 "lossless": self._rng.random() < 0.8,
                 "auto": self._rng.random() < 0.3,
             }
             visitor.knobs(**{**self._values(), **changes})
+
+    def program(self) -> None:
+        """A client of the endpoint for programs, who asks again where it is told to, and may leave
+        in the middle."""
+        num_wanted = self._rng.randint(1, 20) if self._rng.random() < 0.3 else LENGTHS[1] + 10
+        messages = [{"role": "user", "content": self._rng.choice(self._prompts)}]
+        asked = {"model": self._checkpoint, "messages": messages, "stream": True}
+        asked["max_tokens"] = self._rng.randint(*LENGTHS)
+        address, until = f"{self._address}v1/chat/completions", time.monotonic() + RUN_SECONDS
+        while True:
+            with httpx.stream("POST", address, json=asked, timeout=RUN_SECONDS) as answer:
+                if answer.status_code == 200:
+                    self._read(answer.iter_lines(), num_wanted)
+                    return
+                told = json.loads(answer.read())["error"]["message"]
+            if answer.status_code not in (429, 503) or time.monotonic() > until:
+                raise RuntimeError(f"refused with {answer.status_code}: {told}")
+            self._tally.refused[told] += 1
+            time.sleep(float(answer.headers.get("retry-after", 1)))
+
+    def _read(self, lines: Iterator[str], num_wanted: int) -> None:
+        """A stream to its end, or to so many chunks."""
+        chunks = list(islice(filter(None, lines), num_wanted))
+        if len(chunks) == num_wanted:
+            self._tally.stopped["program"] += 1
+        elif chunks[-1] != "data: [DONE]" or any('"error"' in chunk for chunk in chunks):
+            raise RuntimeError(f"the stream did not end well: {chunks[-2:]}")
+        else:
+            self._tally.ended["program"] += 1
 
     def _values(self, **changes: Any) -> dict[str, Any]:
         return {
@@ -198,22 +279,24 @@ def memory(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def growth(samples: Sequence[int]) -> float:
+def growth(samples: Sequence[int], num_checkpoints: int = 1) -> float:
     """By what share memory grew: from the second quarter of the samples, when everything has been
-    used once, to the last. Medians, so that a moment does not count. 0 for fewer than 4 samples."""
+    used once, to the last. Medians, so that a moment does not count; where checkpoints come and go,
+    of very different sizes, what is left when the smallest are there. 0 for fewer than 4 samples.
+    """
     quarter = len(samples) // 4
     if not quarter:
         return 0.0
-    before = statistics.median(samples[quarter : 2 * quarter])
-    return statistics.median(samples[-quarter:]) / before - 1
+    level = statistics.median if num_checkpoints == 1 else min
+    return level(samples[-quarter:]) / level(samples[quarter : 2 * quarter]) - 1
 
 
 def soak(
-    address: str, process: int, checkpoint: str, seconds: float, num_visitors: int
+    address: str, process: int, checkpoints: Sequence[str], seconds: float, num_visitors: int
 ) -> tuple[Tally, list[int]]:
     """Let visitors come for so long; what they saw, and the memory of the server meanwhile."""
     tally, samples = Tally(), []
-    guests = [Guest(address, checkpoint, seed, tally) for seed in range(num_visitors)]
+    guests = [Guest(address, checkpoints, seed, tally) for seed in range(num_visitors)]
     for deed in guests[0].deeds:  # each at least once, and the model loaded before the clock runs
         deed()
     until = time.monotonic() + seconds
@@ -236,17 +319,20 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
     """What is kept of a soak."""
     return {
         "kind": "soak",
-        "version": 1,
+        "version": 2,
         **provenance(),
         "checkpoint": args.checkpoint,
         "minutes": args.minutes,
+        "fit": args.fit,
         "visitors": args.visitors,
         "ended": dict(tally.ended),
         "stopped": dict(tally.stopped),
         "lost": tally.lost,
+        "refused": dict(tally.refused),
+        "num_without_room": tally.num_without_room,
         "num_tokens": tally.num_tokens,
         "memory_mib": [round(one / MIB, 1) for one in samples],
-        "memory_growth": round(growth(samples), 4),
+        "memory_growth": round(growth(samples, len(args.checkpoint)), 4),
     }
 
 
@@ -255,20 +341,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Visitors without end, and what became of them.")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--visitors", type=int, default=3, help="at a time (%(default)s)")
-    parser.add_argument("--checkpoint", default="mars-smollm2")
+    parser.add_argument("--checkpoint", nargs="+", default=["mars-smollm2"], help="one or several")
+    parser.add_argument("--fit", type=int, default=0, help="checkpoints that find memory at once")
     parser.add_argument("--out", type=Path, default=Path("runs/soak.json"))
     args = parser.parse_args(arguments)
-    with served(args.checkpoint) as (process, address):
-        name = Path(args.checkpoint).name if "/" in args.checkpoint else args.checkpoint
-        tally, samples = soak(address, process, name, 60 * args.minutes, args.visitors)
+    with served(*args.checkpoint, fit=args.fit) as (process, address):
+        names = [Path(each).name if "/" in each else each for each in args.checkpoint]
+        tally, samples = soak(address, process, names, 60 * args.minutes, args.visitors)
     found = report(tally, samples, args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     ended, stopped = sum(tally.ended.values()), sum(tally.stopped.values())
     print(f"{ended} runs ended, {stopped} were stopped, {len(tally.lost)} were lost.")
-    print(f"Memory: {samples[-1] / MIB:.0f} MiB, {growth(samples):+.1%} over the soak.")
+    print(f"{tally.num_without_room} were told that no more fit.")
+    grown = found["memory_growth"]
+    print(f"Memory: {samples[-1] / MIB:.0f} MiB, {grown:+.1%} over the soak.")
     print(*tally.lost[:10], sep="\n")
-    return 0 if not tally.lost and growth(samples) <= GROWTH else 1
+    is_well = not tally.lost and not tally.num_without_room
+    return 0 if is_well and grown <= GROWTH else 1
 
 
 if __name__ == "__main__":
