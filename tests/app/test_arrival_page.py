@@ -63,7 +63,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
     visit, source: FakeSource
 ) -> None:
     page = visit()
-    page.wait_for_selector("#arrival:has-text('Fetching mars-smollm2, 94 MB: 43 %')")
+    page.wait_for_selector("#arrival:has-text('Fetching chat, 94 MB: 43 %')")
     assert chosen(page) == "tiny"
     assert page.locator(TASK_CHIP).is_visible()
     assert not page.locator(CHAT_CHIP).is_visible()
