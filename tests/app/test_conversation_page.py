@@ -116,6 +116,7 @@ def test_two_turns_and_back_to_the_first(
     assert "tokens per forward" in page.inner_text(f"{TURNS} >> nth=0")
     assert page.inner_text(f"{RACE} .rv-context summary") == "Turn 2 of a conversation."
     page.click(f"{RACE} .rv-context summary")
+    page.wait_for_selector(f"{RACE} .rv-earlier li p")  # filled once it has opened
     assert page.locator(f"{RACE} .rv-earlier li p").all_inner_texts() == [ASKED, ANSWER]
     press(page, "show", 1)
     page.wait_for_function(f"document.querySelector('{RACE} .rv-prompt').innerText.includes('img')")
