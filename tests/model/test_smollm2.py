@@ -6,6 +6,8 @@ Skipped where the file is not on this machine.
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.helpers import tokens_of
 
 NAME = "mars-smollm2"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+KINDS_OF_DRAFTS = ((False, "one"), (False, "every"), (True, "every"))
 PROMPTS_OF_A_KIND, NEW_TOKENS, ROWS = 40, 48, 10
 TEXTS = (
     "Why is the sky blue?",
@@ -114,6 +117,36 @@ def test_fp32_gives_the_text_of_transformers_on_200_prompts(smollm2_file: Path) 
                 wrong.append((len(prompt), behind))
     print(json.dumps({"prompts": len(prompts), "different": wrong}))
     assert not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("smollm2_file")
+def test_lossless_is_ar_while_the_number_of_threads_changes() -> None:
+    """Of every part of every forward, in the middle of runs: 100 prompts, drafts of three kinds."""
+    checkpoint = load_checkpoint(NAME, device="cpu")
+    prompts = [checkpoint.tokenizer.encode_prompt(t.prompt) for k in tasks.KINDS for t in drawn(k)]
+    prompts = prompts[:: len(prompts) // 100][:100]
+    assert len(prompts) == 100
+    ar = DecodeSettings("ar", max_new_tokens=NEW_TOKENS)
+    lossless = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=NEW_TOKENS)
+    ways = [replace(lossless, lookup=lookup, groups=groups) for lookup, groups in KINDS_OF_DRAFTS]
+    counts = random.Random(0)
+    model, different = checkpoint.model, []
+    for number, prompt in enumerate(prompts):
+        model.threads.fixed = 1  # type: ignore[union-attr]
+        (wanted,) = tokens_of(decode(model, checkpoint.tokenizer, [prompt], lambda: ar), 1)
+        way = ways[number % len(ways)]
+
+        def change(way: DecodeSettings = way) -> DecodeSettings:
+            model.threads.fixed = counts.choice([1, 2, 3, 4])  # type: ignore[union-attr]
+            return way
+
+        model.ceiling = 4  # type: ignore[union-attr]
+        (found,) = tokens_of(decode(model, checkpoint.tokenizer, [prompt], change), 1)
+        if found != wanted:
+            different.append(number)
+    assert not different
 
 
 @torch.inference_mode()
