@@ -163,7 +163,7 @@ class Endpoint:
         requests = [replace(each, owner=_owner(request)) for each in asked.requests]
         lanes = Lanes(await model.race(requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
-        self._going.add(name, model, lanes.runs)
+        self._going.add(name, model.block_size, lanes.runs)
         stream = EventStream(lanes.told(), lanes)
         stream.headers["x-run-id"] = name
         return stream
@@ -181,7 +181,7 @@ class Endpoint:
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(replace(asked, owner=_owner(request)))
-        self._going.add(envelope.name, model, [run])
+        self._going.add(envelope.name, model.block_size, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from mars_runtime.engine.run import Run
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.fields import Fields
-from mars_runtime.serving.models import Model
 from mars_runtime.serving.order import OWN, changed
 from mars_runtime.serving.request import check_depth
 
@@ -21,9 +20,10 @@ GONE = "No such run goes on here: it is over, or it was begun with another x-ses
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The lanes that began together, of one model."""
+    """The lanes that began together. block_size: the largest B of their model, which need not stay
+    loaded for them."""
 
-    model: Model
+    block_size: int
     lanes: tuple[Run, ...]
 
     @property
@@ -38,10 +38,10 @@ class Going:
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
 
-    def add(self, name: str, model: Model, runs: Sequence[Run]) -> None:
+    def add(self, name: str, block_size: int, runs: Sequence[Run]) -> None:
         """Remember what has begun, and forget what is over."""
         left = {name: job for name, job in self._jobs.items() if job.goes_on}
-        self._jobs = {**left, name: Job(model, tuple(runs))}
+        self._jobs = {**left, name: Job(block_size, tuple(runs))}
 
     def find(self, name: str) -> Job:
         """The job of that name. Raises ApiError."""
@@ -57,7 +57,7 @@ def steer(job: Job, fields: Fields) -> None:
     chosen = lanes_of(job, fields)
     wanted = [changed(run.settings, fields, STEERED) for run in chosen]
     for settings in wanted:
-        check_depth(settings, job.model)
+        check_depth(settings, job.block_size)
     room = min(run.asked.settings.max_new_tokens for run in chosen)
     most = fields.whole("max_new_tokens", 1, room)
     if fields.has("pace"):

@@ -53,7 +53,7 @@ def _request(lane: Fields, model: Model, caps: Caps) -> Request:
     ids = lane.items("prompt_ids", model.capacity)
     settings = changed(RECOMMENDED, lane, LANE_FIELDS)
     check_ids(ids, model.tokenizer)
-    check_depth(settings, model)
+    check_depth(settings, model.block_size)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
     seconds = lane.whole("seconds", 1, int(MAX_DEADLINE)) or caps.max_seconds
     return Request(ids, settings, min(seconds, caps.max_seconds), lane.truth("is_checked"))

@@ -37,7 +37,7 @@ def make_request(order: Order, model: Model, caps: Caps) -> Request:
     asked, most = order.max_tokens, caps.max_new_tokens
     if asked is not None:
         check_length(asked, most)
-    check_depth(order.settings, model)
+    check_depth(order.settings, model.block_size)
     ids = _encode(order, model.tokenizer)
     if asked is None:  # as much as there is room for, within reason
         asked = max(1, min(RECOMMENDED.max_new_tokens, most, model.capacity - len(ids)))
@@ -50,9 +50,8 @@ def check_length(num_tokens: int, most: int) -> None:
         raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
 
 
-def check_depth(settings: DecodeSettings, model: Model) -> None:
+def check_depth(settings: DecodeSettings, depth: int) -> None:
     """Raises ApiError for more proposals than the checkpoint was trained for."""
-    depth = model.block_size
     if isinstance(settings.block_size, int) and settings.block_size > depth:
         sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
         raise ApiError(400, sentence, "block_size")

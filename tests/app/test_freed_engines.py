@@ -20,7 +20,9 @@ from app.serving.settings import AppSettings
 from mars_runtime.engine import Request
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry
+from mars_runtime.serving.going import Job
 from mars_runtime.settings import DecodeSettings
+from tests.serving.scripted_server import NAME, Oracle, serving
 
 NAMES = ("a", "b", "c", "d", "e")
 SHORT = Request([1, 2, 3], DecodeSettings("ar", max_new_tokens=8))
@@ -169,3 +171,14 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert model() is None
     engines.close()
     assert load_checkpoint("mars-tiny").model is not None
+
+
+def test_runs_of_programs_that_are_over_keep_no_model(tmp_path: Path) -> None:
+    """The endpoint remembers the latest runs until the next one begins."""
+    with serving(tmp_path, Oracle()) as place:
+        told = {"model": NAME, "messages": [{"role": "user", "content": "Say hello."}]}
+        assert place.http.post("/v1/chat/completions", json=told).status_code == 200
+        held = [each for each in gc.get_objects() if isinstance(each, Job)]
+        assert held
+        names = {type(getattr(each, name)).__name__ for each in held for name in Job.__slots__}
+        assert names == {"int", "tuple"}
