@@ -159,6 +159,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     assert None not in against["by_family"].values()
     markdown = out.with_suffix(".md").read_text(encoding="utf-8")
     assert "| peer | chat | maths | code | ms to the first token of a prompt of 200 |" in markdown
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".md"}  # no page unasked
 
 
 def test_llama_cpp_needs_a_file_that_it_reads(

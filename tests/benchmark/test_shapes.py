@@ -60,7 +60,7 @@ def test_every_table_and_file_says_what_it_is(
     given = [
         *("benchmark", "--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
         *("--prompts", "2", "--rounds", "1", "--max-new-tokens", "6", "--threads", "1"),
-        *("--batch", "1", "--out", str(out)),
+        *("--batch", "1", "--out", str(out), "--html", str(out.with_suffix(".html"))),
     ]
     threads = torch.get_num_threads()
     try:

@@ -69,11 +69,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto")
     add("--dtype", default="auto")
     add("--out", type=path_of, default=Path("runs/benchmark.json"))
-    add("--html", type=path_of, default=None, help="the report (default: beside --out)")
+    add("--html", type=path_of, default=None, help="the tables and figures as one page, if named")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print, write ``--out`` and the report. Returns the exit code."""
+    """Measure, print, write ``--out`` and what else is asked for. Returns the exit code."""
     console = Console()
     return run_or_say(lambda: _run(args, console))
 
@@ -83,22 +83,21 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     order = order_of(args, load)
     if args.beside is not None:
         return _beside(args, order, console)
-    report, markdown = args.html or args.out.with_suffix(".html"), args.out.with_suffix(".md")
-    for path in (args.out, report, markdown):
+    markdown = args.out.with_suffix(".md")
+    written = [args.out, markdown, *([args.html] if args.html else [])]
+    for path in written:
         check_file(path)
     from mars_runtime.lab.benchmark.run import perform
 
     findings = perform(order, console)
-    from mars_runtime.lab.benchmark.html import page
+    write_text(args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1))
+    write_text(markdown, findings.to_markdown())
+    if args.html:
+        from mars_runtime.lab.benchmark.html import page
 
-    for path, text in (
-        (args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1)),
-        (report, page(findings)),
-        (markdown, findings.to_markdown()),
-    ):
-        write_text(path, text)
+        write_text(args.html, page(findings))
     show(findings, console)
-    console.print(f"Written to {args.out}, {markdown} and {report}", markup=False)
+    console.print(f"Written to {', '.join(map(str, written))}", markup=False)
     return 0
 
 
