@@ -24,7 +24,7 @@ def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generato
     """The checkpoint. Until it is there, ``so_far`` of what it is doing, about every second: only
     at a value does gradio end what a caller has left. Raises RefusalError."""
     until = time.monotonic() + engines.settings.max_seconds
-    with refused():
+    with refused(), engines.kept(name):
         load = engines.begin(name)
         while (served := load.wait(HEARTBEAT_SECONDS)) is None:
             if time.monotonic() > until:

@@ -176,6 +176,7 @@ class Engines:
         finally:
             with self._lock:
                 self._kept -= Counter([name])
+                self._asked[name] = time.monotonic()
 
     def trouble(self, name: str) -> str:
         """Why a checkpoint answers nobody now, as a sentence; empty where it does, or would as soon

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from scripted_page import ScriptedBackend, make_served
 
+from app.api.begin import awaited
 from app.serving import engines as module
 from app.serving.engines import Engines
 from app.serving.loads import Served, UnavailableError
@@ -110,6 +111,23 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
         get(engines, "c")
     assert sorted(engines.alive) == ["a", "b"]
     get(engines, "c")
+
+
+def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
+    """A caller of a typed endpoint waits for it, and nothing runs there meanwhile."""
+    is_warm = threading.Event()
+    get(engines, "b")
+    served = get(engines, "a")
+    served.engine.is_ready = is_warm.wait  # type: ignore[method-assign]
+    waiting = awaited(engines, "a", str)
+    hearing = threading.Thread(target=lambda: [None for _ in waiting])
+    hearing.start()
+    time.sleep(0.2)
+    get(engines, "c")
+    get(engines, "d")
+    assert "a" in engines.alive
+    is_warm.set()
+    hearing.join(20)
 
 
 def test_loads_that_failed_take_no_place(engines: SmallMachine) -> None:
