@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import logging
+import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,6 +115,35 @@ def test_nothing_is_loaded_from_where_others_may_write(
         own.chmod(0o777)
     with pytest.raises(CompileError, match="may be written to by others"):
         compile_library(blocked / "below")
+
+
+def test_a_user_without_a_name_has_a_folder_too(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that runs as a number nobody entered."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    paths = {compile_library(blocked / "below") for _ in range(2)}
+    (path,) = paths
+    assert (path.read_text(), runs(compiler)) == ("whole", 1)
+
+
+def test_a_disk_that_fills_up_is_a_sentence(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, encoding: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(CompileError, match="can't be kept"):
+        compile_library(tmp_path)
+    assert not list(tmp_path.glob("native-*"))
 
 
 def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(compiler: Path, tmp_path: Path) -> None:

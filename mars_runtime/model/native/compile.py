@@ -49,17 +49,17 @@ def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
     path = folder / name
     if is_whole(path):
         return path
-    with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
-        made = Path(temporary) / name
-        _compile(compiler, targets, str(made))
-        made.with_suffix(CHECKSUM).write_text(_checksum(made), encoding="ascii")
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
+            made = Path(temporary) / name
+            _compile(compiler, targets, str(made))
+            made.with_suffix(CHECKSUM).write_text(_checksum(made), encoding="ascii")
             if path.is_dir():
                 shutil.rmtree(path)
             for suffix in (CHECKSUM, made.suffix):
                 os.replace(made.with_suffix(suffix), path.with_suffix(suffix))
-        except OSError as error:
-            raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+    except OSError as error:
+        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
     return path
 
 
@@ -88,7 +88,7 @@ def _can_write(folder: Path) -> bool:
 def _own_folder() -> Path:
     """The same one at each start, which nobody else may write to: what lies there is executed.
     Raises CompileError."""
-    folder = Path(tempfile.gettempdir()) / f"mars-live-{getpass.getuser()}"
+    folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -98,6 +98,14 @@ def _own_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or not is_ours or found.st_mode & 0o022:
         raise CompileError(f"{folder} may be written to by others: remove it.")
     return folder
+
+
+def _user() -> str:
+    """Whose folder it is: by number where a container's user has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def find_compiler() -> str:
