@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import ModuleType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from mars_runtime.outputs import in_words
 
@@ -52,16 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments`` (default: of the process); the exit code."""
     _open_streams()
     try:
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
+        try:
+            return _run(sys.argv[1:] if arguments is None else list(arguments))
+        finally:  # --help, too, leaves what it prints to be written at the end
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone, as `head` does
-        _be_quiet()
         return 1
     except OSError as error:
-        print(in_words(error), file=sys.stderr)
-        _be_quiet()
+        with suppress(OSError):  # standard error may be full, too
+            print(in_words(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _be_quiet_if_full(stream)
 
 
 def _open_streams() -> None:
@@ -75,10 +80,13 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _be_quiet() -> None:
-    """What is still to be printed goes nowhere, now and when Python flushes at its exit."""
-    with suppress(OSError, ValueError):  # no file behind it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _be_quiet_if_full(stream: TextIO) -> None:
+    """What a stream can't write goes nowhere, now and when Python flushes at its exit."""
+    try:
+        stream.flush()
+    except OSError:
+        with suppress(OSError, ValueError):  # no file behind it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(arguments: list[str]) -> int:
@@ -97,9 +105,7 @@ def _run(arguments: list[str]) -> int:
         module.add_parser(subparsers)
     parsed = parser.parse_args(arguments)
     assert module is not None, "the parser lets only a command through"
-    result = module.run(parsed)
-    sys.stdout.flush()
-    return int(result)
+    return int(module.run(parsed))
 
 
 if __name__ == "__main__":

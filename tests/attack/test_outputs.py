@@ -248,3 +248,30 @@ def test_a_folder_without_the_texts_is_one_sentence(
     assert main(words) == 1
     for line in capsys.readouterr().err.splitlines():
         assert "fairytale_sections_train.jsonl can't be used (No such file" in line
+
+
+def buffered() -> dict[str, str]:
+    """The environment of a user, whose Python writes what it has kept when it ends."""
+    return {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device on this platform")
+@pytest.mark.parametrize("words", [["--help"], ["fetch", "--help"], ["fetch", "mars-tiny"]])
+def test_what_is_only_written_at_the_end_meets_a_full_output_too(words: list[str]) -> None:
+    command = [sys.executable, "-m", "mars_runtime", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=buffered())
+    assert done.returncode == 1
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("The output can't be written")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device on this platform")
+@pytest.mark.parametrize(
+    ("words", "code"), [(["fetch", "--nonsense"], 2), (["fetch", "mars-tiny"], 1), (["--help"], 1)]
+)
+def test_a_full_standard_error_changes_no_exit_code(words: list[str], code: int) -> None:
+    command = [sys.executable, "-m", "mars_runtime", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=full, env=buffered())
+    assert done.returncode == code
