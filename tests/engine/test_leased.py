@@ -116,6 +116,19 @@ def test_a_process_that_is_killed_costs_its_run_alone(is_fresh: bool) -> None:
         assert lent.engine.is_alive
 
 
+def test_a_process_that_is_killed_ends_each_of_its_lanes_once(lent: Setting) -> None:
+    lanes = lent.engine.race([request(token, FOREVER) for token in (1, 2, 3)])
+    assert eventually(lambda: all(map(begun, lanes)))
+    (process,) = lent.workers.busy
+    process.kill()
+    for lane in lanes:
+        assert lane.wait(10)
+        ends = [event for event in lane.events_since(0) if isinstance(event, End)]
+        assert ends == [End("error", ABORTED)]
+    again = lent.engine.race([request(token, 5) for token in (1, 2, 3)])
+    assert [list(lane)[-1] for lane in again] == [End("limit")] * 3
+
+
 def test_a_refusal_is_a_sentence_and_the_next_run_works(lent: Setting) -> None:
     refusals = iter(["You have used up your quota: try again in 2:00:00."])
 
