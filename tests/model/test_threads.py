@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from statistics import fmean
+from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,7 +207,7 @@ def test_beside_a_busy_process_forwards_are_nearly_as_fast_as_with_the_better_nu
     tokens, cache = torch.ones(1, 1, dtype=torch.int64), model.new_cache(1, 64)
 
     def mean(count: int | None) -> float:
-        model.threads.fixed, until, found = count, time.perf_counter() + 1.0, []
+        model.threads.fixed, until, found = count, time.perf_counter() + 0.7, []
         while time.perf_counter() < until:
             began = time.perf_counter()
             model.hidden(tokens, cache)
@@ -217,9 +217,9 @@ def test_beside_a_busy_process_forwards_are_nearly_as_fast_as_with_the_better_nu
     beside = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         mean(None)
-        chosen, fixed = mean(None), min(mean(1), mean(2))
+        ratios = [mean(None) / min(mean(1), mean(2)) for _ in range(3)]
     finally:
         model.threads.fixed = None
         beside.kill()
         beside.wait()
-    assert chosen < 1.25 * fixed
+    assert median(ratios) < 1.25
