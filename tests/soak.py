@@ -320,8 +320,7 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
     return {
         "kind": "soak",
         "version": 2,
-        **provenance(),
-        "checkpoint": args.checkpoint,
+        **provenance(*args.checkpoint),
         "minutes": args.minutes,
         "fit": args.fit,
         "visitors": args.visitors,

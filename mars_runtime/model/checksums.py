@@ -28,10 +28,9 @@ def sha256_of(path: Path) -> str:
 def check_sums(folder: Path) -> None:
     """Raises CheckpointError where a file is not what ``SHA256SUMS`` says, or weights are there of
     which it says nothing. A folder without one is not checked."""
-    path = folder / SUMS
-    if not path.exists():
+    if not (folder / SUMS).exists():
         return
-    sums = _read(path)
+    sums = read_sums(folder)
     weights = {file.name for file in folder.glob("*.safetensors")}
     for name in sorted(weights - sums.keys()):
         raise _damaged(folder / name, "is not listed")
@@ -44,8 +43,9 @@ def check_sums(folder: Path) -> None:
             raise _damaged(folder / name, "is damaged or was changed")
 
 
-def _read(path: Path) -> dict[str, str]:
-    """Name -> digits."""
+def read_sums(folder: Path) -> dict[str, str]:
+    """What ``SHA256SUMS`` says of the files beside it: name -> digits. Raises CheckpointError."""
+    path = folder / SUMS
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

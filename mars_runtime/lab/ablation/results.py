@@ -19,7 +19,7 @@ NAME, LOGS = "ablations", "runs/*/log-*.jsonl"
 def write_results(plan: Plan) -> None:
     """Gather what is finished, with where it comes from."""
     document = {
-        **provenance(),
+        **provenance(plan.start),
         "start": plan.start,
         "tokens": plan.tokens,
         "seconds": plan.seconds if math.isfinite(plan.seconds) else None,

@@ -42,7 +42,7 @@ def perform(order: Order, console: Console) -> Findings:
 
     others = Others()
     series: list[Measured] = []
-    origin = provenance()
+    origin = provenance(*order.told.get("drafts", ()))
     with Contenders(subject.target, order.ways) as contenders:
         for batch_size in order.batch_sizes:
             wanted, versions = series_of(order, subject, contenders, batch_size)

@@ -205,7 +205,7 @@ def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
     kinds = kinds_json(kind_figures(results))
     return {
         **{"kind": "evaluation", "version": 2},
-        **provenance(),
+        **provenance(*settings.get("drafts") or ()),
         "asked": settings,
         **figures,
         "requests": requests,

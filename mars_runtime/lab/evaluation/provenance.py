@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from mars_runtime.machine import num_cores, processor, versions
+from mars_runtime.model.checksums import SUMS, read_sums, sha256_of
+from mars_runtime.model.registry import REGISTRY, registry
 
-_SAMPLE = 1 << 20
-"""Bytes read at each end of a weight file: training moves every weight, so a sample tells."""
 
-
-def provenance() -> dict[str, Any]:
-    """Everything about this run that a reader of its figures may ask for."""
+def provenance(*checkpoints: str) -> dict[str, Any]:
+    """Everything about this run that a reader of its figures may ask for. checkpoints: names of
+    those that had a part in it and are not told of, with their fingerprints, elsewhere."""
+    weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
         "versions": versions(),
+        **({"weights": weights} if weights else {}),
     }
 
 
@@ -49,16 +51,26 @@ def commit() -> str | None:
 
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
-    """A short hash of a checkpoint's weights: names, sizes, both ends of every file."""
-    found = hashlib.sha256()
-    for path in weight_files:
-        size = path.stat().st_size
-        found.update(f"{path.name}:{size};".encode())
-        with path.open("rb") as file:
-            found.update(file.read(_SAMPLE))
-            file.seek(max(0, size - _SAMPLE))
-            found.update(file.read(_SAMPLE))
-    return found.hexdigest()[:16]
+    """A short hash of a checkpoint's weights, whole: of the names and sums of their files."""
+    return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
+
+
+def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
+    """``fingerprint`` of files whose names and SHA-256 sums are known."""
+    lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def shipped(name: str) -> str | None:
+    """The fingerprint of a checkpoint as it is bundled or, where it is fetched, pinned; read off
+    the sums beside it and in the registry, without its files. None for any other."""
+    entry = registry().get(name)
+    folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
+    if not (folder / SUMS).is_file():
+        return None
+    gguf = [(entry.gguf.file, entry.gguf.sha256)] if entry and entry.gguf else []
+    own = sorted(each for each in read_sums(folder).items() if each[0].endswith(".safetensors"))
+    return fingerprint_of_sums([*gguf, *own])
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

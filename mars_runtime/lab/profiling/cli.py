@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     import torch
 
     from mars_runtime.engine.backend import num_threads
-    from mars_runtime.lab.evaluation.provenance import provenance
+    from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
     from mars_runtime.lab.profiling.forward import load_of
     from mars_runtime.lab.profiling.limits import measure_limits
     from mars_runtime.lab.profiling.record import record
@@ -73,7 +73,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         "kind": "profile",
         "version": 1,
         **provenance(),
-        "subject": {"name": checkpoint.name, "device": str(model.device)},
+        "subject": {
+            "name": checkpoint.name,
+            "fingerprint": fingerprint(checkpoint.weight_files),
+            "device": str(model.device),
+        },
         "batch": args.batch,
         "threads": threads,
         "limits": asdict(limits),

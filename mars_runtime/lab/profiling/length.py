@@ -19,7 +19,7 @@ from rich.console import Console
 from mars_runtime.lab import tasks
 from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.statistics import percentile
 from mars_runtime.lab.evaluation.tables import Table
@@ -114,6 +114,7 @@ def _run(args: argparse.Namespace) -> int:
     table = table_of(checkpoint.name, stretches)
     Console().print(table.to_rich(), crop=False)
     told = {"kind": "length", "version": 1, **provenance(), "checkpoint": checkpoint.name}
+    told["fingerprint"] = fingerprint(checkpoint.weight_files)
     told["stretches"] = [asdict(one) for one in stretches]
     write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
     write_text(args.out.with_suffix(".md"), table.to_markdown() + "\n")

@@ -128,7 +128,7 @@ def document(args: argparse.Namespace, pairs: Sequence[Pair]) -> dict[str, Any]:
     """All of it as JSON, every pair too."""
     told = {name: getattr(args, name) for name in ASKED}
     return {
-        **provenance(),
+        **provenance(args.checkpoint),
         "ray": metadata.version("ray"),
         "asked": told,
         "one": asdict(rate_of([pair.one for pair in pairs])),
