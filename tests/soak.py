@@ -321,6 +321,7 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
         "kind": "soak",
         "version": 2,
         **provenance(*args.checkpoint),
+        "checkpoint": args.checkpoint,
         "minutes": args.minutes,
         "fit": args.fit,
         "visitors": args.visitors,

@@ -44,6 +44,7 @@ RANKS = {
     "lab.load": 6,
     "lab.scaling": 6,
     "lab.harness": 6,
+    "lab.documents": 6,
     "terminal": 6,
     "cli": 7,
     "cli_fetch": 7,

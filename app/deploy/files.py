@@ -21,7 +21,7 @@ KEPT = re.compile(
 )
 LEFT_OUT = re.compile(
     r"app/deploy/.+"
-    r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness)/.+"
+    r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness|documents)/.+"
     r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
 """Of these what makes and measures checkpoints, and this package."""

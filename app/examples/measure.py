@@ -1,79 +1,140 @@
-"""Measures the requests that the page offers, one by one: ``python -m app.examples.measure``.
+"""Counts on what the page offers to click: ``python -m app.examples.measure``.
 
-Each is answered three times, as an ordinary model does (AR), as the page opens and at a bold τ
-without lossless, and the answers can be read. A table to choose examples by; times are not in it,
-for they depend on the machine. Knows no page.
+Its requests, each answered as an ordinary model does (AR), lossless and at a bold τ; the cells of
+the grids and the batch that the tabs open with. Tokens and forwards are counted at settings that do
+not depend on what a forward costs, so no figure depends on the machine. Knows no page.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from app.batch.tab import NUM_TOKENS as BATCH_TOKENS
+from app.batch.tab import TAU as BATCH_TAU
+from app.examples.book import CHAT, TASKS
+from app.examples.openings import BATCH, GRID
 from app.examples.requests import REQUESTS
-from app.methods import DEFAULTS
+from app.grid.order import LOSSLESS_TAU, USUAL_BLOCK_SIZES, USUAL_TAUS, GridOrder, Threshold
+from app.grid.tab import NUM_TOKENS as GRID_TOKENS
+from app.methods import DEFAULTS, FIXED_BLOCK_SIZE
 from mars_runtime import folds
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
-from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.outputs import path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
+CHECKPOINTS = {CHAT: "mars-smollm2", TASKS: "mars-tiny"}
 WAYS = {
-    "AR": DecodeSettings("ar"),
-    "as the page opens": DEFAULTS,
-    "τ 0.5, B 8": DecodeSettings(tau=0.5, block_size=8),
+    "ar": DecodeSettings("ar"),
+    "lossless": replace(DEFAULTS, block_size=FIXED_BLOCK_SIZE),
+    "bold": DecodeSettings(tau=0.5, block_size=8),
 }
-HEAD = "| request | tokens | lossless TPF | same | τ 0.5 TPF | leaves AR at |"
+BATCH_WAYS = [
+    DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=BATCH_TOKENS)
+    for tau, block_size in ((BATCH_TAU, 4), (BATCH_TAU, 2), (0.9, 4))
+]
 SECONDS = 600.0
 
 
+class Answers:
+    """Answers of one checkpoint, one at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._checkpoint = load_checkpoint(name)
+        self._engine = Engine(self._checkpoint, max_runs=1, max_waiting=0)
+
+    def events(self, prompt: str, settings: DecodeSettings) -> list[Event]:
+        """Of one answer."""
+        ids = self._checkpoint.tokenizer.encode_prompt(prompt)
+        run = self._engine.submit(Request(ids, settings, SECONDS))
+        run.wait()
+        return list(run.events_since(0))
+
+    def text(self, events: Sequence[Event]) -> str:
+        """What was written."""
+        return self._checkpoint.tokenizer.decode(folds.accepted_tokens(events))
+
+    def close(self) -> None:
+        self._engine.close()
+
+
 def main() -> None:
-    """Print the table, line by line as it is measured."""
-    parser = argparse.ArgumentParser(description="Measure the page's requests, one by one.")
-    parser.add_argument("--checkpoint", default="mars-smollm2", help="registry name or path")
-    parser.add_argument("--prompt", action="append", help="instead of the page's, repeatable")
+    """Count, show how far it is, write ``--out``."""
+    parser = argparse.ArgumentParser(description="Count on what the page offers to click.")
     parser.add_argument("--answers", action="store_true", help="print what was answered, too")
+    parser.add_argument("--out", type=path_of, default=Path("runs/page_examples.json"))
     args = parser.parse_args()
-    asked = args.prompt or [each for family in REQUESTS.values() for each in family.prompts]
-    checkpoint = load_checkpoint(args.checkpoint)
-    print(HEAD + "\n| :-- | --: | --: | :-- | --: | --: |", flush=True)
-    with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
-        for prompt in asked:
-            print("\n".join(lines(prompt, checkpoint, engine, args.answers)), flush=True)
+    told = {"kind": "page examples", "version": 1, **provenance(*CHECKPOINTS.values())}
+    told["grids"] = []
+    for kind, name in CHECKPOINTS.items():
+        answers = Answers(name)
+        told["grids"].append({"checkpoint": name, **grid(GRID[kind][0], answers)})
+        if kind == CHAT:
+            told["batch"] = batch(BATCH[kind], answers)
+            prompts = [each for family in REQUESTS.values() for each in family.prompts]
+            told["requests"] = list(requests(prompts, answers, args.answers))
+        answers.close()
+    write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
+    print(f"Written to {args.out}")
 
 
-def lines(prompt: str, checkpoint: Checkpoint, engine: Engine, with_answers: bool) -> Iterator[str]:
-    """The row of a prompt, then its answers where they are wanted."""
-    ids = checkpoint.tokenizer.encode_prompt(prompt)
-    runs = {name: _answer(engine, ids, settings) for name, settings in WAYS.items()}
-    yield row(prompt, *runs.values())
-    if with_answers:
-        for name, events in runs.items():
-            text = checkpoint.tokenizer.decode(folds.accepted_tokens(events))
-            yield f"\n{name}: {text}\n"
+def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Iterator[dict[str, Any]]:
+    """Of each prompt: tokens of AR's answer, tokens per forward, and the token, from 1 on, at which
+    the lossless and the bold text leave AR's, None where they never do."""
+    for prompt in prompts:
+        runs = {way: answers.events(prompt, settings) for way, settings in WAYS.items()}
+        found = {"prompt": prompt, "num_tokens": folds.num_tokens(runs["ar"])}
+        for way in ("lossless", "bold"):
+            leaves = folds.first_divergence(runs[way], runs["ar"])
+            found[way] = {**counts(runs[way]), "leaves": None if leaves is None else leaves + 1}
+        print(json.dumps(found, ensure_ascii=False), flush=True)
+        if with_text:
+            for way, events in runs.items():
+                print(f"\n{way}: {answers.text(events)}\n", flush=True)
+        yield found
 
 
-def row(
-    prompt: str, plain: Sequence[Event], lossless: Sequence[Event], bold: Sequence[Event]
-) -> str:
-    """One line of the table."""
-    differs = folds.first_divergence(lossless, plain)
-    leaves = folds.first_divergence(bold, plain)
-    cells = [
-        prompt.splitlines()[0],
-        str(folds.num_tokens(plain)),
-        f"{folds.tpf(lossless):.2f}",
-        "yes" if differs is None else f"to {differs}",
-        f"{folds.tpf(bold):.2f}",
-        "–" if leaves is None else str(leaves + 1),
-    ]
-    return f"| {' | '.join(cells)} |"
+def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
+    """The cells that the Grid tab opens with, plain AR first."""
+    thresholds = [*map(Threshold, USUAL_TAUS), Threshold(LOSSLESS_TAU, is_lossless=True)]
+    order = GridOrder(prompt, tuple(thresholds), USUAL_BLOCK_SIZES, GRID_TOKENS, "")
+    cells = []
+    for name, settings in order.cells():
+        events = answers.events(prompt, settings)
+        way = {"tau": settings.tau, "block_size": settings.block_size}
+        cells.append({"cell": name, **way, "lossless": settings.lossless, **counts(events)})
+        print(json.dumps(cells[-1]), flush=True)
+    return {"prompt": prompt, "cells": cells}
 
 
-def _answer(engine: Engine, ids: Sequence[int], settings: DecodeSettings) -> list[Event]:
-    run = engine.submit(Request(ids, settings, SECONDS))
-    run.wait()
-    return list(run.events_since(0))
+def batch(prompts: Sequence[str], answers: Answers) -> list[dict[str, Any]]:
+    """Tokens and forwards of all rows of the batch that the tab opens with: a row of a batch goes
+    as it goes alone."""
+    found = []
+    for settings in BATCH_WAYS:
+        rows = [counts(answers.events(prompt, settings)) for prompt in prompts]
+        total = {key: sum(row[key] for row in rows) for key in ("num_tokens", "num_forwards")}
+        tpf = total["num_tokens"] / total["num_forwards"]
+        way = {"tau": settings.tau, "block_size": settings.block_size}
+        found.append({**way, **total, "tpf": tpf})
+        print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def counts(events: Sequence[Event]) -> dict[str, Any]:
+    """Tokens and forwards of an answer."""
+    return {
+        "num_tokens": folds.num_tokens(events),
+        "num_forwards": folds.num_forwards(events),
+        "tpf": folds.tpf(events),
+    }
 
 
 if __name__ == "__main__":

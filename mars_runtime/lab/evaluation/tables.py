@@ -32,12 +32,16 @@ class Table:
 
     def to_markdown(self) -> str:
         """A GitHub-flavoured table under its title in bold."""
+        return f"**{self.title}**\n\n{self.rows_to_markdown()}"
+
+    def rows_to_markdown(self) -> str:
+        """The same without its title."""
         marks = [":--", *["--:"] * (len(self.columns) - 1)]
         body = [self.columns, tuple(marks), *self.lines]
         rows = [
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in body
         ]
-        return "\n".join([f"**{self.title}**", "", *rows])
+        return "\n".join(rows)
 
     def to_rich(self) -> Group:
         """The same table for a terminal: two lines per cell, so that 80 columns are enough."""

@@ -1,0 +1,1 @@
+"""Tables of the documents, written from the results that they show."""

@@ -1,0 +1,200 @@
+"""Views of what ``benchmark``, ``length`` and ``verify`` wrote, as the documents show it: a result
+in, a table out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from mars_runtime.lab.benchmark.beside import Beside, Rate
+from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime.lab.evaluation.tables import NONE, Table, number
+
+Content = Mapping[str, Any]
+
+AS_OPENED = "lossless τ=0 B=auto groups + lookup"
+OPENED = "lossless as the page opens"
+CHAT_IN_SHORT = {
+    "AR here / transformers `generate`, fp32": ("AR", "transformers generate"),
+    "AR here / llama.cpp, same file": ("AR", "llama.cpp"),
+    f"{OPENED} / AR here (same output)": (AS_OPENED, "AR"),
+    f"{OPENED} / llama.cpp": (AS_OPENED, "llama.cpp"),
+}
+CHAT = CHAT_IN_SHORT | {
+    "the same by masks alone / AR here": ("lossless τ=0 B=auto groups", "AR"),
+    "the same by prompt lookup alone / AR here": ("lookup alone", "AR"),
+}
+TASKS_IN_SHORT = {
+    "AR here / transformers `generate`": ("AR", "transformers generate"),
+    "MARS τ = 0.95, B = 4 / AR here": ("MARS τ=0.95 B=4", "AR"),
+    "lossless τ = 0, B = 8 / AR here (same output)": ("lossless τ=0 B=8", "AR"),
+}
+TASKS = TASKS_IN_SHORT | {
+    "MARS τ = 0.95, B auto / AR here": ("MARS τ=0.95 B=auto", "AR"),
+    "lossless τ = 0, B auto / AR here (same output)": ("lossless τ=0 B=auto", "AR"),
+}
+DRAFTS = {
+    "MARS τ = 0.95, B = 4": "MARS τ=0.95 B=4",
+    "lossless τ = 0, B = 8": "lossless τ=0 B=8",
+    "lossless τ = 0, B = auto": "lossless τ=0 B=auto",
+    **{
+        f"speculative, K = 4, {shown}": f"speculative mars-tiny-draft K=4, {kept}"
+        for shown, kept in {
+            "no masks": "no masks",
+            "masks in the target": "masks in target",
+            "masks in the draft": "masks in draft",
+            "masks in both": "masks in both",
+        }.items()
+    },
+}
+HELD = {
+    "one group": "lossless τ=0 B=4",
+    "a group after every pending token": "lossless τ=0 B=4 groups",
+}
+
+
+def estimate(found: Mapping[str, float] | None) -> str:
+    """``1.93 [1.88, 1.99]``, or a dash."""
+    return number(Estimate(**found)) if found else NONE
+
+
+def value(found: Mapping[str, float] | None) -> str:
+    """``1.93``, or a dash."""
+    return f"{found['value']:.2f}" if found else NONE
+
+
+def chat_ratios_in_short(content: Content) -> Table:
+    """What a reader of the README looks for."""
+    return _ratios_by_kind(content, CHAT_IN_SHORT)
+
+
+def chat_ratios(content: Content) -> Table:
+    """Tokens per second of one prompt at a time, by kind of request."""
+    return _ratios_by_kind(content, CHAT)
+
+
+def task_ratios_in_short(content: Content) -> Table:
+    """The same of a task checkpoint."""
+    return _ratios(content, TASKS_IN_SHORT)
+
+
+def task_ratios(content: Content) -> Table:
+    """The same with B chosen on the way."""
+    return _ratios(content, TASKS)
+
+
+def drafts(content: Content) -> Table:
+    """Speculative decoding beside MARS: what it foresees, what that costs, what it gains."""
+    peers = {one["peer"]: one["families"] for one in content["series"][0]["peers"]}
+    lines = []
+    for shown, peer in DRAFTS.items():
+        found, own = _compared(content, peer, "AR"), peers[peer]
+        forwards = own["draft_forwards"]
+        lines.append(
+            (
+                shown,
+                f"{own['effective_tpf']:.2f}",
+                f"{forwards:.2f}" if forwards else NONE,
+                estimate(found["overall"]),
+                value(found["by_family"]["natural"]),
+            )
+        )
+    foreseen = ("tokens per forward of the target", "forwards of the draft to each")
+    gained = ("tokens/s, times AR", "natural text")
+    columns = ("way, all but the first with AR's output", *foreseen, *gained)
+    return Table("", columns, tuple(lines))
+
+
+def beside(content: Content) -> Table:
+    """Tokens per second beside busy processes, by way and number of threads."""
+    rates = [
+        Rate(**{**one, "over_fixed": one["over_fixed"] and Estimate(**one["over_fixed"])})
+        for one in content["rates"]
+    ]
+    return Beside(content["origin"], content["subject"], content["asked"], rates).table()
+
+
+def requests_held(content: Content) -> Table:
+    """Tokens per forward of lossless decoding at B = 4 on the requests of the benchmark."""
+    samples = content["series"][0]["samples"]
+    kinds = list(dict.fromkeys(one["family"] for one in samples))
+    lines = []
+    for shown, peer in HELD.items():
+        of_kinds = [
+            [one for one in samples if (one["peer"], one["family"]) == (peer, kind)]
+            for kind in kinds
+        ]
+        rates = [fmean(one["num_tokens"] / one["num_forwards"] for one in own) for own in of_kinds]
+        lines.append((shown, *(f"{rate:.2f}" for rate in rates)))
+    return Table("", ("lossless τ = 0, B = 4", *kinds), tuple(lines))
+
+
+def places(content: Content) -> Table:
+    """How far drawn tokens lie from AR's probabilities, by place in the answer."""
+    lines = []
+    for warmth in content["warmths"]:
+        name = f"temperature {warmth['temperature']:g}"
+        name += f", top-p {warmth['top_p']:g}" if warmth["top_p"] < 1 else ""
+        for shown, key in (
+            (f"{name}: drawn", "seen"),
+            ("as many draws by chance", "by_chance"),
+            ("exceeded by chance once in 1,000", "rare"),
+        ):
+            lines.append((shown, *(f"{place[key]:.3f}" for place in warmth["places"])))
+    numbers = [str(place["place"] + 1) for place in content["warmths"][0]["places"]]
+    return Table("", ("place in the answer", *numbers), tuple(lines))
+
+
+def stretches(content: Content) -> Table:
+    """What a growing text costs, by place in it."""
+    shown = {"AR": "AR", "lossless τ=0 B=4 groups": "lossless", "MARS τ=0.95 B=4": "τ 0.95"}
+    ways = {shown[way]: [one for one in content["stretches"] if one["way"] == way] for way in shown}
+    masks = {
+        "lossless": "lossless τ 0, B = 4, a group after every draft",
+        "τ 0.95": "τ 0.95, B = 4, not lossless",
+    }
+    lines: list[Sequence[str]] = [
+        (f"tokens per forward, {words}", *(f"{one['tpf']:.2f}" for one in ways[way]))
+        for way, words in masks.items()
+    ]
+    for way, found in ways.items():
+        lines.append((f"ms per token, {way}", *(f"{one['ms_per_token']:.1f}" for one in found)))
+    for way, found in ways.items():
+        places = 1 if way == "AR" else 0
+        waits = [", ".join(f"{wait:.{places}f}" for wait in one["waits"]) for one in found]
+        name = f"the same, {way}"
+        if way == "AR":
+            name = "wait for the next token, AR: p50, p95, p99, ms"
+        lines.append((name, *waits))
+    kept = [f"{one['cache_bytes'] / 1e6:.0f}" for one in ways["AR"]]
+    lines.append(("keys and values, MB, every way", *kept))
+    columns = [f"{one['start']:,} to {one['end']:,}" for one in ways["AR"]]
+    return Table("", ("place in the text", *columns), tuple(map(tuple, lines)))
+
+
+def _compared(content: Content, peer: str, baseline: str) -> Mapping[str, Any]:
+    """The comparison of two peers, one prompt at a time."""
+    found: list[Mapping[str, Any]] = content["comparisons"]
+    of = {(one["batch_size"], one["peer"], one["baseline"]): one for one in found}
+    return of[1, peer, baseline]
+
+
+def _ratios(content: Content, rows: Mapping[str, tuple[str, str]]) -> Table:
+    found = {shown: _compared(content, *pair) for shown, pair in rows.items()}
+    lines = [
+        (shown, estimate(one["overall"]), estimate(one["by_family"]["natural"]))
+        for shown, one in found.items()
+    ]
+    return Table("", ("one prompt at a time", "six task families", "natural text"), tuple(lines))
+
+
+def _ratios_by_kind(content: Content, rows: Mapping[str, tuple[str, str]]) -> Table:
+    found = {shown: _compared(content, *pair) for shown, pair in rows.items()}
+    kinds = list(next(iter(found.values()))["by_family"])
+    lines = [
+        (shown, *(value(one["by_family"][kind]) for kind in kinds), estimate(one["overall"]))
+        for shown, one in found.items()
+    ]
+    return Table("", ("one prompt at a time", *kinds, "average"), tuple(lines))

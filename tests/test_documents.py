@@ -1,0 +1,185 @@
+"""Documents show what was measured: each table is its file's, each result its checkpoint's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.examples.measure import Answers, grid
+from mars_runtime.lab.documents.cli import (
+    MARKED,
+    ROOT,
+    DocumentError,
+    documents,
+    results_of,
+    written,
+)
+from mars_runtime.lab.evaluation.provenance import fingerprint, fingerprint_of_sums, shipped
+from mars_runtime.model.checksums import SUMS
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.registry import REGISTRY, registry
+
+RESULTS = ROOT / "assets" / "results"
+OF_NO_CHECKPOINT = {"paper.json"}  # what its authors measured
+FIGURE = re.compile(r"[-+]?\d[\d.,]*( ?%)?( · \d[\d.]*| ± \d[\d.]*| \[.*\]|(, \d[\d.]*)+)?|–|—")
+"""A cell that is a figure, or would be one."""
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of the bodies of all tables, line by line, the first column left out."""
+    blocks = re.findall(r"^(?:\|.*\|\n){3,}", text + "\n", re.MULTILINE)
+    rows = [[line.strip("|").split(" | ")[1:] for line in one.splitlines()[2:]] for one in blocks]
+    return [[[cell.strip() for cell in line] for line in table] for table in rows]
+
+
+def is_of_figures(table: list[list[str]]) -> bool:
+    """Whether most cells are."""
+    cells = [cell for line in table for cell in line if cell]
+    return 2 * sum(bool(FIGURE.fullmatch(cell)) for cell in cells) > len(cells)
+
+
+def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
+    """Every checkpoint that a result names with its fingerprint."""
+    if isinstance(content, dict):
+        if "fingerprint" in content:
+            yield content.get("checkpoint") or content["name"], content["fingerprint"]
+        content = list(content.values())
+    if isinstance(content, list):
+        for each in content:
+            yield from fingerprints(each)
+
+
+def shipped_as(name: str) -> set[str | None]:
+    """The fingerprints of a checkpoint as it ships: of all of it, and of its base alone."""
+    entry = registry().get(name)
+    gguf = entry.gguf if entry else None
+    return {shipped(name), *([fingerprint_of_sums([(gguf.file, gguf.sha256)])] if gguf else [])}
+
+
+def of_others(result: Path) -> list[str]:
+    """What keeps a result from being told of in a document."""
+    found = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
+    if not found and result.name not in OF_NO_CHECKPOINT:
+        return [f"{result.name} does not say of which checkpoint it is"]
+    return [
+        f"{result.name} is of another {name} than the one that ships"
+        for name, given in sorted(found)
+        if given not in shipped_as(name)
+    ]
+
+
+def told_of(text: str) -> set[Path]:
+    """The results that a document speaks of, by a table or by name."""
+    named = re.findall(r"\b(\w+)\.(?:json|md|svg)\b", text)
+    found = {RESULTS / f"{name}.json" for name in named} | {
+        ROOT / name for name in results_of(text)
+    }
+    return {path for path in found if path.parent == RESULTS and path.exists()}
+
+
+@pytest.mark.parametrize("page", documents(), ids=name_of)
+def test_tables_are_what_their_files_hold(page: Path):
+    text = page.read_text(encoding="utf-8")
+    assert text == written(text), "run: python -m mars_runtime tables"
+
+
+@pytest.mark.parametrize("page", documents(), ids=name_of)
+def test_every_table_of_figures_has_a_file(page: Path):
+    rest = MARKED.sub("", page.read_text(encoding="utf-8"))
+    assert [table for table in tables(rest) if is_of_figures(table)] == []
+    assert "<!--" not in rest, "a marker that marks nothing"
+
+
+@pytest.mark.parametrize("page", documents(), ids=name_of)
+def test_results_are_of_the_checkpoints_that_ship(page: Path):
+    results = told_of(page.read_text(encoding="utf-8"))
+    assert [fault for path in sorted(results) for fault in of_others(path)] == []
+
+
+def test_what_is_marked_is_a_table_of_figures():
+    pages = [page.read_text(encoding="utf-8") for page in documents()]
+    marked = [found["table"] for text in pages for found in MARKED.finditer(text)]
+    assert len(marked) > 20
+    assert all(is_of_figures(table) for text in marked for table in tables(text))
+    assert all(len(tables(text)) == 1 for text in marked)
+
+
+SUM = json.dumps(
+    {"held_out": {"by_depth": {str(b): [b / 7, b / 3] for b in (2, 3, 4, 8)}, "by_kind": {}}}
+)
+MARKER = "<!-- python -m mars_runtime tables: {} of {} -->"
+
+
+def test_a_figure_that_was_changed_is_written_anew(tmp_path: Path):
+    (tmp_path / "x.json").write_text(SUM)
+    text = f"before\n\n{MARKER.format('held_out', 'x.json')}\n<!-- end -->\nafter\n"
+    whole = written(text, tmp_path)
+    assert whole.startswith("before\n")
+    assert whole.endswith("<!-- end -->\nafter\n")
+    assert "| B = 4 | 0.57 | 1.33 |" in whole
+    assert written(whole, tmp_path) == whole
+    assert written(whole.replace("1.33", "1.34"), tmp_path) == whole
+
+
+@pytest.mark.parametrize(
+    ("view", "file", "says"),
+    [
+        ("nonsense", "x.json", "There is no view 'nonsense': choose"),
+        ("methods", "x.json", "x.json holds nothing that methods can show"),
+        ("held_out", "gone.json", "gone.json holds nothing that held_out can show"),
+    ],
+)
+def test_a_marker_that_is_wrong_gets_a_sentence(tmp_path: Path, view: str, file: str, says: str):
+    (tmp_path / "x.json").write_text(SUM)
+    with pytest.raises(DocumentError, match=says):
+        written(f"{MARKER.format(view, file)}\n<!-- end -->", tmp_path)
+
+
+def test_a_result_of_another_checkpoint_is_found(tmp_path: Path):
+    path = tmp_path / "r.json"
+    for name, given, faults in (
+        ("mars-tiny", shipped("mars-tiny"), 0),
+        ("mars-tiny", shipped("ar-tiny"), 1),
+        ("mars-smollm2", "888dc0ce5bda140e", 1),
+        ("mars-smollm2", shipped("mars-smollm2"), 0),
+        ("a-stranger", "f00d", 1),
+    ):
+        path.write_text(json.dumps({"cells": [{"checkpoint": name, "fingerprint": given}]}))
+        assert len(of_others(path)) == faults, (name, given)
+    path.write_text("{}")
+    assert of_others(path) == ["r.json does not say of which checkpoint it is"]
+
+
+BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_what_ships_has_the_fingerprint_that_a_measurement_would_note(name: str):
+    entry = registry().get(name)
+    if entry is not None and not (entry.gguf or entry.is_here(REGISTRY.parent)):
+        pytest.skip("not here")
+    if entry is not None and entry.gguf and not entry.gguf.path.is_file():
+        pytest.skip("its base is not fetched")
+    where = name if entry is not None else str(REGISTRY.parent / name)
+    assert fingerprint(load_checkpoint(where, device="cpu").weight_files) == shipped(name)
+
+
+def test_the_grid_counts_here_what_its_file_holds():
+    """Tokens and forwards of a checkpoint that ships, whatever the machine."""
+    told = json.loads((RESULTS / "page_examples.json").read_text(encoding="utf-8"))
+    (expected,) = [one for one in told["grids"] if one["checkpoint"] == "mars-tiny"]
+    answers = Answers("mars-tiny")
+    try:
+        found = grid(expected["prompt"], answers)
+    finally:
+        answers.close()
+    assert found["cells"] == expected["cells"]
