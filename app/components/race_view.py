@@ -1,4 +1,4 @@
-"""The race view: one or two lanes of text, figures, cards and live charts, fed by trace lines."""
+"""The race view: one to four lanes of text, figures, cards and live charts, fed by trace lines."""
 
 from __future__ import annotations
 

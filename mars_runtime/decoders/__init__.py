@@ -1,4 +1,4 @@
-"""Decoders: prompts and settings in, one event per forward out. One file per method."""
+"""Decoders: prompts and settings in, one event per forward out."""
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.factory import decode, new_batch
