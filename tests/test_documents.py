@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +183,71 @@ def test_the_grid_counts_here_what_its_file_holds():
     finally:
         answers.close()
     assert found["cells"] == expected["cells"]
+
+
+def result(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def lossless_answers() -> tuple[str, str]:
+    """How many there are, plain AR left out, and their tokens."""
+    ways = [one for one in result("lossless.json")["ways"] if one["settings"]["lossless"]]
+    assert not any(one["mismatches"] for one in ways)
+    answers, tokens = (sum(one[key] for one in ways) for key in ("num_prompts", "num_tokens"))
+    return f"{answers:,}", f"{tokens:,}"
+
+
+def int8_agreement() -> tuple[str, str]:
+    """Of lossless answers with AR's, in percent: to tasks, and of natural text."""
+    told = result("evaluation_int8.json")
+    (tasks,) = [one for one in told["averages"] if one["settings"]["lossless"]]
+    (natural,) = [
+        one
+        for one in told["cells"]
+        if one["cell"]["settings"]["lossless"] and one["accuracy"] is None
+    ]
+    return f"{tasks['agreement'] * 100:.1f}", f"{natural['agreement'] * 100:.1f}"
+
+
+def seconds_of_small_trainings() -> tuple[int, int]:
+    found = [one["seconds"] for one in result("ablations_small.json")["runs"] if one["seconds"]]
+    return round(min(found)), round(max(found))
+
+
+def doubt_of_the_chat_table() -> str:
+    (found,) = [one for one in result("chat_benchmark.json")["machine"]["doubts"] if "AR" in one]
+    return found.replace("%", " %")
+
+
+def ratio_of_replicas() -> str:
+    return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**result("scaling.json")["ratio"])
+
+
+def fetched() -> str:
+    gguf = registry()["mars-smollm2"].gguf
+    assert gguf is not None
+    return f"{gguf.size / 1e6:.0f} MB"
+
+
+NUMBERS = {4: "Four", 5: "Five", 6: "Six"}
+TINY = [name for name in BUNDLED if name.endswith("-tiny") or "-tiny-" in name]
+MEASURED, CARD = "docs/measurements.md", "checkpoints/mars-smollm2/README.md"
+SAID: list[tuple[str, Callable[[], str]]] = [
+    ("README.md", lambda: f"{NUMBERS[len(TINY)]} tiny checkpoints"),
+    ("README.md", lambda: f"the chat model ({fetched()}, once)"),
+    ("README.md", doubt_of_the_chat_table),
+    ("docs/commands.md", lambda: f"({fetched()}, Apache-2.0)"),
+    ("checkpoints/registry.json", lambda: f"{fetched()} to fetch"),
+    ("docs/scale.md", ratio_of_replicas),
+    (MEASURED, lambda: "of {} lossless answers".format(*lossless_answers())),
+    (MEASURED, lambda: "{1} tokens".format(*lossless_answers())),
+    (CARD, lambda: "of {} greedy answers".format(*lossless_answers())),
+    (MEASURED, lambda: "{} % of answers to tasks and on {} %".format(*int8_agreement())),
+    (MEASURED, lambda: "in {} to {} seconds".format(*seconds_of_small_trainings())),
+]
+
+
+@pytest.mark.parametrize(("page", "figure"), SAID)
+def test_figures_in_sentences_are_those_of_their_files(page: str, figure: Callable[[], str]):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert figure() in text

@@ -98,7 +98,7 @@ def test_choosing_it_again_tries_again(handlers: Handlers, source: FakeSource) -
     source.failure = ""
     *_, chosen = handlers.checkpoints.choose("chat")
     assert chosen.notice == (
-        "135 M parameters, 94 MB to fetch. It answers everyday questions in English, writes and "
+        "135 M parameters, 98 MB to fetch. It answers everyday questions in English, writes and "
         "rewrites short texts. It often gets facts, sums and code wrong, knows nothing recent and "
         "is no adviser. A chat model."
     )
