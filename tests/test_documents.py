@@ -19,6 +19,7 @@ from mars_runtime.lab.documents.cli import (
     results_of,
     written,
 )
+from mars_runtime.lab.evaluation.cli import document
 from mars_runtime.lab.evaluation.provenance import fingerprint, fingerprint_of_sums, shipped
 from mars_runtime.model.checksums import SUMS
 from mars_runtime.model.load import load_checkpoint
@@ -157,6 +158,12 @@ def test_a_result_of_another_checkpoint_is_found(tmp_path: Path):
         assert len(of_others(path)) == faults, (name, given)
     path.write_text("{}")
     assert of_others(path) == ["r.json does not say of which checkpoint it is"]
+
+
+def test_checkpoints_that_only_had_a_part_are_noted_too():
+    noted = {"checkpoint": "mars-tiny-draft", "fingerprint": shipped("mars-tiny-draft")}
+    assert document({}, {"drafts": ["mars-tiny-draft"]})["weights"] == [noted]
+    assert "weights" not in document({}, {"drafts": None})
 
 
 BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))

@@ -75,6 +75,7 @@ def test_when_the_time_is_over_trainings_are_given_up_and_none_begins(
     assert "ar, seed 0: not begun" in out
     document = json.loads((tmp_path / "ablations.json").read_text())
     assert [run["variant"] for run in document["runs"]] == ["start"]
+    assert [one["checkpoint"] for one in document["weights"]] == [document["start"]]
 
 
 def test_a_budget_of_seconds_ends_each_training_with_its_schedule(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.evaluation.provenance import shipped
 from mars_runtime.lab.profiling import length
 from mars_runtime.lab.profiling.length import Forward, stretches_of, table_of
 
@@ -42,7 +43,9 @@ def test_the_command_fills_the_text_and_says_where(tmp_path: Path) -> None:
     out = tmp_path / "length.json"
     few = ["--ends", "100", "300", "--max-new-tokens", "24", "--out", str(out)]
     assert run("--checkpoint", "mars-tiny", *few) == 0
-    told = json.loads(out.read_text(encoding="utf-8"))["stretches"]
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["fingerprint"] == shipped("mars-tiny")
+    told = found["stretches"]
     assert {(one["way"], one["end"]) for one in told} >= {("AR", 100), ("AR", 300)}
     assert all(one["tpf"] == 1.0 for one in told if one["way"] == "AR")
     assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def run(*given: str) -> int:
 
 def test_a_profile_leaves_traces_and_a_split(done: Path):
     found = json.loads((done / "profile.json").read_text())
+    assert re.fullmatch("[0-9a-f]{16}", found["subject"]["fingerprint"])
     assert list(found["ways"]) == ["AR", "MARS τ=0.95 B=4", "lossless τ=0 B=8"]
     for way in found["ways"].values():
         parts = {line["part"]: line for line in way["parts"]}
