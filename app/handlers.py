@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.batch.handlers import BatchHandlers
+from app.batch.run import BatchHandlers
 from app.examples.book import ExampleBook
 from app.feed import Feeds
-from app.grid.handlers import GridHandlers
-from app.live.handlers import LiveHandlers
-from app.load.handlers import LoadHandlers
+from app.grid.run import GridHandlers
+from app.live.run import LiveHandlers
+from app.load.run import LoadHandlers
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 

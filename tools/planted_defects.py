@@ -131,7 +131,7 @@ DEFECTS = (
     ),
     Defect(
         SETTING,
-        "app/live/links.py",
+        "app/live/order.py",
         'values["auto"] = values["block_size"] == AUTO',
         'values["auto"] = False',
         ("tests/app/test_share.py",),

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.api.begin import awaited, refused, with_checkpoint
 from app.batch.order import NOTHING, read_batch_order
-from app.batch.start import start_side
+from app.batch.run import start_side
 from app.serving.engines import Engines
 from app.stream import HEARTBEAT_SECONDS
 from app.transcript import Transcript

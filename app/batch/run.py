@@ -1,4 +1,5 @@
-"""The batch that a visitor is running: its methods in turn, each a side with the device alone.
+"""Batches: what the tab does, the run of a visitor with its methods in turn, each a side with the
+device alone, and the start of one side, which the endpoint uses too.
 
 The first line of a value (``components/race_value.py``) names the sides and the prompts; further
 lines are a side's trace lines without its proposals, which nobody draws here, and under ``totals``
@@ -9,18 +10,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from app.batch.charts import Side, forwards_figure, time_figure
-from app.batch.order import BatchOrder
-from app.batch.start import start_side
+from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
 from app.examples.book import ExampleBook
-from app.feed import Feed
+from app.examples.openings import BATCH
+from app.examples.pages import ExamplePages
+from app.feed import Feed, Feeds
+from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import TabRun, Wait, company
+from app.stream import TabHandlers, TabRun, Wait, company
 from app.transcript import Transcript
 from mars_runtime.batch_folds import totals
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event
+from mars_runtime.trace import TraceWriter
 
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.batch import BatchMethod
+
+NUM_EXAMPLES = 8
 SIDES = ("a", "b")
 TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread
 
@@ -120,3 +134,62 @@ class BatchRun(TabRun):
             for side in self.transcripts
         ]
         return f"Finished: {', '.join(taken)}."
+
+
+class BatchHandlers(TabHandlers[BatchRun]):
+    """The tab's behaviour; one object serves every visitor, told apart by session."""
+
+    def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
+        super().__init__(engines, feeds)
+        self._book = book
+        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
+
+    @property
+    def max_tokens(self) -> int:
+        """The end of the slider of tokens per row."""
+        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+
+    def read(self, values: Mapping[str, Any]) -> BatchRun:
+        """What these controls ask for, not begun yet. Raises RefusalError."""
+        order = read_batch_order(values, self._engines.limits(values.get("checkpoint")))
+        return BatchRun(order, self._book, self._engines.settings.max_seconds)
+
+    def blank(self) -> Feed:
+        """The feed of what cannot be begun."""
+        return new_feed({}, [], [])
+
+
+def start_side(
+    served: Served, order: BatchOrder, name: str, method: str, max_seconds: float, owner: str = ""
+) -> Transcript:
+    """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
+    tokenizer = served.checkpoint.tokenizer
+    prompts = [tokenizer.encode_prompt(prompt) for prompt in order.prompts]
+    settings = replace(order.settings, method="ar" if method == "ar" else "mars")
+    decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
+    run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
+    every_id = tuple(token for prompt in prompts for token in prompt)
+    header = make_header(
+        served.about,
+        prompts_as_text(order.prompts),
+        Request(every_id, settings),
+        name=order.title(method),
+    )
+    writer = TraceWriter(header, tokenizer.token_bytes)
+    return Transcript(name, run, writer, keeps_proposals=False)
+
+
+def _decode(
+    prompts: Sequence[Sequence[int]],
+    method: str,
+    batch_size: int,
+    cache_block: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """``decode_batch``, imported where torch is loaded anyway."""
+    from mars_runtime.decoders.batch import decode_batch
+
+    chosen = cast("BatchMethod", method)
+    return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)

@@ -1,4 +1,4 @@
-"""The grid that a visitor is running: its cells in turn, and the lines the page reads of them.
+"""Grids: what the tab does, and the run of a visitor with its cells in turn.
 
 The first line of a value (``components/race_value.py``) names rows and columns; further lines are
 a cell's trace lines, whole, so that any cell can be opened as a run. Knows no gradio, drawing or
@@ -8,14 +8,19 @@ model.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
+from typing import Any
 
+from app.controls import RefusalError
 from app.examples.book import ExampleBook
-from app.feed import Feed
-from app.grid.order import GridOrder
+from app.examples.openings import GRID
+from app.examples.pages import ExamplePages
+from app.feed import Feed, Feeds
+from app.grid.order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
+from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import HEARTBEAT_SECONDS, TabRun, Wait, company
+from app.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Wait, company
 from app.transcript import Transcript, writer_of
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -104,6 +109,37 @@ class GridRun(TabRun):
         for cell in self.transcripts:
             if cell.is_done:
                 self.judge(served, task, cell.tokens[0], {"cell": cell.name})
+
+
+class GridHandlers(TabHandlers[GridRun]):
+    """The tab's behaviour; one object serves every visitor, told apart by session."""
+
+    def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
+        super().__init__(engines, feeds)
+        self._book = book
+        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
+
+    @property
+    def max_tokens(self) -> int:
+        """The end of the slider of tokens per cell."""
+        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+
+    def block_sizes(self, checkpoint: object) -> list[int]:
+        """The values of B that a checkpoint was trained for."""
+        try:
+            depth = self._engines.limits(checkpoint).block_size
+        except RefusalError:
+            return list(BLOCK_SIZES)
+        return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
+
+    def read(self, values: Mapping[str, Any]) -> GridRun:
+        """What these controls ask for, not begun yet. Raises RefusalError."""
+        order = read_grid_order(values, self._engines.limits(values.get("checkpoint")))
+        return GridRun(order, self._book, self._engines.settings.max_seconds)
+
+    def blank(self) -> Feed:
+        """The feed of what cannot be begun."""
+        return Feed({"prompt": "", "rows": [], "columns": []})
 
 
 def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:

@@ -13,8 +13,8 @@ import gradio as gr
 from app.components.grid_view import GridView
 from app.components.race_view import RaceView
 from app.feed import Feeds
-from app.grid.handlers import GridHandlers
 from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
+from app.grid.run import GridHandlers
 from app.layout.wiring import AT_ONCE, Field, run_queue, tell_prompt, wire_stream
 from app.serving.engines import Engines
 

@@ -14,7 +14,7 @@ from app.components.conversation_view import ConversationView
 from app.examples.book import set_for
 from app.layout.block_size import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of
-from app.live.handlers import LiveHandlers
+from app.live.run import LiveHandlers
 from app.live.tab import LiveTab, holder, note_on
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines

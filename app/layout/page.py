@@ -17,9 +17,7 @@ from app.layout.arrival import wire_arrival
 from app.layout.checkpoint import wire_checkpoint
 from app.layout.explain_tab import explain_tab, present_button
 from app.layout.wiring import run_queue
-from app.live.sharing import wire_links, wire_view_runs
-from app.live.tab import live_tab
-from app.live.wiring import wire_live
+from app.live.tab import live_tab, wire_links, wire_live, wire_view_runs
 from app.load.tab import load_tab
 from app.replay.recordings import Recording
 

@@ -1,24 +1,32 @@
-"""What the Live tab, an endpoint or a view of the page posted for a run, parsed and checked.
+"""What the Live tab, an endpoint, a view of the page or a shared link asks for, parsed and checked.
 
-Knows no gradio and no engine.
+The page keeps its conversation and posts it with each run: the server remembers nothing of it. A
+link may come from anybody and from an older page: each of its values is checked alone, by the same
+rules as a control, and what cannot be used is left out and told. Knows no gradio and no engine.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.controls import POSTED, Limits, RefusalError, read_live
-from app.live.conversation import Histories, read_history
-from app.methods import settings_for
-from mars_runtime.settings import DecodeSettings
+from app.controls import LINKED, POSTED, Limits, RefusalError, read_live, read_prompt
+from app.methods import TITLES, settings_for
+from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.turns import Turn
 
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
 """What Run posts: the controls, and the conversation that the page keeps."""
 FROM_VIEW = ("prompt", "checkpoint", "given", HISTORY)
+MAX_TURNS = 100
+UNREADABLE = "The conversation cannot be read: press New conversation."
+Histories = Mapping[str, tuple[Turn, ...]]
+"""Lane -> the turns that it goes on from."""
+MAX_DIGITS = 20
+SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +91,100 @@ def read_from_view(value: object) -> dict[str, Any]:
     if not isinstance(posted, dict):
         raise RefusalError("given", "What was asked for cannot be read: press Run instead.")
     return {name: posted.get(name) for name in FROM_VIEW}
+
+
+def read_history(value: object, limits: Limits) -> Histories:
+    """Earlier turns, each {"prompt": text, "tokens": ids of the answer}: a list for all lanes, or
+    {lane: list}, where a lane that has not answered yet goes on from AR's answers; as JSON or read
+    already. Nothing for a first question. Raises RefusalError.
+
+    Whether the checkpoint knows the tokens is looked up later.
+    """
+    posted = _parsed(value) if isinstance(value, str) else value
+    if isinstance(posted, dict):
+        return {lane: _turns(posted.get(lane, posted.get("ar")), limits) for lane in TITLES}
+    return dict.fromkeys(TITLES, _turns(posted, limits))
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value) if value else None
+    except (ValueError, RecursionError):
+        raise RefusalError("prompt", UNREADABLE) from None
+
+
+def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
+    if posted is None:
+        return ()
+    if not isinstance(posted, list) or len(posted) > MAX_TURNS:
+        raise RefusalError("prompt", UNREADABLE)
+    return tuple(_turn(each, limits) for each in posted)
+
+
+def _turn(posted: object, limits: Limits) -> Turn:
+    """A question as any prompt, and an answer no longer than this app lets one be."""
+    given = posted if isinstance(posted, dict) else {}
+    tokens = given.get("tokens")
+    if not isinstance(tokens, list) or len(tokens) > limits.max_new_tokens:
+        raise RefusalError("prompt", UNREADABLE)
+    if not all(type(token) is int for token in tokens):
+        raise RefusalError("prompt", UNREADABLE)
+    try:
+        return Turn(read_prompt(given.get("prompt"), limits), tuple(tokens))
+    except RefusalError:
+        raise RefusalError("prompt", UNREADABLE) from None
+
+
+def read_link(
+    query: Mapping[str, str], limits_of: Callable[[object], Limits], default: str
+) -> tuple[dict[str, Any], str]:
+    """The values that a link holds, by control, and a sentence on what was left out, or nothing.
+
+    limits_of: of a checkpoint, raises RefusalError for one that is not listed; default: the one to
+    go by where the link names none.
+    """
+    values: dict[str, Any] = {}
+    refusals: list[str] = []
+    checkpoint = default
+    texts = _by_control(query)
+    for name in sorted(texts, key=_checkpoint_first):
+        try:
+            if name == "checkpoint":
+                limits_of(texts[name])
+                checkpoint = texts[name]
+            value = texts[name] if LINKED[name].is_text else _value(texts[name])
+            values[name] = LINKED[name].read(value, limits_of(checkpoint))
+        except RefusalError as refusal:
+            refusals.append(f"{LINKED[name].link} was left out: {refusal}")
+    if "block_size" in values:
+        values["auto"] = values["block_size"] == AUTO
+    if values.get("auto"):
+        del values["block_size"]
+    return values, f"Of this link, {' '.join(refusals)}" if refusals else ""
+
+
+def _by_control(query: Mapping[str, str]) -> dict[str, str]:
+    """What the link says of each control. Older links say ``view`` where newer ones say ``lanes``;
+    any other ``view`` is none of ours."""
+    texts = {name: query[each.link] for name, each in LINKED.items() if each.link in query}
+    if query.get("view") in ("race", "mars", "ar"):
+        texts.setdefault("view", query["view"])
+    return texts
+
+
+def _checkpoint_first(name: str) -> tuple[bool, int]:
+    return name != "checkpoint", list(LINKED).index(name)
+
+
+def _value(text: str) -> object:
+    """A switch, a number or the text as it is, for the settings to judge."""
+    if text in SWITCH:
+        return SWITCH[text]
+    if len(text) > MAX_DIGITS:
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,22 +1,41 @@
-"""The Live tab: which components there are and where they stand. Decides and draws nothing."""
+"""The Live tab: which components there are, where they stand, and their wiring to the handlers.
+
+Links, and the runs that views of the page start, work in the browser (``assets/web/views/page``): a
+view's event presses a hidden button whose script sets the controls and hands over what no control
+holds; then the run is one like any other. Decides and draws nothing.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import gradio as gr
 
 from app.components.conversation_view import ConversationView
 from app.components.race_view import RaceView
-from app.controls import PACES, RACE
+from app.controls import LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds
-from app.layout.block_size import block_size_slider
+from app.layout.block_size import block_size_slider, block_size_update
 from app.layout.replays import shell_address
-from app.layout.wiring import Field
-from app.live.handlers import PRESETS, preset_of
+from app.layout.wiring import (
+    AT_ONCE,
+    Field,
+    in_words,
+    owner_of,
+    session_of,
+    tell_prompt,
+    wire_stream,
+)
+from app.live.order import HISTORY, ORDERED
+from app.live.run import PRESETS, LiveHandlers, offer, preset_of
 from app.methods import DEFAULTS, TITLES
 from app.replay.recordings import Recording
+from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
@@ -25,6 +44,14 @@ THRESHOLDS = {"fixed": "fixed", "entropy": "by AR's entropy", "agreement": "by a
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
+ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
+"""The turn that Run begins: the page's conversation goes with it."""
+RUN_EXAMPLE = "() => { window.mars.runFirst() }"
+IN_BROWSER: dict[str, Any] = {
+    "queue": False,
+    "show_progress": "hidden",
+    "api_visibility": "private",
+}
 
 
 @dataclass
@@ -214,3 +241,168 @@ def holder(entry: Entry) -> str:
 def note_on(entry: Entry) -> str:
     """What to expect of a checkpoint, above its examples."""
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
+
+
+def wire_live(
+    page: gr.Blocks,
+    tab: LiveTab,
+    handlers: LiveHandlers,
+    book: ExampleBook,
+    queue: Mapping[str, Any],
+) -> None:
+    """Join everything but the checkpoint (``layout/checkpoint.py``), links and runs that views
+    start (``sharing.py``). ``queue``: of ``run_queue``."""
+    _wire_run(page, tab, handlers, queue)
+    _wire_steering(tab, handlers)
+    _wire_examples(tab, book)
+    _wire_nearest(tab, handlers)
+    tell_prompt(tab.prompt, "live")
+
+
+def _wire_run(
+    page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]
+) -> None:
+    """Run, the remark on its prompt, and Stop. Builds what the conversation travels in, hidden."""
+    history = gr.Textbox(visible="hidden", elem_id="history")
+    triggers = [tab.buttons["run"].click, tab.prompt.submit]
+    inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
+    stop = tab.buttons["stop"]
+    wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue, js=ASK)
+    gr.on(
+        triggers,
+        handlers.remark,
+        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
+        outputs=[tab.remark],
+        **AT_ONCE,
+    )
+
+
+def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
+    """What is steered acts on the next forward of the visitor's own run."""
+
+    def steer(request: gr.Request, *values: Any) -> None:
+        with in_words():
+            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
+
+    inputs = [tab.controls[name] for name in STEERED]
+    presets = list(tab.presets.values())
+    for control in inputs:
+        control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
+    decisive = [tab.controls["tau"], tab.controls["lossless"]]
+    for control in decisive:
+        control.change(_mark_preset, decisive, presets, trigger_mode="always_last", **AT_ONCE)
+
+    for name, button in tab.presets.items():
+
+        def choose(request: gr.Request, *values: Any, name: str = name) -> tuple[float, bool]:
+            with in_words():
+                named = dict(zip(STEERED, values, strict=True))
+                return handlers.preset(session_of(request), name, named)
+
+        button.click(choose, inputs, decisive, **AT_ONCE)
+
+
+def _mark_preset(tau: Any, lossless: Any) -> list[Any]:
+    """The preset in force stands out, however its values came about."""
+    chosen = preset_of(tau, lossless)
+    return [gr.update(elem_classes=preset_classes(name == chosen)) for name in PRESETS]
+
+
+def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
+    """Examples, which also run."""
+    seen = gr.State({})  # family -> how many of its examples this visitor has seen
+    for family, chip in tab.chips.items():
+
+        def another(counts: dict[str, int], family: str = family) -> str:
+            number = counts[family] = counts.get(family, -1) + 1
+            return book.prompt(family, number)
+
+        chip.click(another, [seen], [tab.controls["prompt"]], **AT_ONCE).then(
+            None, js=RUN_EXAMPLE, api_visibility="private"
+        )
+
+
+def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
+    """Before anything is run, who typed what a checkpoint of tasks does not know is offered the
+    nearest task."""
+    prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
+
+    def look(typed: Any, name: Any) -> Any:
+        task = handlers.nearest(typed, name)
+        return gr.update(value=offer(task), visible=True) if task else gr.update(visible=False)
+
+    gr.on(
+        [prompt.change, checkpoint.change],
+        look,
+        [prompt, checkpoint],
+        [tab.nearest],
+        trigger_mode="always_last",
+        **AT_ONCE,
+    )
+    tab.nearest.click(handlers.nearest, [prompt, checkpoint], [prompt], **AT_ONCE)
+
+
+def wire_view_runs(tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]) -> None:
+    """Runs that a view started. Builds what is hidden. ``queue``: of ``run_queue``."""
+    posted = gr.Textbox(visible="hidden", elem_id="asked")
+    button = gr.Button("Run what was asked for", visible="hidden", elem_id="ask")
+
+    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
+        named = dict(zip(POSTED, values, strict=True))
+        remark: Any = ""
+        owner = owner_of(request)
+        for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
+            yield (gr.skip() if value is None else value), sentence or remark
+            remark = gr.skip()
+
+    controls = [tab.controls[name] for name in SHOWN]
+    button.click(
+        None,
+        controls,
+        [posted, *controls],
+        js=f"(...now) => window.mars.asked({json.dumps(SHOWN)}, now)",
+        **IN_BROWSER,
+    ).then(
+        run,
+        [posted, *(tab.controls[name] for name in POSTED)],
+        [tab.race, tab.remark],
+        **queue,
+        trigger_mode="multiple",
+        show_progress="hidden",
+        api_visibility="private",
+        preprocess=False,
+    )
+
+
+def wire_links(
+    page: gr.Blocks,
+    tab: LiveTab,
+    handlers: LiveHandlers,
+    checkpoints: CheckpointHandlers,
+    engines: Engines,
+) -> None:
+    """The button that copies a link, and what a link sets when the page is opened with it."""
+    space = os.environ.get("SPACE_ID", "")
+    base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
+    controls = [tab.controls[name] for name in SHARED]
+    words = [LINKED[name].link if name in LINKED else name for name in SHARED]
+    tab.buttons["share"].click(
+        None,
+        controls,
+        [tab.remark],
+        js=f"(...values) => window.mars.share({base}, {json.dumps(words)}, values)",
+        **IN_BROWSER,
+    )
+
+    def follow(request: gr.Request) -> list[Any]:
+        values, sentence = handlers.linked(request.query_params)
+        updates = {name: gr.update(value=value) for name, value in values.items()}
+        if "checkpoint" in values:
+            checkpoints.settle(session_of(request))
+            if "block_size" in values:
+                depth = engines.limits(values["checkpoint"]).block_size
+                updates["block_size"] = block_size_update(depth, values["block_size"])
+        found = [updates.get(name, gr.skip()) for name in SHARED]
+        return [*found, sentence or gr.skip()]
+
+    page.load(follow, None, [*controls, tab.remark], **IN_BROWSER)

@@ -1,4 +1,4 @@
-"""The load that a visitor is running: each way in turn on the same arrivals, and what is told.
+"""Loads: what the tab does, and the run of a visitor: each way in turn on the same arrivals.
 
 The first line of a value (``components/race_value.py``) names the ways; further lines are ticks of
 a load that goes on, decisions of the controller, points of a curve, and at the end agreement with
@@ -10,31 +10,38 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from app.controls import RefusalError
 from app.feed import Feed
-from app.load.lines import about, agreement_lines, day_line, decision_line, tick_line
-from app.load.order import CURVE, SEED, Loading, LoadOrder
+from app.load.order import CURVE, MAX_TOKENS, SEED, Loading, LoadOrder, read_load_order
 from app.serving.loads import Served
-from app.stream import TabRun, Wait
-from mars_runtime.lab.load.controller import Bounds
+from app.stream import TabHandlers, TabRun, Wait
+from mars_runtime.engine.header import Facts, facts_of
+from mars_runtime.lab.load.controller import Bounds, Decision, steered
 from mars_runtime.lab.load.curve import costs_of, point_of
 from mars_runtime.lab.load.drive import Drive, Load, Progress
-from mars_runtime.lab.load.figures import figures_of
+from mars_runtime.lab.load.figures import Figures, agreement, figures_of, texts_of
 from mars_runtime.lab.load.mix import Ask, asks_of
 from mars_runtime.lab.load.records import Record
+from mars_runtime.lab.load.simulate import BUSIEST, Costs, day_arrivals, fleets, hour_seconds
 from mars_runtime.lab.load.ways import AR, Way, ways_of
 
+USUAL_RATE, CHAT_RATE = 12.0, 3.0
+"""Requests per second that the tab opens with: near what two cores can do."""
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 """After the last arrival: what goes on then is cut, so that no load drags on."""
+ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 NUM_SAMPLED = 8
 """Requests that plain AR answers afterwards, where it was not among the ways."""
 Records = tuple[Record, ...]
+DAY_REQUESTS, MOST_MACHINES = 3000, 6
+NOBODY = -1
+"""A number that no request has."""
 
 
 class LoadRun(TabRun):
@@ -181,3 +188,84 @@ class LoadRun(TabRun):
             self.feed.say(f"{limit}; what is drawn was measured up to there.", "stopped")
         else:
             self.feed.say(f"Finished: {self._num_served} requests were served.", "finished")
+
+
+class LoadHandlers(TabHandlers[LoadRun]):
+    """The tab's behaviour; one object serves every visitor, told apart by session."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The end of the slider of tokens per answer."""
+        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+
+    def rate(self, checkpoint: object) -> float:
+        """Requests per second to begin with; a chat model is larger."""
+        return USUAL_RATE if self._engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
+
+    def read(self, values: Mapping[str, Any]) -> LoadRun:
+        """What these controls ask for, not begun yet. Raises RefusalError."""
+        order = read_load_order(values, self._engines.limits(values.get("checkpoint")))
+        return LoadRun(order, self._engines.settings.max_seconds)
+
+    def blank(self) -> Feed:
+        """The feed of what cannot be begun."""
+        return Feed({"ways": []})
+
+
+def about(served: Served, places: int) -> dict[str, Any]:
+    """On what it runs, and how many requests are with the engine at once."""
+    here = served.about
+    facts = asdict(here if isinstance(here, Facts) else facts_of(here))
+    told = ("checkpoint", "hardware", "dtype", "threads", "versions")
+    return {**{name: facts[name] for name in told}, "places": places}
+
+
+def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:
+    """The figures of a load up to a moment; ``tokens``: written so far, by all."""
+    tokens = sum(record.num_tokens for record in progress.records)
+    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **asdict(found)}
+
+
+def decision_line(way: Way, decision: Decision) -> dict[str, Any]:
+    """A decision, and what it means for a request that is not late: its tau and its B."""
+    assert way.bounds is not None, "only a controller decides"
+    settings = steered(way.settings, way.bounds, decision, NOBODY)
+    return {
+        "way": way.name,
+        "at": round(decision.at, 3),
+        "queue": decision.queue,
+        "level": decision.level,
+        "tau": settings.tau,
+        "block_size": settings.block_size,
+        "lossless": settings.lossless,
+        "late": len(decision.late),
+    }
+
+
+def agreement_lines(
+    records: Mapping[str, Sequence[Record]], ar: Sequence[Record], is_sampled: bool
+) -> Iterator[dict[str, Any]]:
+    """The agreement of each way with the texts of AR; ``num_requests``: that both answered."""
+    theirs = texts_of(ar)
+    for way, own in records.items():
+        ours = texts_of(own)
+        shared = len(ours.keys() & theirs.keys())
+        share = agreement(ours, theirs)
+        yield {"way": way, "share": share, "num_requests": shared, "sampled": is_sampled}
+
+
+def day_line(way: Way, costs: Costs) -> dict[str, Any]:
+    """The simulated day on one machine and on more, from measured costs."""
+    busiest = BUSIEST * costs.capacity
+    hour = hour_seconds(busiest, DAY_REQUESTS)
+    found = fleets(costs, day_arrivals(busiest, hour, 0), MOST_MACHINES)
+    return {
+        "title": way.title,
+        "alone": costs.alone,
+        "full": costs.full,
+        "places": costs.places,
+        "capacity": costs.capacity,
+        "busiest": busiest,
+        "hour_seconds": hour,
+        "fleets": [asdict(one) for one in found],
+    }

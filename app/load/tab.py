@@ -13,8 +13,8 @@ from app.components.load_view import LoadView
 from app.feed import Feeds
 from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, run_queue, wire_stream
-from app.load.handlers import LoadHandlers
 from app.load.order import COMPARE, KINDS, LOAD, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS
+from app.load.run import LoadHandlers
 from app.serving.engines import Engines
 from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.lab.load.mix import MIXES

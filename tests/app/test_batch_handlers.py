@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
 
-from app.batch.handlers import BatchHandlers
+from app.batch.run import BatchHandlers
 from mars_runtime.trace_reader import read_trace
 
 

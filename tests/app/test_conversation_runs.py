@@ -17,7 +17,8 @@ from app.controls import Limits, RefusalError
 from app.examples.book import TASKS
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.live.conversation import MAX_TURNS, fitting, read_history
+from app.live.order import MAX_TURNS, read_history
+from app.live.run import fitting
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime import folds

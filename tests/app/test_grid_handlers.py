@@ -11,9 +11,8 @@ import pytest
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 
 from app.controls import Limits
-from app.grid.handlers import GridHandlers
 from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS, read_grid_order
-from app.grid.run import FULL
+from app.grid.run import FULL, GridHandlers
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request

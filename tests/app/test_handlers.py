@@ -17,7 +17,7 @@ from app.controls import RefusalError
 from app.examples.book import TASKS, remark_on
 from app.examples.requests import REQUESTS
 from app.handlers import Handlers
-from app.live.handlers import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
+from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
 from app.stream import WARMING_UP
 
 

@@ -13,8 +13,8 @@ from load_page import controls, make_page
 from scripted_page import ScriptedBackend
 
 from app.controls import Limits
-from app.load.handlers import LoadHandlers
 from app.load.order import MAX_REQUESTS, read_load_order
+from app.load.run import LoadHandlers
 from app.load.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.lab.load.arrivals import read_recorded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.controls import Limits, RefusalError
-from app.live.links import read_link
+from app.live.order import read_link
 
 
 def limits_of(checkpoint: object) -> Limits:

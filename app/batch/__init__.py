@@ -1,1 +1,0 @@
-"""The Batch tab: several prompts at once, by one method or two in turn."""

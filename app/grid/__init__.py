@@ -1,1 +1,0 @@
-"""The Grid tab: one prompt over τ × B."""

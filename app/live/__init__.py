@@ -1,1 +1,0 @@
-"""The Live tab: MARS against plain AR, steered while it runs."""
