@@ -26,7 +26,7 @@ import sample_traces as samples  # noqa: E402
 from browser import chromium, playwright  # noqa: E402
 from race_page import head, interleaved, page, streamed  # noqa: E402
 
-from app.components import bundle  # noqa: E402
+from app.components import assets  # noqa: E402
 from mars_runtime.settings import DecodeSettings  # noqa: E402
 
 RACE = "#race .mars-race"
@@ -213,7 +213,7 @@ def main() -> None:
         prevent_thread_lock=True,
         quiet=True,
         ssr_mode=False,
-        head=bundle.head(),
+        head=assets.head(),
         run_history=False,  # as the app has it
     )
     print(machine(), flush=True)

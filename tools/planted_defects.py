@@ -187,7 +187,7 @@ DEFECTS = (
     ),
     Defect(
         TEXT,
-        "app/components/files.py",
+        "app/components/assets.py",
         'return text.replace("<", "\\\\u003c")',
         "return text",
         ("tests/app/test_replay.py", "tests/app/test_site.py", "tests/app/components"),

@@ -12,7 +12,7 @@ import gradio as gr
 
 from app.batch.order import BATCH, MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.batch.run import BatchHandlers
-from app.components.batch_view import BatchView
+from app.components.views import BatchView
 from app.feed import Feeds
 from app.layout.block_size import block_size_slider, block_size_update
 from app.layout.slider import add_slider

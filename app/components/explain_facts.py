@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.components import files
-from app.components.bundle import ASSETS
+from app.components import assets
+from app.components.assets import ASSETS
 
 RESULTS = ASSETS / "results"
 BLOCK = 8  # B of the table and of what is said of lossless
@@ -31,7 +31,7 @@ def page() -> str:
     """The HTML of the page. Raises KeyError for a figure that nobody measured."""
     known = facts()
     fill = {name: text if name == ROWS else html.escape(text) for name, text in known.items()}
-    return PLACE.sub(lambda place: fill[place.group(1)], files.template("explain/explain.html"))
+    return PLACE.sub(lambda place: fill[place.group(1)], assets.template("explain/explain.html"))
 
 
 def facts(folder: Path = RESULTS) -> dict[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.components import files
-from app.components.bundle import ASSETS
+from app.components import assets
+from app.components.assets import ASSETS
 
 NAMES = ("python", "lossless", "tau-moved", "tale", "block-cache")
 """What "How it works" and the tour show."""
@@ -19,5 +19,5 @@ def element(names: Sequence[str] = NAMES) -> str:
     """``<script type="application/json">`` with ``runs``: name -> value of the race view."""
     folder = ASSETS / "recordings"
     values = {name: (folder / f"{name}.txt").read_text("utf-8") for name in names}
-    text = files.script_data({"runs": values})
+    text = assets.script_data({"runs": values})
     return f'<script type="application/json" id="mars-recorded">{text}</script>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.components.frontier_view import FrontierView
+from app.components.views import FrontierView
 from app.frontier.sets import frontier_json
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.grid_view import GridView
-from app.components.race_view import RaceView
+from app.components.views import GridView, RaceView
 from app.feed import Feeds
 from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.grid.run import GridHandlers

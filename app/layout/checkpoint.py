@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.conversation_view import ConversationView
+from app.components.views import ConversationView
 from app.examples.book import set_for
 from app.layout.block_size import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of

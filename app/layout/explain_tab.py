@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.components.explain_view import ExplainView
+from app.components.views import ExplainView
 
 
 def explain_tab() -> None:

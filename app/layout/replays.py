@@ -8,7 +8,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from app.components.line_view import served_at
+from app.components.views import served_at
 from app.replay.page import shell
 
 

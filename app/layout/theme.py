@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.components import bundle, recorded
+from app.components import assets, recorded
 
 LIGHT = {
     "body_background_fill": "#ffffff",
@@ -118,6 +118,6 @@ def head() -> str:
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
-    css = (bundle.WEB / "views" / "page" / "page.css").read_text("utf-8")
+    css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"
-    return f"{recorded.element()}\n{bundle.head()}\n<style>{css}</style>\n{start}"
+    return f"{recorded.element()}\n{assets.head()}\n<style>{css}</style>\n{start}"

@@ -15,8 +15,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.conversation_view import ConversationView
-from app.components.race_view import RaceView
+from app.components.views import ConversationView, RaceView
 from app.controls import LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.feed import Feeds

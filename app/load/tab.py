@@ -9,7 +9,7 @@ from functools import partial
 
 import gradio as gr
 
-from app.components.load_view import LoadView
+from app.components.views import LoadView
 from app.feed import Feeds
 from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, run_queue, wire_stream

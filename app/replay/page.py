@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from app.components import bundle, files
+from app.components import assets
 
 ENTRIES = ("views/race/view.js", "views/replay/page.js", "views/replay/site.js")
 STYLE = "views/replay/page.css"
@@ -24,16 +24,16 @@ PLACE = "@data"
 @lru_cache(maxsize=1)
 def shell() -> str:
     """A replay page without its data: some 5 MB, nearly all of it plotly.js."""
-    plotly = files.plotly_file()
+    plotly = assets.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    view = files.template("views/race/view.html", plotly="", replay="", opens="")
-    return document(view, "mountReplay", [*scripts, bundle.bundle(ENTRIES)])
+    view = assets.template("views/race/view.html", plotly="", replay="", opens="")
+    return document(view, "mountReplay", [*scripts, assets.bundle(ENTRIES)])
 
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
     """The page with its data; nothing in them can end the element that they stand in."""
     before, _, after = page.rpartition(PLACE)
-    return before + files.script_data(data) + after
+    return before + assets.script_data(data) + after
 
 
 def document(
@@ -45,7 +45,7 @@ def document(
     those at ``addresses`` beside it.
     """
     start = f"mars.{mount}();"
-    style = bundle.styles() + (bundle.WEB / STYLE).read_text("utf-8")
+    style = assets.styles() + (assets.WEB / STYLE).read_text("utf-8")
     linked = [f'<script src="{address}"></script>' for address in addresses]
     inline = [f"<script>{script}</script>" for script in scripts]
     return "\n".join(
@@ -57,7 +57,7 @@ def document(
             *linked,
             *inline,
             '</head>\n<body class="mars-page">',
-            files.template("views/replay/page.html").replace("@main", main),
+            assets.template("views/replay/page.html").replace("@main", main),
             f'<script type="application/json" id="data">{PLACE}</script>',
             f"<script>{start}</script>\n</body>\n</html>\n",
         ]

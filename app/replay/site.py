@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.components import bundle, explain_facts, files, recorded
+from app.components import assets, explain_facts, recorded
 from app.replay.page import ENTRIES, document, filled
 from app.replay.recordings import Measured, Recording, measured
 from mars_runtime.trace import Header
@@ -41,16 +41,16 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     """Write the site into ``folder``; returns the pages. Raises RecordingsError."""
     figures = [measured(recording) for recording in recordings]
     folder.mkdir(parents=True, exist_ok=True)
-    plotly = files.plotly_file()
+    plotly = assets.plotly_file()
     if plotly is not None:
         shutil.copyfile(plotly, folder / PLOTLY)
-    (folder / SCRIPT).write_text(bundle.bundle(SITE_ENTRIES), encoding="utf-8")
+    (folder / SCRIPT).write_text(assets.bundle(SITE_ENTRIES), encoding="utf-8")
     (folder / "README.md").write_text(README, encoding="utf-8")
     listed = [_listed(*pair) for pair in zip(recordings, figures, strict=True)]
-    index = document(files.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
+    index = document(assets.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
     pages["how.html"] = filled(_how(), {"title": "How it works"})
-    view = files.template("views/race/view.html", plotly="", replay="", opens="")
+    view = assets.template("views/race/view.html", plotly="", replay="", opens="")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
         data = {"title": recording.title, "why": recording.why, "value": recording.value}
@@ -62,7 +62,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 def _how() -> str:
     """How it works and the tour, with the recordings that they show."""
-    main = files.template("views/replay/how.html") + explain_facts.page() + recorded.element()
+    main = assets.template("views/replay/how.html") + explain_facts.page() + recorded.element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
 

@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.components.line_view import file_path, plotly_url
+from app.components.views import file_path, plotly_url
 from app.handlers import Handlers
 from app.layout.page import build
 from app.layout.replays import shell_address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from app.components.bundle import ASSETS
+from app.components.assets import ASSETS
 
 TOKENS = ASSETS / "web" / "core" / "tokens.css"
 

@@ -12,7 +12,7 @@ from race_browser import ROOT, Show, is_spoiled, play
 from race_page import page as make_page
 from race_scenes import SCENES
 
-from app.components import bundle
+from app.components import assets
 
 
 def free_port() -> int:
@@ -27,7 +27,7 @@ def address() -> Iterator[str]:
     blocks = make_page(SCENES)
     port = free_port()
     _, url, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port, head=bundle.head()
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port, head=assets.head()
     )
     yield url
     blocks.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from browser import playwright, visiting
 
-from app.components.bundle import WEB
+from app.components.assets import WEB
 
 ORIGIN = "http://modules.test/"
 LANE = """

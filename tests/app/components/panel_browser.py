@@ -16,8 +16,8 @@ import sample_traces as samples
 from browser import playwright, visiting
 from race_browser import ROOT
 
-from app.components import bundle
-from app.components.race_view import RaceView
+from app.components import assets
+from app.components.views import RaceView
 from app.replay import recordings
 from mars_runtime import folds
 from mars_runtime.events import RowStep
@@ -40,7 +40,7 @@ def still_page(plotly: Path | None = None) -> Iterator[playwright.Page]:
         page.emulate_media(reduced_motion="no-preference")
         page.set_viewport_size({"width": 1100, "height": 1000})
         script = plotly.read_text("utf-8") if plotly else ""
-        page.set_content(HOST.format(script, bundle.head(), RaceView.template("")))
+        page.set_content(HOST.format(script, assets.head(), RaceView.template("")))
         put(page, recording("word-problem").value)
         yield page
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import gradio as gr
 
-from app.components import bundle
+from app.components import assets
 from app.components.race_value import RaceValue
-from app.components.race_view import RaceView
+from app.components.views import RaceView
 
 Scene = Callable[[], Iterator[str]]
 
@@ -74,5 +74,5 @@ if __name__ == "__main__":
         server_port=int(sys.argv[2]) if len(sys.argv) > 2 else 7999,
         theme=gr.themes.Base(font=["system-ui", "sans-serif"]),
         footer_links=[],
-        head=bundle.head(),
+        head=assets.head(),
     )

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from app.components import bundle
-from app.components.batch_view import BatchView
+from app.components import assets
+from app.components.views import BatchView
 
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in the place of ``assets/web/``."""
-    monkeypatch.setattr(bundle, "WEB", tmp_path)
-    bundle.bundle.cache_clear()
+    monkeypatch.setattr(assets, "WEB", tmp_path)
+    assets.bundle.cache_clear()
     yield tmp_path
-    bundle.bundle.cache_clear()
+    assets.bundle.cache_clear()
 
 
 def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
-    made = bundle.bundle()
+    made = assets.bundle()
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
     assert made.count("const $core_bytes = ") == 1
     assert made.index("const $core_bytes = ") < made.index("const $views_race_view = ")
@@ -35,7 +35,7 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
     (modules / "b.js").write_text(
         'import { a } from "./in/a.js";\nexport function mountB() { return a; }\n'
     )
-    made = bundle.bundle(("b.js",))
+    made = assets.bundle(("b.js",))
     assert made.index("$in_a = ") < made.index("$b = ")
     assert "const { a } = $in_a;" in made
     assert "window.mars = { mountB: $b.mountB };" in made
@@ -70,30 +70,30 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
 def test_other_forms_are_refused(modules: Path, source: str, said: str) -> None:
     (modules / "a.js").write_text("export const a = 1;\n")
     (modules / "b.js").write_text(source)
-    with pytest.raises(bundle.BundleError, match=said):
-        bundle.bundle(("b.js",))
+    with pytest.raises(assets.BundleError, match=said):
+        assets.bundle(("b.js",))
 
 
 def test_the_second_name_of_one_declaration_is_not_exported(modules: Path) -> None:
     (modules / "a.js").write_text("export const a = 1, c = 2;\n")
     (modules / "b.js").write_text('import { c } from "./a.js";\n')
-    with pytest.raises(bundle.BundleError, match=r"a\.js does not export c"):
-        bundle.bundle(("b.js",))
+    with pytest.raises(assets.BundleError, match=r"a\.js does not export c"):
+        assets.bundle(("b.js",))
 
 
 def test_modules_whose_names_would_be_the_same_are_refused(modules: Path) -> None:
     (modules / "in").mkdir()
     (modules / "in" / "a.js").write_text("export const a = 1;\n")
     (modules / "in_a.js").write_text('import { a } from "./in/a.js";\nexport const b = a;\n')
-    with pytest.raises(bundle.BundleError, match="would both be called"):
-        bundle.bundle(("in_a.js",))
+    with pytest.raises(assets.BundleError, match="would both be called"):
+        assets.bundle(("in_a.js",))
 
 
 def test_entries_that_mount_the_same_are_refused(modules: Path) -> None:
     for name in ("a", "b"):
         (modules / f"{name}.js").write_text("export const mountIt = () => {};\n")
-    with pytest.raises(bundle.BundleError, match="would both be called mountIt"):
-        bundle.bundle(("a.js", "b.js"))
+    with pytest.raises(assets.BundleError, match="would both be called mountIt"):
+        assets.bundle(("a.js", "b.js"))
 
 
 def test_the_template_holds_nothing_that_gradio_would_fill_in() -> None:

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from panel_browser import ROOT, VIEW, put, still_page
 
-from app.components import files
-from app.components.race_view import RaceView
+from app.components import assets
+from app.components.views import RaceView
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
@@ -103,7 +103,7 @@ def drawn(page: playwright.Page) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
     """The race view by itself, with plotly."""
-    with still_page(plotly=files.plotly_file()) as made:
+    with still_page(plotly=assets.plotly_file()) as made:
         yield made
 
 

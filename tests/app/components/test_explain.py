@@ -13,7 +13,7 @@ from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.components.explain_facts import facts
-from app.components.explain_view import ExplainView
+from app.components.views import ExplainView
 from app.replay.recordings import FOLDER, read_value
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.events import RowStep

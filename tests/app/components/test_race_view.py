@@ -9,8 +9,7 @@ from browser import needs_browser
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
 from app.components import race_value
-from app.components.line_view import plotly_url
-from app.components.race_view import RaceView
+from app.components.views import RaceView, plotly_url
 from mars_runtime import folds
 from tests import trace_folds
 

@@ -13,7 +13,7 @@ from browser import needs_browser, playwright
 from panel_browser import VIEW, put, put_scene, settle, still_page
 from race_browser import AR, ROOT
 
-from app.components import files
+from app.components import assets
 from mars_runtime.events import Event, Step
 
 pytestmark = needs_browser
@@ -26,7 +26,7 @@ BOX = """node => { const { left, right, top, bottom } = node.getBoundingClientRe
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
     """A finished race with its charts."""
-    with still_page(plotly=files.plotly_file()) as made:
+    with still_page(plotly=assets.plotly_file()) as made:
         put_scene(made, "prose")
         made.wait_for_function(QUIET)
         yield made

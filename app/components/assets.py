@@ -1,16 +1,22 @@
-"""Puts the scripts and styles of ``assets/web/`` into one piece each, for a document's head.
+"""The static files of the page: scripts and styles of ``assets/web/`` in one piece each for a
+document's head, HTML with addresses filled in, data in a script element, the wheel's own plotly.js.
 
 The scripts are ES modules that name what they import. Here each becomes a function of its own scope
 that returns what it exports, in an order in which imports come first, so that one inline script is
-all of them and nothing has to be fetched. Knows no gradio and no component.
+all of them and nothing has to be fetched. Knows no gradio, so that pages without a server are made
+of the same files.
 """
 
 from __future__ import annotations
 
+import html
+import importlib.util
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 WEB = ASSETS / "web"
@@ -150,3 +156,26 @@ def _refuse_twins(names: Mapping[str, str]) -> None:
 
 def _name(module: str) -> str:
     return "$" + re.sub(r"\W", "_", module.removesuffix(".js"))
+
+
+def template(page: str, **addresses: str) -> str:
+    """The HTML of ``page`` under ``assets/web/``, each ``@name`` in it replaced by its address."""
+    text = (WEB / page).read_text("utf-8")
+    for name, address in addresses.items():
+        text = text.replace(f"@{name}", html.escape(address))
+    return text
+
+
+def script_data(data: Mapping[str, Any]) -> str:
+    """JSON to stand in a script element: nothing in it can end that element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def plotly_file() -> Path | None:
+    """plotly.js of the installed wheel; None when there is none."""
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    return path.resolve() if path.is_file() else None
