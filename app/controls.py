@@ -1,4 +1,5 @@
-"""The controls of the page: how each is read, whether it steers a run, what links call it.
+"""The controls of the page: how each is read, whether it steers a run, what links call it, and what
+each method makes of the settings.
 
 Every value arrives raw, from the page or from anyone who posts past it, and is checked here and
 again by ``DecodeSettings``; a refusal is one sentence that names what to change and never repeats
@@ -10,11 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from app.methods import TITLES
-from mars_runtime.settings import AUTO, DecodeSettings, SettingsError
+from mars_runtime.methods import METHODS, Method
+from mars_runtime.settings import AUTO, RECOMMENDED, DecodeSettings, SettingsError
 
+DEFAULTS = RECOMMENDED
+"""What the page and its endpoints begin with."""
+FIXED_BLOCK_SIZE = 4
+"""B where the visitor chooses it and has not moved its slider, and where it can't be chosen."""
+TITLES: dict[str, str] = {name: facts.title for name, facts in METHODS.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
 """What the page offers of it: a rest of N forwards after each makes a run N + 1 times slower."""
@@ -209,3 +215,27 @@ def _with_settings(
     found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
     settings = {name: value for name, value in found.items() if name in _SETTINGS}
     return {**found, "settings": DecodeSettings(**settings)}
+
+
+def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
+    """The settings by which a method decodes: the visitor's where it obeys them, plain ones where
+    it does not, so that a trace says what was in force."""
+    facts = METHODS[cast(Method, method)]
+    obeyed = {name: getattr(settings, name) for name in facts.obeys}
+    if settings.is_auto and not facts.has_auto and obeyed:
+        obeyed["block_size"] = FIXED_BLOCK_SIZE
+    if method == "block_diffusion":
+        if settings.block_size == 1:  # its checkpoints hide the slider
+            obeyed["block_size"] = AUTO
+        if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
+            obeyed["tau"] = DecodeSettings().tau
+    plain = DecodeSettings(
+        tau=1.0,
+        block_size=1,
+        metric=settings.metric,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=settings.seed,
+    )
+    return replace(plain, method=cast(Method, method), **obeyed)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from app.batch.run import BatchHandlers
 from app.examples.book import ExampleBook
-from app.feed import Feeds
 from app.grid.run import GridHandlers
 from app.live.run import LiveHandlers
 from app.load.run import LoadHandlers
+from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 
@@ -20,7 +20,7 @@ class Handlers:
 
     engines: Engines
     book: ExampleBook
-    feeds: Feeds
+    logs: RunLogs
     checkpoints: CheckpointHandlers
     live: LiveHandlers
     batch: BatchHandlers
@@ -29,15 +29,15 @@ class Handlers:
 
 
 def make_handlers(engines: Engines) -> Handlers:
-    """All of them over these engines, with examples and feeds of their own."""
-    book, feeds, checkpoints = ExampleBook(), Feeds(), CheckpointHandlers(engines)
+    """All of them over these engines, with examples and logs of their own."""
+    book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
     return Handlers(
         engines,
         book,
-        feeds,
+        logs,
         checkpoints,
-        LiveHandlers(engines, feeds, book, checkpoints.settle),
-        BatchHandlers(engines, feeds, book),
-        GridHandlers(engines, feeds, book),
-        LoadHandlers(engines, feeds),
+        LiveHandlers(engines, logs, book, checkpoints.settle),
+        BatchHandlers(engines, logs, book),
+        GridHandlers(engines, logs, book),
+        LoadHandlers(engines, logs),
     )

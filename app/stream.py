@@ -12,23 +12,29 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from app.controls import RefusalError
-from app.feed import Feed, Feeds
+from app.controls import TITLES, RefusalError
+from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines
 from app.serving.loads import Served, UnavailableError
-from app.transcript import Transcript
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
-from mars_runtime.engine.request import RequestError
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
+from mars_runtime.events import End, Event, Step
+from mars_runtime.folds import visible_tokens
 from mars_runtime.lab import tasks
 from mars_runtime.lab.tasks import Task
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
+from mars_runtime.trace import TraceWriter
+from mars_runtime.turns import ALONE, Context
 
 # An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
 # of its time, in slow motion, where the device rests anyway, text may flow more smoothly.
@@ -46,8 +52,8 @@ log = logging.getLogger(__name__)
 class TabRun(ABC):
     """What one visitor is running in a tab: no transcript before its checkpoint is there."""
 
-    def __init__(self, feed: Feed, checkpoint: str) -> None:
-        self.feed = feed
+    def __init__(self, log: RunLog, checkpoint: str) -> None:
+        self.log = log
         self.checkpoint = checkpoint
         self.owner = ""  # the address that asked
         self.transcripts: list[Transcript] = []
@@ -81,14 +87,14 @@ class TabRun(ABC):
             self.advance()
 
     def advance(self) -> None:
-        """Tell in the feed what has come since the last call."""
+        """Tell in the log what has come since the last call."""
         self.collect()
 
     def collect(self) -> bool:
-        """Move new events into the feed; says whether there were any."""
+        """Move new events into the log; says whether there were any."""
         lines = [(each.name, line) for each in self.transcripts for line in each.read()]
         for name, line in lines:
-            self.feed.add(name, line)
+            self.log.add(name, line)
         return bool(lines)
 
     def judge(
@@ -98,7 +104,7 @@ class TabRun(ABC):
         says whose it is. For when nothing is timed any more."""
         if task is not None and tasks.is_checkable(task):
             is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
-            self.feed.add("verdict", {**about, "right": is_right})
+            self.log.add("verdict", {**about, "right": is_right})
 
     def cancel(self) -> None:
         """End within one forward, and begin nothing else; a second call does nothing."""
@@ -167,9 +173,9 @@ class TabHandlers(ABC, Generic[R]):
 
     pause: ClassVar[float] = POLL_SECONDS
 
-    def __init__(self, engines: Engines, feeds: Feeds) -> None:
+    def __init__(self, engines: Engines, logs: RunLogs) -> None:
         self._engines = engines
-        self._feeds = feeds
+        self._logs = logs
         self.runs: SessionRuns[R] = SessionRuns()
 
     @abstractmethod
@@ -177,8 +183,8 @@ class TabHandlers(ABC, Generic[R]):
         """What these controls ask for, not begun yet. Raises RefusalError."""
 
     @abstractmethod
-    def blank(self) -> Feed:
-        """The feed of what cannot be begun."""
+    def blank(self) -> RunLog:
+        """The log of what cannot be begun."""
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
@@ -195,33 +201,33 @@ class TabHandlers(ABC, Generic[R]):
         Several times a second, and only when there is news or a second has passed. Whatever goes
         wrong ends the run with a sentence. Closing the generator cancels it.
         """
-        feed, run = self.blank(), None
+        told, run = self.blank(), None
         try:
             run = self.read(values)
             run.owner = owner
             self.runs.clear(session, self.pause)
-            feed = self._feeds.keep(run.feed)
+            told = self._logs.keep(run.log)
             self.runs.begin(session, run)
             yield from self._values(session, run)
         except Exception as error:
-            feed.refuse(sentence_of(error))
+            told.refuse(sentence_of(error))
         finally:
             if run is not None:
                 self.runs.end(session, run)
-        if feed.has_news:
-            yield feed.text()
+        if told.has_news:
+            yield told.latest()
 
     def stop(self, session: str) -> None:
         """End the visitor's run within one forward; what was drawn stays."""
         self.runs.stop(session)
 
     def _values(self, session: str, run: R) -> Iterator[str]:
-        """The feed until the run is over or the visitor has begun another."""
+        """The log until the run is over or the visitor has begun another."""
         shown = -math.inf
         for wait in self._loaded_and_decoded(run):
-            if run.feed.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
+            if run.log.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
                 shown = time.monotonic()
-                yield run.feed.text()
+                yield run.log.latest()
             wait()
             if self.runs.of(session) is not run:
                 return
@@ -235,20 +241,20 @@ class TabHandlers(ABC, Generic[R]):
         load = self._engines.begin(run.checkpoint)
         served = load.wait(0.0)
         while served is None and not run.is_cancelled:
-            run.feed.say(load.situation)
+            run.log.say(load.situation)
             yield partial(load.wait, LOOK_SECONDS)
             served = load.wait(0.0)
         # What is moved meanwhile is in the order by the time that the lanes are made of it.
         while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
-            run.feed.say(WARMING_UP)
+            run.log.say(WARMING_UP)
             yield partial(served.engine.is_ready, LOOK_SECONDS)
         if served is None or run.is_cancelled:
-            run.feed.stop()
+            run.log.stop()
         else:
             yield from run.decode(served)
 
 
-def company(runs: Iterable[Run]) -> str:
+def waiting_sentence(runs: Iterable[Run]) -> str:
     """What a visitor reads whose runs wait or share; empty where they do neither."""
     runs = tuple(runs)
     place = max((run.place for run in runs), default=0)
@@ -270,3 +276,76 @@ def sentence_of(error: Exception) -> str:
         return str(error)
     log.error("a run failed: %s", where(error))
     return "The run failed inside the app; run it again."
+
+
+class Transcript:
+    """A run under the name that its lines get, and what was read of it so far.
+
+    tokens: the visible ones of each row. finished: rows whose text has come to an end of its own.
+    """
+
+    def __init__(
+        self, name: str, run: Run, writer: TraceWriter, keeps_proposals: bool = True
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.events: list[Event] = []
+        self.tokens: dict[int, list[int]] = defaultdict(list)
+        self.finished: set[int] = set()
+        self._writer = writer
+        self._keeps_proposals = keeps_proposals
+
+    @property
+    def end(self) -> End | None:
+        """How the run ended, None while it goes on."""
+        last = self.events[-1] if self.events else None
+        return last if isinstance(last, End) else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run came to an end of its own."""
+        return self.end is not None and self.end.reason in ("eos", "limit")
+
+    def read(self) -> list[str]:
+        """Trace lines of the events that came since the last call, the header first."""
+        events = self.run.events_since(len(self.events))
+        lines = [self._writer.header_line()] if events and not self.events else []
+        for event in events:
+            if isinstance(event, Step):
+                self._note(event)
+            lines.append(self._writer.line(event if self._keeps_proposals else _slim(event)))
+        self.events.extend(events)
+        return lines
+
+    def _note(self, step: Step) -> None:
+        for row in step.rows:
+            self.tokens[row.row].extend(visible_tokens(row))
+            if row.stop in ("eos", "limit"):
+                self.finished.add(row.row)
+
+
+def _slim(event: Event) -> Event:
+    """The event without proposals."""
+    if not isinstance(event, Step):
+        return event
+    return replace(event, rows=tuple(replace(row, proposals=()) for row in event.rows))
+
+
+def writer_of(
+    served: Served, prompt: str, request: Request, task: Task | None, context: Context = ALONE
+) -> TraceWriter:
+    """What writes down the trace of a request, under its header.
+
+    task: what the prompt is, where that is known. context: what stands before it, and after it.
+    """
+    header = make_header(
+        served.about,
+        prompt,
+        request,
+        costs=served.engine.costs(),
+        task=asdict(task) if task is not None else None,
+        name=TITLES[request.settings.method],
+        context=context,
+        room=served.engine.capacity,
+    )
+    return TraceWriter(header, served.checkpoint.tokenizer.token_bytes)

@@ -225,14 +225,14 @@ DEFECTS = (
         f"{WEB}/core/feed.js",
         "this.isBehind = this.begin > this.taken;",
         "this.isBehind = this.begin > this.taken + 1;",
-        (NODE, "tests/app/components/test_race_value.py"),
+        (NODE, "tests/app/test_run_log.py"),
     ),
     Defect(
         EVENT,
-        "app/components/race_value.py",
+        "app/run_log.py",
         "begin = self._ends[0]",
         "begin = self._ends[-1]",
-        ("tests/app/components/test_race_value.py", "tests/app/test_feed.py"),
+        ("tests/app/test_run_log.py",),
     ),
     Defect(
         EVENT,

@@ -11,8 +11,7 @@ from app.api.begin import awaited, refused, with_checkpoint
 from app.batch.order import NOTHING, read_batch_order
 from app.batch.run import start_side
 from app.serving.engines import Engines
-from app.stream import HEARTBEAT_SECONDS
-from app.transcript import Transcript
+from app.stream import HEARTBEAT_SECONDS, Transcript
 from mars_runtime import batch_folds, folds
 from mars_runtime.events import End, Event
 from mars_runtime.text import Tokenizer

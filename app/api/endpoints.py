@@ -15,9 +15,9 @@ from app.api.batches import batch as batch_run
 from app.api.runs import compare as compare_run
 from app.api.runs import generate as generate_run
 from app.api.runs import traces as traces_run
+from app.controls import DEFAULTS
 from app.examples.book import ExampleBook
 from app.layout.wiring import in_words, owner_of, run_queue
-from app.methods import DEFAULTS
 from app.serving.engines import Engines
 
 PARAMETERS = {

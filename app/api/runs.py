@@ -9,15 +9,13 @@ from functools import partial
 from typing import Any
 
 from app.api.begin import awaited, refused, with_checkpoint
-from app.controls import RACE, RefusalError
+from app.controls import RACE, TITLES, RefusalError
 from app.examples.book import ExampleBook
 from app.live.order import LiveOrder, read_live_order
 from app.live.run import start_lanes
-from app.methods import TITLES
 from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS
-from app.transcript import Transcript
+from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, Transcript
 from mars_runtime import folds
 from mars_runtime.events import End, Event
 from mars_runtime.text import Detokenizer

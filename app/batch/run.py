@@ -19,11 +19,10 @@ from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_
 from app.examples.book import ExampleBook
 from app.examples.openings import BATCH
 from app.examples.pages import ExamplePages
-from app.feed import Feed, Feeds
+from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import TabHandlers, TabRun, Wait, company
-from app.transcript import Transcript
+from app.stream import TabHandlers, TabRun, Transcript, Wait, waiting_sentence
 from mars_runtime.batch_folds import totals
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
@@ -39,13 +38,13 @@ SIDES = ("a", "b")
 TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread
 
 
-def new_feed(methods: Mapping[str, str], titles: Sequence[str], prompts: Sequence[str]) -> Feed:
-    """A feed for a batch. ``methods``: side -> method."""
+def new_log(methods: Mapping[str, str], titles: Sequence[str], prompts: Sequence[str]) -> RunLog:
+    """A log of a batch. ``methods``: side -> method."""
     sides = [
         {"side": name, "method": method, "title": title}
         for (name, method), title in zip(methods.items(), titles, strict=True)
     ]
-    return Feed({"sides": sides, "prompts": list(prompts)})
+    return RunLog({"sides": sides, "prompts": list(prompts)})
 
 
 class BatchRun(TabRun):
@@ -55,7 +54,7 @@ class BatchRun(TabRun):
         """max_seconds: the deadline of each side."""
         self._methods = dict(zip(SIDES, order.methods, strict=False))
         titles = list(map(order.title, order.methods))
-        super().__init__(new_feed(self._methods, titles, order.prompts), order.checkpoint)
+        super().__init__(new_log(self._methods, titles, order.prompts), order.checkpoint)
         self._order = order
         self._book = book
         self._max_seconds = max_seconds
@@ -71,21 +70,21 @@ class BatchRun(TabRun):
                 break
         end = self.transcripts[-1].end
         if end is None or end.reason == "cancelled":
-            self.feed.say("Stopped; what is drawn was measured up to there.", "stopped")
+            self.log.say("Stopped; what is drawn was measured up to there.", "stopped")
         elif end.message:
-            self.feed.say(end.message, "error")
+            self.log.say(end.message, "error")
         else:
             self._judge(served)
-            self.feed.say(self._finished_sentence(), "finished")
+            self.log.say(self._finished_sentence(), "finished")
 
     def advance(self) -> None:
         """What goes on, then new lines, the totals twice per second."""
         side = self.transcripts[-1]
-        situation = company([side.run])
+        situation = waiting_sentence([side.run])
         if situation:
-            self.feed.say(situation, "waiting")
+            self.log.say(situation, "waiting")
         elif side.events:
-            self.feed.say(self._running_sentence(), "running")
+            self.log.say(self._running_sentence(), "running")
         has_news = self.collect()
         now = time.monotonic()
         if side.end is not None or (has_news and now - self._folded > TOTALS_SECONDS):
@@ -99,14 +98,14 @@ class BatchRun(TabRun):
             "effective_tpf": found.effective_tpf,
             "idle_share": found.idle_share,
         }
-        self.feed.add("totals", {"side": side.name, **asdict(found), **figures})
+        self.log.add("totals", {"side": side.name, **asdict(found), **figures})
         if side.end is not None and found.num_forwards:
             drawn = [
                 Side(self._title(each), self._methods[each.name] == "ar", each.events)
                 for each in self.transcripts
             ]
             both = {"time": time_figure(drawn), "forwards": forwards_figure(drawn)}
-            self.feed.add("figures", both)
+            self.log.add("figures", both)
 
     def _judge(self, served: Served) -> None:
         """Say which outputs are right, where that can be judged, once nothing is timed any more."""
@@ -139,8 +138,8 @@ class BatchRun(TabRun):
 class BatchHandlers(TabHandlers[BatchRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
 
-    def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
-        super().__init__(engines, feeds)
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs)
         self._book = book
         self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
@@ -154,9 +153,9 @@ class BatchHandlers(TabHandlers[BatchRun]):
         order = read_batch_order(values, self._engines.limits(values.get("checkpoint")))
         return BatchRun(order, self._book, self._engines.settings.max_seconds)
 
-    def blank(self) -> Feed:
-        """The feed of what cannot be begun."""
-        return new_feed({}, [], [])
+    def blank(self) -> RunLog:
+        """The log of what cannot be begun."""
+        return new_log({}, [], [])
 
 
 def start_side(

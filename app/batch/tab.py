@@ -13,17 +13,17 @@ import gradio as gr
 from app.batch.order import BATCH, MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.batch.run import BatchHandlers
 from app.components.views import BatchView
-from app.feed import Feeds
 from app.layout.block_size import block_size_slider, block_size_update
 from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, in_words, run_queue, wire_stream
+from app.run_log import RunLogs
 from app.serving.engines import Engines
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.7, 64, 8, 16  # what the tab opens with
 
 
 def batch_tab(
-    page: gr.Blocks, batch: BatchHandlers, engines: Engines, feeds: Feeds, checkpoint: Field
+    page: gr.Blocks, batch: BatchHandlers, engines: Engines, logs: RunLogs, checkpoint: Field
 ) -> None:
     """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
     controls: dict[str, Field] = {"checkpoint": checkpoint}
@@ -39,7 +39,7 @@ def batch_tab(
                 )
                 buttons["stop"] = gr.Button("Stop", elem_id="batch-stop", min_width=0)
         with gr.Column(scale=1, min_width=300, elem_id="batch-stage"):
-            view = BatchView(missed=feeds.missed, elem_id="batch")
+            view = BatchView(missed=logs.missed, elem_id="batch")
     _wire(page, batch, controls, buttons, view, engines)
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from app.batch.tab import NUM_TOKENS as BATCH_TOKENS
 from app.batch.tab import TAU as BATCH_TAU
+from app.controls import DEFAULTS, FIXED_BLOCK_SIZE
 from app.examples.book import CHAT, TASKS
 from app.examples.openings import BATCH, GRID
 from app.examples.requests import REQUESTS
 from app.grid.order import LOSSLESS_TAU, USUAL_BLOCK_SIZES, USUAL_TAUS, GridOrder, Threshold
 from app.grid.tab import NUM_TOKENS as GRID_TOKENS
-from app.methods import DEFAULTS, FIXED_BLOCK_SIZE
 from mars_runtime import folds
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event

@@ -20,8 +20,8 @@ from app.controls import (
     Limits,
     RefusalError,
     read_all,
+    settings_for,
 )
-from app.methods import settings_for
 from mars_runtime.settings import DecodeSettings
 
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)

@@ -16,12 +16,19 @@ from app.controls import RefusalError
 from app.examples.book import ExampleBook
 from app.examples.openings import GRID
 from app.examples.pages import ExamplePages
-from app.feed import Feed, Feeds
 from app.grid.order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
+from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines
 from app.serving.loads import Served
-from app.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Wait, company
-from app.transcript import Transcript, writer_of
+from app.stream import (
+    HEARTBEAT_SECONDS,
+    TabHandlers,
+    TabRun,
+    Transcript,
+    Wait,
+    waiting_sentence,
+    writer_of,
+)
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -34,7 +41,7 @@ class GridRun(TabRun):
 
     def __init__(self, order: GridOrder, book: ExampleBook, max_seconds: float) -> None:
         """max_seconds: the deadline of the whole grid."""
-        super().__init__(Feed(order.head()), order.checkpoint)
+        super().__init__(RunLog(order.head()), order.checkpoint)
         self._order = order
         self._book = book
         self._max_seconds = max_seconds
@@ -62,8 +69,8 @@ class GridRun(TabRun):
 
     def advance(self) -> None:
         """What goes on, then new lines."""
-        situation = company([self.transcripts[-1].run])
-        self.feed.say(situation or self._running, "waiting" if situation else "running")
+        situation = waiting_sentence([self.transcripts[-1].run])
+        self.log.say(situation or self._running, "waiting" if situation else "running")
         self.collect()
 
     def _started(
@@ -77,7 +84,7 @@ class GridRun(TabRun):
             except EngineBusy:
                 if not self.transcripts:
                     raise
-            self.feed.say(FULL)
+            self.log.say(FULL)
             yield partial(time.sleep, HEARTBEAT_SECONDS)
         return None
 
@@ -94,14 +101,14 @@ class GridRun(TabRun):
         counted = f"{self.num_done} of {self._order.num_cells} cells ran"
         end = self.transcripts[-1].end if self.transcripts else None
         if end is not None and end.reason == "error":
-            self.feed.say(end.message, "error")
+            self.log.say(end.message, "error")
         elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
-            self.feed.say(f"Stopped: {counted}.", "stopped")
+            self.log.say(f"Stopped: {counted}.", "stopped")
         elif self.num_done < self._order.num_cells:
             limit = f"The time limit of {self._max_seconds:g} s is over"
-            self.feed.say(f"{limit}: {counted}.", "stopped")
+            self.log.say(f"{limit}: {counted}.", "stopped")
         else:
-            self.feed.say(f"Finished: {counted}.", "finished")
+            self.log.say(f"Finished: {counted}.", "finished")
 
     def _judge(self, served: Served) -> None:
         """Say which texts are right, where that can be judged, once nothing is timed any more."""
@@ -114,8 +121,8 @@ class GridRun(TabRun):
 class GridHandlers(TabHandlers[GridRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
 
-    def __init__(self, engines: Engines, feeds: Feeds, book: ExampleBook) -> None:
-        super().__init__(engines, feeds)
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs)
         self._book = book
         self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
@@ -137,9 +144,9 @@ class GridHandlers(TabHandlers[GridRun]):
         order = read_grid_order(values, self._engines.limits(values.get("checkpoint")))
         return GridRun(order, self._book, self._engines.settings.max_seconds)
 
-    def blank(self) -> Feed:
-        """The feed of what cannot be begun."""
-        return Feed({"prompt": "", "rows": [], "columns": []})
+    def blank(self) -> RunLog:
+        """The log of what cannot be begun."""
+        return RunLog({"prompt": "", "rows": [], "columns": []})
 
 
 def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import gradio as gr
 
 from app.components.views import GridView, RaceView
-from app.feed import Feeds
 from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.grid.run import GridHandlers
 from app.layout.wiring import AT_ONCE, Field, run_queue, tell_prompt, wire_stream
+from app.run_log import RunLogs
 from app.serving.engines import Engines
 
 NUM_TOKENS = 96  # what the tab opens with
@@ -24,7 +24,7 @@ def grid_tab(
     page: gr.Blocks,
     grid: GridHandlers,
     engines: Engines,
-    feeds: Feeds,
+    logs: RunLogs,
     live: Mapping[str, Field],
 ) -> None:
     """Build and wire the tab; ``live``: controls of the Live tab, whose checkpoint is used here."""
@@ -40,7 +40,7 @@ def grid_tab(
                 )
                 buttons["stop"] = gr.Button("Stop", elem_id="grid-stop", min_width=0)
         with gr.Column(scale=1, min_width=300, elem_id="grid-stage"):
-            view = GridView(missed=feeds.missed, elem_id="grid")
+            view = GridView(missed=logs.missed, elem_id="grid")
             RaceView(value="", elem_id="grid-race")
     inputs = {control.name: controls[control.name] for control in GRID}
     start = [buttons["run"].click]

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.methods import FIXED_BLOCK_SIZE
+from app.controls import FIXED_BLOCK_SIZE
 
 
 def block_size_slider(depth: int, elem_id: str) -> gr.Slider:

@@ -38,17 +38,17 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs():
             with gr.Tab("Live"):
-                tab = live_tab(engines, handlers.book, handlers.feeds, first)
+                tab = live_tab(engines, handlers.book, handlers.logs, first)
             with gr.Tab("Batch", elem_id="batch-tab"):
-                batch_tab(page, handlers.batch, engines, handlers.feeds, tab.controls["checkpoint"])
+                batch_tab(page, handlers.batch, engines, handlers.logs, tab.controls["checkpoint"])
             with gr.Tab("Grid", elem_id="grid-tab"):
-                grid_tab(page, handlers.grid, engines, handlers.feeds, tab.controls)
+                grid_tab(page, handlers.grid, engines, handlers.logs, tab.controls)
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
             with gr.Tab("Frontier", elem_id="frontier-tab"):
                 frontier_tab()
             with gr.Tab("Load lab", elem_id="load-tab"):
-                load_tab(page, handlers.load, engines, handlers.feeds, tab.controls["checkpoint"])
+                load_tab(page, handlers.load, engines, handlers.logs, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
                 explain_tab()
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")

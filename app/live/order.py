@@ -12,8 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.controls import LINKED, POSTED, Limits, RefusalError, read_live, read_prompt
-from app.methods import TITLES, settings_for
+from app.controls import (
+    LINKED,
+    POSTED,
+    TITLES,
+    Limits,
+    RefusalError,
+    read_live,
+    read_prompt,
+    settings_for,
+)
 from mars_runtime.settings import AUTO, DecodeSettings
 from mars_runtime.turns import Turn
 

@@ -12,20 +12,27 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from app.controls import RefusalError, Steering, read_steering
+from app.controls import TITLES, RefusalError, Steering, read_steering, settings_for
 from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
-from app.feed import Feed, Feeds
 from app.live.order import (
     LiveOrder,
     read_from_view,
     read_link,
     read_live_order,
 )
-from app.methods import TITLES, settings_for
+from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines
 from app.serving.loads import Served, UnavailableError
-from app.stream import POLL_SECONDS, SLOW_POLL_SECONDS, TabHandlers, TabRun, Wait, company
-from app.transcript import Transcript, writer_of
+from app.stream import (
+    POLL_SECONDS,
+    SLOW_POLL_SECONDS,
+    TabHandlers,
+    TabRun,
+    Transcript,
+    Wait,
+    waiting_sentence,
+    writer_of,
+)
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.speculation import named
 from mars_runtime.lab.tasks import Task
@@ -47,7 +54,7 @@ PRESETS = {
 }
 
 
-class LiveFeed(Feed):
+class LiveLog(RunLog):
     """The lines of lanes. A status is shown until the next forward or, of the kind ``note``, until
     another follows."""
 
@@ -74,7 +81,7 @@ class LiveRun(TabRun):
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         """max_seconds: the deadline of each lane."""
-        super().__init__(LiveFeed(list(order.lanes), order.pace), order.checkpoint)
+        super().__init__(LiveLog(list(order.lanes), order.pace), order.checkpoint)
         self.order = order
         self._book = book
         self._max_seconds = max_seconds
@@ -95,11 +102,11 @@ class LiveRun(TabRun):
 
     def advance(self) -> None:
         """New lines, then who else is on the device."""
-        situation = company(lane.run for lane in self.going)
+        situation = waiting_sentence(lane.run for lane in self.going)
         self.collect()
         if self.going:
             is_begun = any(lane.tokens[0] for lane in self.transcripts)
-            self.feed.say(situation, "note" if is_begun else "waiting")
+            self.log.say(situation, "note" if is_begun else "waiting")
 
     def steer(self, steering: Steering) -> None:
         """Let settings and pace act from the next forward on."""
@@ -111,7 +118,7 @@ class LiveRun(TabRun):
                 lane.run.pace = steering.pace
         if steering.pace != self.order.pace:
             self.order = replace(self.order, pace=steering.pace)
-            self.feed.add("pace", {"pace": steering.pace})
+            self.log.add("pace", {"pace": steering.pace})
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
         """From the next forward on."""
@@ -138,10 +145,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
     pause = SLOW_POLL_SECONDS
 
     def __init__(
-        self, engines: Engines, feeds: Feeds, book: ExampleBook, settle: Callable[[str], None]
+        self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
         """``settle``: hears of every session that runs something."""
-        super().__init__(engines, feeds)
+        super().__init__(engines, logs)
         self._book = book
         self._settle = settle
 
@@ -150,9 +157,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
         order = read_live_order(values, self._engines.limits(values.get("checkpoint")))
         return LiveRun(order, self._book, self._engines.settings.max_seconds)
 
-    def blank(self) -> Feed:
-        """The feed of what cannot be begun."""
-        return LiveFeed(["mars"], 0.0)
+    def blank(self) -> RunLog:
+        """The log of what cannot be begun."""
+        return LiveLog(["mars"], 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""

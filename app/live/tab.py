@@ -16,9 +16,8 @@ from typing import Any
 import gradio as gr
 
 from app.components.views import ConversationView, RaceView
-from app.controls import LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED
+from app.controls import DEFAULTS, LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED, TITLES
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
-from app.feed import Feeds
 from app.layout.block_size import block_size_slider, block_size_update
 from app.layout.replays import shell_address
 from app.layout.wiring import (
@@ -32,8 +31,8 @@ from app.layout.wiring import (
 )
 from app.live.order import HISTORY, ORDERED
 from app.live.run import PRESETS, LiveHandlers, offer, preset_of
-from app.methods import DEFAULTS, TITLES
 from app.replay.recordings import Recording
+from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
@@ -71,7 +70,9 @@ class LiveTab:
     examples: gr.Markdown = field(init=False)
 
 
-def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording | None) -> LiveTab:
+def live_tab(
+    engines: Engines, book: ExampleBook, logs: RunLogs, first: Recording | None
+) -> LiveTab:
     """Build the tab; ``first`` is shown until a visitor runs something."""
     tab = LiveTab()
     with gr.Row(elem_id="live"):
@@ -97,7 +98,7 @@ def live_tab(engines: Engines, book: ExampleBook, feeds: Feeds, first: Recording
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""
             tab.race = RaceView(
-                value, shell_address(), opens=True, missed=feeds.missed, elem_id="race"
+                value, shell_address(), opens=True, missed=logs.missed, elem_id="race"
             )
     return tab
 

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from app.controls import RefusalError
-from app.feed import Feed
 from app.load.order import CURVE, MAX_TOKENS, SEED, Loading, LoadOrder, read_load_order
+from app.run_log import RunLog
 from app.serving.loads import Served
 from app.stream import TabHandlers, TabRun, Wait
 from mars_runtime.engine.header import Facts, facts_of
@@ -49,7 +49,7 @@ class LoadRun(TabRun):
 
     def __init__(self, order: LoadOrder, max_seconds: float) -> None:
         """max_seconds: the deadline of the whole run."""
-        super().__init__(Feed(order.head()), order.checkpoint)
+        super().__init__(RunLog(order.head()), order.checkpoint)
         self._order = order
         self._max_seconds = max_seconds
         self._until = 0.0
@@ -69,7 +69,7 @@ class LoadRun(TabRun):
             raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self._max_seconds
         places = max(1, served.engine.max_running - 1)
-        self.feed.add("about", about(served, places))
+        self.log.add("about", about(served, places))
         asks = self._asks(served)
         for number, loading in enumerate(self._order.loads, 1):
             if self._is_over:
@@ -137,15 +137,15 @@ class LoadRun(TabRun):
         """What goes on and the figures up to now; at the end of the load all else."""
         found = figures_of(progress.records, progress.now)
         asked = len(loading.arrivals)
-        self.feed.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
-        self.feed.add("tick", tick_line(loading.way.name, progress, found))
+        self.log.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
+        self.log.add("tick", tick_line(loading.way.name, progress, found))
         if not progress.is_over:
             return
         for decision in progress.decisions:
-            self.feed.add("decision", decision_line(loading.way, decision))
+            self.log.add("decision", decision_line(loading.way, decision))
         if self._order.question == CURVE:
             point = point_of(progress.records, asked / loading.seconds, loading.seconds)
-            self.feed.add("point", {"way": loading.way.name, **asdict(point)})
+            self.log.add("point", {"way": loading.way.name, **asdict(point)})
 
     def _closed(
         self, served: Served, way: Way, asks: tuple[Ask, ...], places: int
@@ -159,7 +159,7 @@ class LoadRun(TabRun):
     ) -> Iterator[Wait]:
         """The share of each way's tokens that plain AR wrote too: of all requests where it was
         among the ways, else of a few that it answers now."""
-        self.feed.say("Holding the answers against those of plain AR…", "running")
+        self.log.say("Holding the answers against those of plain AR…", "running")
         is_sampled = AR not in self._records
         if is_sampled:
             way = ways_of(Bounds())[AR]
@@ -167,27 +167,27 @@ class LoadRun(TabRun):
         else:
             found = self._records[AR]
         for line in agreement_lines(self._records, found, is_sampled):
-            self.feed.add("agreement", line)
+            self.log.add("agreement", line)
 
     def _simulated(self, served: Served, asks: tuple[Ask, ...], places: int) -> Iterator[Wait]:
         """What a day of such requests would need, from costs measured now, by the last way."""
-        self.feed.say("Measuring costs for the simulated day…", "running")
+        self.log.say("Measuring costs for the simulated day…", "running")
         way = self._order.loads[-1].way
         again = tuple(asks[place % len(asks)] for place in range(3 * places))
         alone = yield from self._closed(served, way, again[:places], 1)
         full = yield from self._closed(served, way, again, places)
         measured = costs_of(alone, full, places)
         if measured is not None and not self._is_over:
-            self.feed.add("day", day_line(way, measured))
+            self.log.add("day", day_line(way, measured))
 
     def _say_how_it_ended(self) -> None:
         if self.is_cancelled:
-            self.feed.say("Stopped; what is drawn was measured up to there.", "stopped")
+            self.log.say("Stopped; what is drawn was measured up to there.", "stopped")
         elif time.monotonic() >= self._until:
             limit = f"The time limit of {self._max_seconds:g} s is over"
-            self.feed.say(f"{limit}; what is drawn was measured up to there.", "stopped")
+            self.log.say(f"{limit}; what is drawn was measured up to there.", "stopped")
         else:
-            self.feed.say(f"Finished: {self._num_served} requests were served.", "finished")
+            self.log.say(f"Finished: {self._num_served} requests were served.", "finished")
 
 
 class LoadHandlers(TabHandlers[LoadRun]):
@@ -207,9 +207,9 @@ class LoadHandlers(TabHandlers[LoadRun]):
         order = read_load_order(values, self._engines.limits(values.get("checkpoint")))
         return LoadRun(order, self._engines.settings.max_seconds)
 
-    def blank(self) -> Feed:
-        """The feed of what cannot be begun."""
-        return Feed({"ways": []})
+    def blank(self) -> RunLog:
+        """The log of what cannot be begun."""
+        return RunLog({"ways": []})
 
 
 def about(served: Served, places: int) -> dict[str, Any]:

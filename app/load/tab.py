@@ -10,11 +10,11 @@ from functools import partial
 import gradio as gr
 
 from app.components.views import LoadView
-from app.feed import Feeds
 from app.layout.slider import add_slider
 from app.layout.wiring import AT_ONCE, Field, run_queue, wire_stream
 from app.load.order import COMPARE, KINDS, LOAD, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS
 from app.load.run import LoadHandlers
+from app.run_log import RunLogs
 from app.serving.engines import Engines
 from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.lab.load.mix import MIXES
@@ -33,7 +33,7 @@ RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
 
 def load_tab(
-    page: gr.Blocks, load: LoadHandlers, engines: Engines, feeds: Feeds, checkpoint: Field
+    page: gr.Blocks, load: LoadHandlers, engines: Engines, logs: RunLogs, checkpoint: Field
 ) -> None:
     """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
     controls: dict[str, Field] = {"checkpoint": checkpoint}
@@ -46,7 +46,7 @@ def load_tab(
                 start = gr.Button("Run", variant="primary", elem_id="load-run", min_width=0)
                 stop = gr.Button("Stop", elem_id="load-stop", min_width=0)
         with gr.Column(scale=1, min_width=300, elem_id="load-stage"):
-            view = LoadView(missed=feeds.missed, elem_id="load")
+            view = LoadView(missed=logs.missed, elem_id="load")
     inputs = {control.name: controls[control.name] for control in LOAD}
     wire_stream(page, load, [start.click], stop, inputs, view, run_queue(engines.settings))
     controls["kind"].change(

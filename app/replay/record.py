@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.components.race_value import RaceValue
 from app.examples.book import ExampleBook
 from app.replay.recordings import INDEX, recorded_note
 from app.replay.scenarios import Move, Scenario, ScenarioLane
+from app.run_log import RunLog
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, Solo
@@ -76,7 +76,7 @@ class Recorder:
         kept = rounds[len(rounds) // 2]
         lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
         note = recorded_note(headers[0])
-        made = RaceValue({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
+        made = RunLog({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
         for lane, header, run in zip(scenario.lanes, headers, kept, strict=True):
             writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
             made.add(lane.name, writer.header_line())

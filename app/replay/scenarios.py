@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.methods import DEFAULTS, TITLES, settings_for
+from app.controls import DEFAULTS, TITLES, settings_for
 from mars_runtime.settings import DecodeSettings
 
 CACHE_BLOCK = 16

@@ -118,7 +118,7 @@ def test_the_recording_plays_once_and_slowly_until_somebody_acts(
 
 
 def test_a_run_as_the_page_opens_repeats_the_recording(recording: Recording) -> None:
-    from app.methods import DEFAULTS, settings_for
+    from app.controls import DEFAULTS, settings_for
 
     for lane, trace in recording.traces().items():
         assert trace.header.settings == settings_for(lane, DEFAULTS)

@@ -39,7 +39,7 @@ def of_tag(value: str, tag: str) -> list[dict]:
 
 def whole(load: LoadHandlers, value: str) -> str:
     """Everything of a run whose values hold only the latest lines."""
-    return load._feeds.missed(json.loads(value.splitlines()[0])["run"])
+    return load._logs.missed(json.loads(value.splitlines()[0])["run"])
 
 
 def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.methods import TITLES, settings_for
+from app.controls import TITLES, settings_for
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
 

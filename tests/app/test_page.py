@@ -12,7 +12,7 @@ from browser import needs_browser
 from live_page import HEAD_SAYS, running, set_knob, start, wait_state, wait_steps
 from scripted_page import TEXT, ScriptedBackend
 
-from app.components import race_value
+from app import run_log
 
 pytestmark = needs_browser
 
@@ -154,7 +154,7 @@ def test_two_visitors_neither_see_nor_move_each_other(visit, scripted_backend) -
 def test_a_page_that_slept_asks_for_the_lines_it_missed(
     visit, served_handlers, scripted_backend, monkeypatch
 ) -> None:
-    monkeypatch.setattr(race_value, "WHOLE_CHARS", 2000)
+    monkeypatch.setattr(run_log, "WHOLE_CHARS", 2000)
     page = visit()
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"

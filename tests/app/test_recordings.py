@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 
-from app.components.race_value import RaceValue
 from app.replay.recordings import Recording, RecordingsError, load, measured, read_value
 from app.replay.scenarios import SCENARIOS, Scenario
+from app.run_log import RunLog
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.trace import Trace
@@ -99,7 +99,7 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
 
 def test_what_a_recording_measured_is_folded_from_its_lanes() -> None:
     both = samples.lanes(samples.Script(samples.CODE))
-    made = RaceValue({"run": "code", "lanes": [{"lane": name, "title": name} for name in both]})
+    made = RunLog({"run": "code", "lanes": [{"lane": name, "title": name} for name in both]})
     for name, lines in both.items():
         for line in lines:
             made.add(name, line)

@@ -1,7 +1,7 @@
 // The lines that views are sent and send each other: the one place where they are read and written.
 // First line: the run as JSON, with `from`, the number of the line that follows it (0 if absent). Further lines:
 // `<tag>\t<JSON>`, the tag a lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`.
-// app/components/race_value.py writes the same.
+// app/run_log.py writes the same.
 
 /**
  * @param {string} tag

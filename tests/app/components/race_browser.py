@@ -9,7 +9,7 @@ import sample_traces as samples
 from browser import playwright
 from race_page import head, interleaved
 
-from app.components.race_value import RaceValue
+from app.run_log import RunLog
 
 ROOT = "#race .mars-race"
 MARS = '.rv-pane[data-lane="mars"]'
@@ -51,7 +51,7 @@ class ByHand:
     def __init__(self, page: playwright.Page, script: samples.Script, run: str = "by-hand") -> None:
         self.page = page
         self.lines = interleaved(samples.lanes(script))
-        self.value = RaceValue(head(run, {"mars": "MARS", "ar": "plain AR"}))
+        self.value = RunLog(head(run, {"mars": "MARS", "ar": "plain AR"}))
         page.evaluate(ONLY, [ROOT, f'{{"run":"{run}-'])
 
     def send(self, num: int) -> None:

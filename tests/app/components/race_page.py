@@ -14,8 +14,8 @@ from typing import Any
 import gradio as gr
 
 from app.components import assets
-from app.components.race_value import RaceValue
 from app.components.views import RaceView
+from app.run_log import RunLog
 
 Scene = Callable[[], Iterator[str]]
 
@@ -35,9 +35,9 @@ def interleaved(lanes: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
     return [pair for turn in turns for pair in turn if pair is not None]
 
 
-def value(first: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> RaceValue:
+def value(first: Mapping[str, Any], lines: Sequence[tuple[str, str]]) -> RunLog:
     """All lines as one value."""
-    made = RaceValue(first)
+    made = RunLog(first)
     for tag, line in lines:
         made.add(tag, line)
     return made
@@ -47,7 +47,7 @@ def streamed(
     first: Mapping[str, Any], lines: Sequence[tuple[str, str]], per_update: int, rest: float
 ) -> Iterator[str]:
     """The values of a run as they are sent, ``per_update`` lines at a time."""
-    growing = RaceValue(first)
+    growing = RunLog(first)
     for begin in range(0, len(lines), per_update):
         for tag, line in lines[begin : begin + per_update]:
             growing.add(tag, line)

@@ -8,7 +8,7 @@ import sample_traces as samples
 from browser import needs_browser
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
-from app.components import race_value
+from app import run_log
 from app.components.views import RaceView, plotly_url
 from mars_runtime import folds
 from tests import trace_folds
@@ -223,7 +223,7 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
 
 def slept(show: Show, monkeypatch: pytest.MonkeyPatch, name: str) -> ByHand:
     """A run whose page has missed more values than repeat a line."""
-    monkeypatch.setattr(race_value, "WHOLE_CHARS", 1000)
+    monkeypatch.setattr(run_log, "WHOLE_CHARS", 1000)
     run = ByHand(show("running", "slow"), race_scenes.PROSE, name)
     run.send(20)
     run.skip(8)

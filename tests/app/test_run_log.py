@@ -1,11 +1,13 @@
-"""What is sent of a run: all of it while short, then overlapping windows, never a gap."""
+"""What is sent of a run (all of it while short, then overlapping windows, never a gap) and what is
+kept of it for a page that missed lines."""
 
 from __future__ import annotations
 
+import gc
 import json
 
-from app.components import race_value
-from app.components.race_value import OVERLAP, WHOLE_CHARS, RaceValue
+from app.live.run import LiveLog
+from app.run_log import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
 
 HEAD = {"run": "r", "lanes": [{"lane": "mars", "title": "MARS"}]}
 
@@ -15,7 +17,7 @@ def numbered(count: int, length: int = 60) -> list[str]:
 
 
 def test_a_short_run_is_sent_whole_and_only_grows() -> None:
-    made, sent = RaceValue(HEAD), [""]
+    made, sent = RunLog(HEAD), [""]
     for line in numbered(50):
         made.add("mars", line)
         value = made.latest()
@@ -25,7 +27,7 @@ def test_a_short_run_is_sent_whole_and_only_grows() -> None:
 
 
 def test_windows_of_a_long_run_stay_short_and_leave_nothing_out() -> None:
-    made, seen = RaceValue(HEAD), 0
+    made, seen = RunLog(HEAD), 0
     lines = numbered(4000)
     for begin in range(0, len(lines), 20):
         for line in lines[begin : begin + 20]:
@@ -42,11 +44,42 @@ def test_windows_of_a_long_run_stay_short_and_leave_nothing_out() -> None:
 
 
 def test_lines_of_the_run_are_json_and_end_with_a_newline() -> None:
-    made = RaceValue({**HEAD, "pace": 4})
+    made = RunLog({**HEAD, "pace": 4})
     made.add("status", {"text": "Waiting: 1 run is ahead of yours.", "kind": "waiting"})
     made.add("mars", '{"type":"prefill","num_tokens":3,"seconds":0.1}\n')
     head, status, prefill = made.whole().splitlines()
     assert json.loads(head)["pace"] == 4
     assert status.startswith("status\t{")
     assert prefill.startswith("mars\t{")
-    assert race_value.RaceValue(HEAD).whole().endswith("\n")
+    assert RunLog(HEAD).whole().endswith("\n")
+
+
+def log_of(text: str) -> LiveLog:
+    made = LiveLog(["mars"], 0.0)
+    made.say(text)
+    return made
+
+
+def test_a_run_is_given_whole_to_whoever_knows_its_id() -> None:
+    logs = RunLogs()
+    first, second = logs.keep(log_of("first")), logs.keep(log_of("second"))
+    assert logs.missed(first.run) == first.whole()
+    assert '"first"' in first.whole()
+    assert logs.missed(second.run) == second.whole()
+    assert first.has_news  # asking takes nothing from the stream
+
+
+def test_what_nobody_kept_is_empty() -> None:
+    logs = RunLogs()
+    for run in ("", "0" * 32, None, 7, ["x"], log_of("unkept").run):
+        assert logs.missed(run) == ""
+
+
+def test_the_latest_outlive_their_stream_and_a_stream_outlives_the_latest() -> None:
+    logs = RunLogs()
+    streaming = logs.keep(log_of("streams still"))
+    ended = [logs.keep(log_of("ended")).run for _ in range(NUM_KEPT + 1)]
+    gc.collect()
+    assert logs.missed(streaming.run)
+    assert not logs.missed(ended[0])
+    assert all(logs.missed(run) for run in ended[1:])
