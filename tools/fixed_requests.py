@@ -1,0 +1,109 @@
+"""Forty fixed requests of every method, with seeds and settings: what two trees answer, compared.
+
+    python tools/fixed_requests.py --out before.json        # in the one tree
+    python tools/fixed_requests.py --against before.json    # in the other: 1 if any differs
+
+Each is decoded as ``python -m mars_runtime generate --json`` does, and its trace is kept but for
+times, the date and versions. Numbers are the arithmetic's own: both runs belong on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from mars_runtime.__main__ import main as mars
+
+SUM = "Tom has 7 apples and buys 5 more. How many apples does Tom have?"
+CODE = "Write a Python function add(a, b) that returns the sum of a and b."
+SKY = "Why is the sky blue?"
+REWRITE = "Rewrite in the past tense: I walk to the market, I buy bread and I walk home again."
+DRAWN = ("--temperature", "0.8", "--top-p", "0.9")
+LOSSLESS = ("--lossless", "--tau", "0")
+DIFFUSION = ("--method", "block_diffusion")
+# Checkpoint, prompt, then options. No unverified auto: what it chooses depends on time.
+REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    *[("mars-tiny", prompt, ("--method", "ar")) for prompt in (SUM, CODE)],
+    *[
+        ("mars-tiny", SUM, ("--tau", tau, "--block-size", b))
+        for tau in ("0.5", "0.95") for b in ("2", "8")
+    ],
+    *[("mars-tiny", CODE, ("--metric", each, "--tau", "0.6")) for each in ("margin", "entropy")],
+    *[("mars-tiny", SUM, (*LOSSLESS, "--groups", each)) for each in ("one", "every")],
+    *[("mars-tiny", CODE, ("--lossless", "--lookup", "--groups", "every", "--tau", "0.2"))],
+    *[("mars-tiny", SUM, (*DRAWN, "--seed", seed)) for seed in ("1", "2")],
+    *[("mars-tiny", CODE, ("--lossless", *DRAWN, "--seed", seed)) for seed in ("3", "4")],
+    *[
+        ("mars-tiny", SUM, ("--threshold", each, "--tau", "0.3"))
+        for each in ("entropy", "agreement")
+    ],
+    ("mars-tiny", CODE, ("--threshold", "agreement", "--target", "0.7", "--tau", "0.1")),
+    *[("mars-tiny", SUM, ("--method", "jacobi", "--block-size", b)) for b in ("3", "8")],
+    *[
+        ("mars-tiny", CODE, ("--method", "speculative", "--masked", each))
+        for each in ("both", "none", "draft", "target")
+    ],
+    ("mars-tiny", SUM, ("--method", "speculative", "--lookup", *DRAWN, "--seed", "5")),
+    ("mars-tiny", CODE, ("--max-new-tokens", "7")),
+    ("mars-tiny", SUM, ("--method", "jacobi", *DRAWN, "--seed", "7")),
+    *[("ar-tiny", SUM, ("--method", "ar", *more)) for more in ((), DRAWN)],
+    *[("block-diffusion-tiny", SUM, (*DIFFUSION, "--tau", tau)) for tau in ("0.5", "0.9")],
+    ("block-diffusion-tiny", CODE, (*DIFFUSION, "--block-size", "4")),
+    *[("mars-smollm2", SKY, ("--method", "ar", *more)) for more in ((), DRAWN)],
+    ("mars-smollm2", SKY, ("--tau", "0.7", "--block-size", "4")),
+    ("mars-smollm2", SKY, (*LOSSLESS, "--groups", "every")),
+    ("mars-smollm2", REWRITE, (*LOSSLESS, "--groups", "every", "--lookup")),
+    ("mars-smollm2", REWRITE, ("--tau", "0.9", "--threshold", "entropy")),
+    ("mars-smollm2", REWRITE, ("--lossless", *DRAWN, "--seed", "6")),
+    ("mars-smollm2", SKY, ("--method", "jacobi", "--block-size", "4")),
+)  # fmt: skip
+UNLIKE = {"date", "seconds", "versions", "rho", "forward_seconds", "threads", "hardware", "cost"}
+
+
+def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
+    """The trace of a request, line by line, without what differs from run to run."""
+    said = io.StringIO()
+    given = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
+    limit = () if "--max-new-tokens" in options else ("--max-new-tokens", "64")
+    with contextlib.redirect_stdout(said):
+        mars([*given, *limit, *options])
+    return [_kept(json.loads(line)) for line in said.getvalue().splitlines()]
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _kept(each) for name, each in value.items() if name not in UNLIKE}
+    return [_kept(each) for each in value] if isinstance(value, list) else value
+
+
+def main() -> int:
+    """Write the answers, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--against", type=Path)
+    args = parser.parse_args()
+    answers = []
+    for number, request in enumerate(REQUESTS, 1):
+        answers.append(answer(*request))
+        print(f"{number} of {len(REQUESTS)}", file=sys.stderr)
+    if args.out:
+        args.out.write_text(json.dumps(answers), encoding="utf-8")
+    if not args.against:
+        return 0
+    before = json.loads(args.against.read_text(encoding="utf-8"))
+    changed = [n for n, pair in enumerate(zip(before, answers, strict=True)) if pair[0] != pair[1]]
+    for number in changed:
+        print("differs:", *REQUESTS[number])
+    print(f"{len(REQUESTS) - len(changed)} of {len(REQUESTS)} are identical")
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
