@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from mars_runtime.methods import METHODS, Method
 
@@ -158,6 +161,21 @@ def _check_real(what: str, value: object, low: float, high: float) -> None:
 def _check_whole(what: str, value: object, low: int, high: int, other: str = "") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise SettingsError(f"{what} must be a whole number from {low} to {high}{other}.")
+
+
+CAPTURED: Mapping[str, Any] = MappingProxyType(
+    {"groups": "one", "lookup": False, "threshold": "fixed"}
+)
+"""What these settings are held at on a GPU, whatever is asked: a step is one captured graph there,
+in which a tree of masks has no shape of its own, the text to look things up in is on the host, and
+τ cannot wait for what a forward said."""
+
+
+@lru_cache(maxsize=64)
+def captured(settings: DecodeSettings) -> DecodeSettings:
+    """The settings as far as a captured step obeys them, which is what its events say was in
+    force."""
+    return replace(settings, **CAPTURED)
 
 
 RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)

@@ -15,10 +15,14 @@ from app.examples.book import set_for
 from app.layout.block_size import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of
 from app.live.run import LiveHandlers
-from app.live.tab import LiveTab, holder, note_on
+from app.live.tab import ADAPTS, OF_MASKS, LiveTab, holder, note_on
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
+from mars_runtime.settings import CAPTURED
 
+HELD = {**dict.fromkeys(CAPTURED, ""), "threshold": ADAPTS, "target": OF_MASKS}
+"""Controls that do nothing on a GPU, each with what stands below it elsewhere."""
+HELD_HERE = "Fixed on this GPU: a step is one captured graph there."
 FOLLOWS: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
@@ -41,7 +45,7 @@ def wire_checkpoint(
     inputs = [checkpoint, controls["block_size"]]
     outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
         tab.notice, controls["block_size"], controls["auto"], footer,
-        tab.examples, tab.conversation, *tab.sets.values(),
+        *[controls[name] for name in HELD], tab.examples, tab.conversation, *tab.sets.values(),
     ]  # fmt: skip
 
     def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
@@ -68,7 +72,7 @@ def wire_checkpoint(
 
 
 def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """Notice, B, the switch beside it and footer."""
+    """Notice, B, the switch beside it, footer and what a GPU holds."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
     return [
@@ -76,4 +80,10 @@ def _updates(choice: Choice, block_size: Any) -> list[Any]:
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
         footer,
+        *[_held(info, is_here=choice.is_captured) for info in HELD.values()],
     ]
+
+
+def _held(info: str, *, is_here: bool) -> Any:
+    """A control of HELD, greyed out with the reason where its device holds it."""
+    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else info)

@@ -85,6 +85,7 @@ class LiveRun(TabRun):
         self.order = order
         self._book = book
         self._max_seconds = max_seconds
+        self._in_force: Callable[[DecodeSettings], DecodeSettings] = lambda settings: settings
 
     @property
     def pause(self) -> float:
@@ -94,6 +95,7 @@ class LiveRun(TabRun):
     def decode(self, served: Served) -> Iterator[Wait]:
         """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
         order, task = self.order, self._book.task(self.order.prompt)
+        self._in_force = served.in_force
         self.begin(*start_lanes(served, order, self._max_seconds, task, self.owner))
         if self.order.settings != order.settings:  # moved while they were made
             self._set(lambda settings: self.order.settings)
@@ -123,7 +125,7 @@ class LiveRun(TabRun):
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
         """From the next forward on."""
         for lane in self.transcripts:
-            steered = settings_for(lane.name, change(lane.run.settings))
+            steered = self._in_force(settings_for(lane.name, change(lane.run.settings)))
             if lane.name != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
 
@@ -267,7 +269,7 @@ def start_lanes(
     requests = {
         lane: Request(
             [*encode(order.prompt, contexts[lane].history), *order.given],
-            named(settings, served.checkpoint.name),
+            served.in_force(named(settings, served.checkpoint.name)),
             max_seconds,
             is_checked=True,
             owner=owner,

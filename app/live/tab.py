@@ -40,6 +40,8 @@ from mars_runtime.model.registry import Entry
 GROUPS = {"one": "after the last draft", "every": "after every draft"}
 THRESHOLDS = {"fixed": "fixed", "entropy": "by AR's entropy", "agreement": "by agreement with AR"}
 METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
+ADAPTS = "One that adapts never falls below the slider."
+OF_MASKS = "Of the tokens that masks gave."
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
@@ -180,7 +182,7 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         [(title, name) for name, title in THRESHOLDS.items()],
         value=DEFAULTS.threshold,
         label="τ without lossless",
-        info="One that adapts never falls below the slider.",
+        info=ADAPTS,
         elem_id="threshold",
     )
     controls["target"] = gr.Slider(
@@ -189,7 +191,7 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         DEFAULTS.target,
         step=0.01,
         label="Agreement with AR to hold",
-        info="Of the tokens that masks gave.",
+        info=OF_MASKS,
         elem_id="target",
         buttons=[],
     )

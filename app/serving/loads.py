@@ -20,6 +20,7 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 from mars_runtime.serving.about import About
+from mars_runtime.settings import DecodeSettings, captured
 
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
@@ -48,6 +49,10 @@ class Served:
     def is_elsewhere(self) -> bool:
         """Whether another machine decodes."""
         return isinstance(self.checkpoint, About)
+
+    def in_force(self, settings: DecodeSettings) -> DecodeSettings:
+        """What of the settings its device obeys."""
+        return captured(settings) if self.checkpoint.is_captured else settings
 
     @property
     def is_bitwise(self) -> bool:

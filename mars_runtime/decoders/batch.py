@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import block, cursor, uncached
+from mars_runtime.decoders import block, factory, uncached
 from mars_runtime.decoders.base import (
     CausalModel,
     NoMaskError,
@@ -86,7 +86,7 @@ def _all_groups(
         elif method == "uncached":
             events = uncached.decode(model, vocabulary, chosen, settings)
         else:
-            events = cursor.decode(model, vocabulary, chosen, settings)
+            events = factory.decode(model, vocabulary, chosen, settings)
         for event in events:
             yield _renumbered(event, group.start) if isinstance(event, Step) else event
 

@@ -17,12 +17,14 @@ from mars_runtime.text import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A model elsewhere. block_size, capacity: as of a Model."""
+    """A model elsewhere. block_size, capacity: as of a Model. is_captured: whether some settings
+    are held there (``settings.CAPTURED``)."""
 
     facts: Facts
     tokenizer: Tokenizer
     block_size: int
     capacity: int
+    is_captured: bool = False
 
     @property
     def name(self) -> str:
@@ -37,6 +39,7 @@ def about(model: Model) -> dict[str, Any]:
         "tokenizer": model.tokenizer.parts(),
         "block_size": model.block_size,
         "capacity": model.capacity,
+        "is_captured": model.is_captured,
     }
 
 
@@ -52,6 +55,7 @@ def read_about(value: Any) -> About:
         Tokenizer.from_parts(as_mapping(posted["tokenizer"])),
         as_whole(posted["block_size"]),
         as_whole(posted["capacity"]),
+        posted.get("is_captured") is True,
     )
 
 

@@ -59,6 +59,11 @@ class EngineModel:
         return self.engine.race(requests, pace)
 
     @property
+    def is_captured(self) -> bool:
+        """Whether some settings are held; False where nothing is known of the checkpoint."""
+        return self.checkpoint is not None and self.checkpoint.is_captured
+
+    @property
     def facts(self) -> Facts:
         """What it runs on; waits until the engine is warm."""
         known = self.checkpoint

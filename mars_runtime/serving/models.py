@@ -62,6 +62,10 @@ class Model(Protocol):
         Raises what ``submit`` raises, and SettingsError."""
 
     @property
+    def is_captured(self) -> bool:
+        """Whether it runs on a GPU, where some settings are held (``settings.CAPTURED``)."""
+
+    @property
     def facts(self) -> Facts:
         """What it runs on, as the head of a trace tells it."""
 

@@ -65,6 +65,7 @@ def make_served(
         tokenizer=write_tokenizer(folder),
         model=model,
         block_size=entry.block_size,
+        is_captured=False,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
     return Served(entry, checkpoint, engine)  # type: ignore[arg-type]

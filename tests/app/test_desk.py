@@ -63,6 +63,28 @@ def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None
     page.click("#stop")
 
 
+def test_what_a_gpu_holds_is_greyed_out_with_the_reason_and_no_run_says_otherwise(
+    visit, served_handlers, monkeypatch
+) -> None:
+    checkpoint = served_handlers.engines.get("scripted").checkpoint
+    monkeypatch.setattr(checkpoint, "is_captured", True)
+    page = visit()
+    page.click("#more button")
+    for name in ("groups", "lookup", "threshold", "target"):
+        page.wait_for_selector(f"#{name} input:disabled")
+        assert "Fixed on this GPU" in page.inner_text(f"#{name}")
+    for name in ("metric", "temperature"):
+        assert page.locator(f"#{name} input").first.is_enabled()
+    start(page)
+    mars = running(served_handlers).transcripts[0].run.settings
+    assert (mars.groups, mars.lookup, mars.threshold) == ("one", False, "fixed")
+    monkeypatch.setattr(checkpoint, "is_captured", False)
+    page.reload()
+    page.click("#more button")
+    page.wait_for_selector("#groups input:enabled")
+    assert "Fixed on this GPU" not in page.inner_text("#target")
+
+
 def test_an_example_is_one_click(visit) -> None:
     page = visit()
     before = page.input_value("#prompt textarea")

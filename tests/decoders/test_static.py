@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import product
 
 import pytest
 from helpers import Ids, foresight_script, peaked, steps_of, tokens_of
@@ -21,7 +22,7 @@ from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.static import StaticBatch
 from mars_runtime.events import Event, Step
 from mars_runtime.methods import METHODS
-from mars_runtime.settings import METRICS, DecodeSettings
+from mars_runtime.settings import CAPTURED, METRICS, THRESHOLDS, DecodeSettings, captured
 
 IDS = Ids()
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2)})
@@ -91,6 +92,58 @@ def test_events_equal_those_of_the_cursor_batch(seed: int, rows: list, every: in
             batch.add(number, prompt, sources[number])
         found.append(outlines(run(batch, sources)))
     assert found[0] == found[1]
+
+
+BASES = (
+    DecodeSettings(tau=0.3, block_size=6, max_new_tokens=20),
+    DecodeSettings(tau=0.0, block_size=5, lossless=True, max_new_tokens=20),
+    DecodeSettings(tau=0.3, block_size=4, max_new_tokens=20, temperature=1.5, seed=3),
+    DecodeSettings(tau=0.5, block_size=6, max_new_tokens=20, threshold="agreement"),
+)
+OTHER_VALUES: dict[str, tuple[object, ...]] = {
+    "method": ("ar", "jacobi"),
+    "tau": (0.0, 0.95),
+    "block_size": (1, 3, 16),
+    "metric": METRICS,
+    "lossless": (True, False),
+    "max_new_tokens": (3, 11),
+    "temperature": (0.0, 2.0),
+    "top_p": (0.05, 0.5),
+    "seed": (1, 2),
+    "groups": ("every",),
+    "lookup": (True,),
+    "threshold": THRESHOLDS,
+    "target": (0.5, 0.99),
+}
+REFUSED = {"draft", "masked"}
+"""Of ``speculative`` alone, which a GPU refuses with a sentence."""
+HELD = {*CAPTURED, "target"}  # a target without a threshold that adapts
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(DecodeSettings)])
+def test_a_captured_step_obeys_every_setting_but_those_that_it_is_said_to_hold(name: str) -> None:
+    """Changed alone: it changes the decoding, and the same way as in the cursor batch; what is held
+    changes nothing, and the events say so."""
+    if name in REFUSED:
+        return
+    script, prompt = foresight_script(1), [3, 4, 5, 3, 4, 5, 3, 4]
+
+    def decoded(batch: CursorBatch | StaticBatch, settings: DecodeSettings) -> list[list[object]]:
+        batch.add(0, prompt, lambda: settings)
+        return outlines(run(batch, []))
+
+    def without_settings(steps: list[list[object]]) -> list[object]:
+        return [replace(row, settings=BASES[0]) for (row,) in steps]
+
+    has_effect = False
+    for base, value in product(BASES, OTHER_VALUES[name]):
+        changed = replace(base, **{name: value})
+        here = decoded(static(script), changed)
+        there = decoded(exact(script), changed)
+        has_effect |= without_settings(there) != without_settings(decoded(exact(script), base))
+        assert here == decoded(exact(script), captured(changed))
+        assert (here == there) or name in HELD or base.threshold != "fixed"
+    assert has_effect, f"{name} changes nothing anywhere, so this proves nothing"
 
 
 @profile(max_examples=20)

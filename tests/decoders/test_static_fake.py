@@ -22,15 +22,24 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from mars_runtime.cache import BlockKVCache
+from mars_runtime.decoders.static.seats import Seat, read_settings, shape_for
 from mars_runtime.decoders.static.state import Shape, State
 from mars_runtime.decoders.static.step import StaticStep
+from mars_runtime.methods import METHODS
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.native import check
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import ShapeVocabulary
+from mars_runtime.settings import METRICS, DecodeSettings, captured
 
 CONFIG = replace(check.CONFIG, max_positions=512)
 CAPACITY, MASK = 256, 3
+UNLIKE_CAPTURED = [
+    ("groups", "every"),
+    ("lookup", True),
+    ("threshold", "entropy"),
+    ("threshold", "agreement"),
+]
 STATE = ("numbers", "pending", "wholes", "reals", "ring", "tick")
 
 
@@ -152,6 +161,31 @@ def test_a_step_stays_on_the_gpu(
     step, state, _ = step_on(model_on(device), num_rows)
     step(Shape(num_rows, num_queries, num_slots, CAPACITY, **more))
     assert {getattr(state, name).device for name in STATE} == {device}
+
+
+WAYS = [
+    *[DecodeSettings(method=name) for name in METHODS if name in ("mars", "ar", "jacobi")],  # type: ignore[arg-type]
+    *[
+        DecodeSettings(metric=each, lossless=is_exact)
+        for each in METRICS
+        for is_exact in (False, True)
+    ],
+    *[DecodeSettings(block_size=size, lossless=True) for size in (1, 5, 16)],
+    *[DecodeSettings(temperature=0.7, top_p=top_p, lossless=True) for top_p in (0.5, 1.0)],
+    *[DecodeSettings(**{name: value}) for name, value in UNLIKE_CAPTURED],
+]
+
+
+@pytest.mark.parametrize("settings", WAYS, ids=repr)
+def test_every_setting_leads_to_a_step_that_stays_on_the_gpu(
+    device: torch.device, settings: DecodeSettings
+) -> None:
+    seat = Seat(0, lambda: settings, 99, first=5, unread=[], cursor=20)
+    in_force = read_settings([seat], None, has_mask=True)
+    step, state, _ = step_on(model_on(device), 1)
+    step(shape_for(in_force, 1, 1, CAPACITY))
+    assert {getattr(state, name).device for name in STATE} == {device}
+    assert in_force[seat].settings == captured(settings)
 
 
 def test_a_tensor_left_on_the_cpu_fails_the_step(device: torch.device) -> None:

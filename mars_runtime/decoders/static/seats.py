@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mars_runtime.acceptance import DecodeError
@@ -17,7 +16,7 @@ from mars_runtime.decoders.base import NoMaskError, SettingsSource
 from mars_runtime.decoders.static.records import RowRecord
 from mars_runtime.decoders.static.state import Shape
 from mars_runtime.events import RowStep
-from mars_runtime.settings import METRICS, DecodeSettings
+from mars_runtime.settings import METRICS, DecodeSettings, captured
 
 if TYPE_CHECKING:
     from mars_runtime.model.graphs import Arrival
@@ -121,7 +120,7 @@ def read_settings(
 
     Raises DecodeError with the numbers of the rows that ask for what there is not.
     """
-    settings = {seat: in_reach(seat.settings()) for seat in seats}
+    settings = {seat: captured(seat.settings()) for seat in seats}
     asked = {seat.number: now for seat, now in settings.items() if now.is_auto}
     if asked and pilot is None:
         sentence = "What forwards cost here was not measured: choose a number as B."
@@ -132,14 +131,6 @@ def read_settings(
     if masked and not has_mask:
         raise NoMaskError(tuple(masked))
     return {seat: InForce(now, sizes[seat]) for seat, now in settings.items()}
-
-
-@lru_cache(maxsize=64)
-def in_reach(settings: DecodeSettings) -> DecodeSettings:
-    """The settings as far as a captured step can obey them, which is what its events say was in
-    force: one group of masks, since a tree has no shape of its own, nothing looked up, since the
-    text is on the host, and a fixed threshold."""
-    return replace(settings, groups="one", lookup=False, threshold="fixed")
 
 
 def block_bucket(pending: Sequence[int], blocks: Sequence[int]) -> int:
