@@ -111,7 +111,7 @@ def serve(settings: AppSettings) -> None:
     engines.open()
 
     from app.handlers import make_handlers
-    from app.replay.recordings import first
+    from app.recordings import first
     from app.serving.serve import serve as serve_page
 
     try:

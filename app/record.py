@@ -6,16 +6,217 @@ Do it on a quiet machine: what is recorded is shown as measured, for a long time
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app.replay.recordings import FOLDER
-from app.replay.scenarios import SCENARIOS
+from app.controls import DEFAULTS, TITLES, settings_for
+from app.examples.book import ExampleBook
+from app.recordings import FOLDER, INDEX, recorded_note
+from app.run_log import RunLog
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request, Solo
+from mars_runtime.events import End, Event, Proposal, RowStep, Step
+from mars_runtime.folds import visible_tokens
+from mars_runtime.lab import tasks
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import Header, TraceWriter
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.engine.run import Run
+    from mars_runtime.lab.tasks import Task
+    from mars_runtime.model.load import Checkpoint
+
+CACHE_BLOCK = 16
+CHAT, TINY = "mars-smollm2", "mars-tiny"
+ROUNDS = 3
+MOVING_PACE = 8.0  # rests long enough that a move bites on the very forward it is meant for
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Once a lane has emitted ``num_tokens``, this tau is in force."""
+
+    num_tokens: int
+    tau: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioLane:
+    """One lane: what it is called and how it decodes; ``cache_block`` 0 means the cursor."""
+
+    name: str
+    title: str
+    settings: DecodeSettings
+    cache_block: int = 0
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run to record: the prompt is the example ``number`` of ``family``, a request of the chat
+    model or a task of the tiny one (``checkpoint``)."""
+
+    name: str
+    title: str
+    why: str
+    family: str
+    number: int
+    lanes: tuple[ScenarioLane, ...]
+    checkpoint: str = CHAT
+
+
+def race(settings: DecodeSettings, *moves: Move) -> tuple[ScenarioLane, ...]:
+    """MARS with these settings, and moves of them, against plain AR."""
+    return (
+        ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
+        ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
+    )
+
+
+def caches(settings: DecodeSettings) -> tuple[ScenarioLane, ...]:
+    """The cursor against the paper's block cache, both with these settings."""
+    return (
+        ScenarioLane("mars", "cursor cache", settings),
+        ScenarioLane("block", f"block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
+    )
+
+
+LOSSLESS = replace(DEFAULTS, max_new_tokens=160)
+BOLD = DecodeSettings(tau=0.5, block_size=8, max_new_tokens=160)
+BALANCED = DecodeSettings(tau=0.95, block_size=8)
+EXACT = DecodeSettings(tau=0.0, block_size=8, lossless=True)
+
+SCENARIOS = (
+    Scenario(
+        "summary",
+        "A summary",
+        "It quotes the text that it sums up, and a quotation can be foreseen once it has begun.",
+        "summarise",
+        0,
+        race(DEFAULTS),
+    ),
+    Scenario(
+        "sky",
+        "Why is the sky blue?",
+        "Each shaded group came from one forward; plain AR needs a forward for every token, and "
+        "writes the same text.",
+        "explain",
+        0,
+        race(LOSSLESS),
+    ),
+    Scenario(
+        "bank-account",
+        "A Python class",
+        "Code is easy to foresee: see how much comes from single forwards.",
+        "code",
+        0,
+        race(LOSSLESS),
+    ),
+    Scenario(
+        "json",
+        "A JSON object",
+        "Braces, keys and quotation marks come in groups; look where the model decides.",
+        "extract",
+        0,
+        race(LOSSLESS),
+    ),
+    Scenario(
+        "rewrite",
+        "A mail made formal",
+        "Polite phrases are long and fixed: whole ones come from a forward.",
+        "rewrite",
+        0,
+        race(LOSSLESS),
+    ),
+    Scenario(
+        "bold",
+        "Too bold: τ 0.5, unverified",
+        "Nothing is checked against AR here, and a low τ takes what the masks are unsure of: see "
+        "where the text leaves AR's, and what becomes of it.",
+        "bold",
+        0,
+        race(BOLD),
+    ),
+    Scenario(
+        "python",
+        "A Python function",
+        "Code is easy to foresee: see how much comes from single forwards.",
+        "python_functions",
+        4,
+        race(DecodeSettings()),
+        TINY,
+    ),
+    Scenario(
+        "tale",
+        "A tale, where nothing helps",
+        "A small model cannot foresee free prose: hardly a second token is taken, and the masks "
+        "cost time. Not every text gets faster.",
+        "natural",
+        3,
+        race(replace(BALANCED, max_new_tokens=72)),
+        TINY,
+    ),
+    Scenario(
+        "lossless",
+        "Lossless: the text of plain AR, token for token",
+        "Every draft is checked against AR by the next forward; both texts are the same.",
+        "symbolic",
+        5,
+        race(EXACT),
+        TINY,
+    ),
+    Scenario(
+        "word-problem",
+        "A word problem",
+        "Names and phrases of the question come back in chunks; look where the forwards are short.",
+        "word_problems",
+        1,
+        race(BALANCED),
+        TINY,
+    ),
+    Scenario(
+        "sorting",
+        "Sorting, step by step",
+        "Each step repeats what is left of the list, so much of it can be foreseen.",
+        "symbolic",
+        5,
+        race(BALANCED),
+        TINY,
+    ),
+    Scenario(
+        "tau-moved",
+        "τ moved while it runs",
+        "τ goes from 0.95 to 0.5 and back: see the chunks grow, and whether the text stays AR's.",
+        "symbolic",
+        0,
+        race(BALANCED, Move(12, 0.5), Move(34, 0.95)),
+        TINY,
+    ),
+    Scenario(
+        "block-cache",
+        "The cursor against the block cache",
+        "The same method with the paper's cache: it waits at the end of each block and spends a "
+        "forward on committing it.",
+        "symbolic",
+        5,
+        caches(BALANCED),
+        TINY,
+    ),
+)
+"""In the order in which they are listed; prompts are examples of the page. The reasons say what to
+look at and no figure: those are measured anew with every recording. The first is what the page
+shows before any run, with the settings that its controls open with: Run repeats it."""
 
 
 def main() -> int:
@@ -38,9 +239,7 @@ def record(folder: Path, only: str | None) -> None:
 
     Raises CheckpointError.
     """
-    from app.replay.record import Recorder, write
     from mars_runtime.engine.backend import CheckpointBackend
-    from mars_runtime.engine.engine import Engine
     from mars_runtime.lab.benchmark.busy import Others, Quiet
     from mars_runtime.machine import num_cores
     from mars_runtime.model.load import load_checkpoint
@@ -63,6 +262,164 @@ def record(folder: Path, only: str | None) -> None:
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
+
+
+class RecordingError(RuntimeError):
+    """A run that ended otherwise than by itself, so it is not worth keeping."""
+
+
+def write(
+    folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
+) -> Iterator[str]:
+    """Record the scenarios into ``folder``, the index last; yields a name as each is done.
+
+    recorder_of: checkpoint -> what decodes on it. Raises RecordingError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for scenario in scenarios:
+        recorder = recorder_of(scenario.checkpoint)
+        (folder / f"{scenario.name}.txt").write_text(recorder.value(scenario), encoding="utf-8")
+        entries.append(recorder.entry(scenario))
+        yield scenario.name
+    text = json.dumps(entries, ensure_ascii=False, indent=2)
+    (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+
+
+class Recorder:
+    """Decodes scenarios on one checkpoint: each three times at full speed after a warm-up. The one
+    whose time is in the middle is kept, so that no hiccup of the machine is recorded for good."""
+
+    def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
+        self._checkpoint = checkpoint
+        self._engine = engine
+        self._book = ExampleBook()
+
+    def value(self, scenario: Scenario) -> str:
+        """The race view's value for a run of the scenario. Raises RecordingError."""
+        task = self._task(scenario)
+        requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
+        headers = [self._header(lane, task) for lane in scenario.lanes]
+        self._run(scenario, requests)  # warm-up
+        rounds = [self._run(scenario, requests) for _ in range(ROUNDS)]
+        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
+        kept = rounds[len(rounds) // 2]
+        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
+        note = recorded_note(headers[0])
+        made = RunLog({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
+        for lane, header, run in zip(scenario.lanes, headers, kept, strict=True):
+            writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
+            made.add(lane.name, writer.header_line())
+            for event in run.events_since(0):
+                made.add(lane.name, writer.line(_brief(event)))
+        for lane, run in zip(scenario.lanes, kept, strict=True):
+            if tasks.is_checkable(task):
+                text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
+                made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})
+        return made.whole()
+
+    def _task(self, scenario: Scenario) -> Task:
+        task = self._book.task(self._book.prompt(scenario.family, scenario.number))
+        assert task is not None, "the book remembers what it hands out"
+        return task
+
+    def _request(self, lane: ScenarioLane, prompt: str) -> Request | Solo:
+        request = Request(self._ids(prompt), lane.settings, is_checked=True)
+        if not lane.cache_block:
+            return request
+        return Solo(partial(_in_blocks, request.prompt_ids, lane.cache_block), lane.settings)
+
+    def _header(self, lane: ScenarioLane, task: Task) -> Header:
+        request = Request(self._ids(task.prompt), lane.settings)
+        costs = self._engine.costs()
+        return make_header(
+            self._checkpoint,
+            task.prompt,
+            request,
+            costs=costs,
+            task=asdict(task),
+            name=lane.title,
+        )
+
+    def _ids(self, prompt: str) -> list[int]:
+        return self._checkpoint.tokenizer.encode_prompt(prompt)
+
+    def _run(self, scenario: Scenario, requests: Sequence[Request | Solo]) -> list[Run]:
+        """All lanes to their ends. Raises RecordingError."""
+        runs = self._engine.race(
+            requests, MOVING_PACE if any(lane.moves for lane in scenario.lanes) else 0.0
+        )
+        for lane, run in zip(scenario.lanes, runs, strict=True):
+            _steer(run, lane.moves)
+        for run in runs:
+            run.wait()
+            end = run.events_since(0)[-1]
+            assert isinstance(end, End), "a run that is over has an end"
+            if end.reason not in ("eos", "limit"):
+                raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
+        return runs
+
+    def entry(self, scenario: Scenario) -> dict[str, object]:
+        """What the index says of a scenario."""
+        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
+        return {
+            "name": scenario.name,
+            "title": scenario.title,
+            "why": scenario.why,
+            "prompt": self._task(scenario).prompt,
+            "settings": settings,
+        }
+
+
+def _brief(event: Event) -> Event:
+    """The event with runners-up rounded: nothing is decided by them, and they are half of what a
+    recording weighs."""
+    if not isinstance(event, Step):
+        return event
+    return replace(event, rows=tuple(map(_brief_row, event.rows)))
+
+
+def _brief_row(row: RowStep) -> RowStep:
+    return replace(row, proposals=tuple(map(_brief_proposal, row.proposals)))
+
+
+def _brief_proposal(proposal: Proposal) -> Proposal:
+    runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
+    return replace(proposal, runners_up=runners_up)
+
+
+def _steer(run: Run, moves: Sequence[Move]) -> None:
+    """Replace the settings of a run when a move is due, at rests, which are outside every clock."""
+    waiting = list(moves)
+    events = iter(run)
+    num_tokens = 0
+    while waiting:
+        event = next(events)
+        if isinstance(event, Step):
+            num_tokens += len(event.rows[0].accepted)
+        elif isinstance(event, End):
+            return
+        if num_tokens >= waiting[0].num_tokens:
+            run.settings = replace(run.settings, tau=waiting.pop(0).tau)
+
+
+def _in_blocks(
+    prompt_ids: Sequence[int],
+    cache_block: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """The block-cache decoder, imported where torch is loaded anyway."""
+    from mars_runtime.decoders import block
+
+    return block.decode(model, vocabulary, [prompt_ids], settings, cache_block)
+
+
+def _visible(events: Sequence[Event]) -> list[int]:
+    """The tokens of the text."""
+    rows = [row for event in events if isinstance(event, Step) for row in event.rows]
+    return [token for row in rows for token in visible_tokens(row)]
 
 
 if __name__ == "__main__":

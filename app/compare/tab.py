@@ -7,8 +7,7 @@ from typing import Any
 import gradio as gr
 
 from app.compare.imports import read_import
-from app.components.views import CompareView, RaceView
-from app.layout.replays import shell_address
+from app.components.views import CompareView, RaceView, shell_address
 from app.layout.wiring import owner_of
 
 

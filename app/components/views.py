@@ -6,7 +6,11 @@ stand in the document's head (``assets.py``). Knows no runs, engines or events.
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
@@ -14,6 +18,7 @@ from urllib.parse import quote, unquote
 import gradio as gr
 
 from app.components import assets, explain_facts
+from app.site import shell
 
 _FILES = "/gradio_api/file="
 Judge = Callable[[str, gr.Request], dict[str, Any]]
@@ -219,3 +224,13 @@ def served_at(path: Path) -> str:
 def file_path(address: str) -> str:
     """The path of the file that is served at an address of ``served_at``."""
     return unquote(address.removeprefix(_FILES))
+
+
+@lru_cache(maxsize=1)
+def shell_address() -> str:
+    """Where this server serves the replay page without its data, written once a process."""
+    folder = Path(tempfile.mkdtemp(prefix="mars-live-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "replay.html"
+    path.write_text(shell(), encoding="utf-8")
+    return served_at(path)

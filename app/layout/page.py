@@ -19,7 +19,7 @@ from app.layout.explain_tab import explain_tab, present_button
 from app.layout.wiring import run_queue
 from app.live.tab import live_tab, wire_links, wire_live, wire_view_runs
 from app.load.tab import load_tab
-from app.replay.recordings import Recording
+from app.recordings import Recording
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.components import assets, recorded
+from app.components import assets
+from app.recordings import script_element
 
 LIGHT = {
     "body_background_fill": "#ffffff",
@@ -120,4 +121,4 @@ def head() -> str:
     """
     css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"
-    return f"{recorded.element()}\n{assets.head()}\n<style>{css}</style>\n{start}"
+    return f"{script_element()}\n{assets.head()}\n<style>{css}</style>\n{start}"

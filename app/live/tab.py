@@ -15,11 +15,10 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.views import ConversationView, RaceView
+from app.components.views import ConversationView, RaceView, shell_address
 from app.controls import DEFAULTS, LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED, TITLES
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
 from app.layout.block_size import block_size_slider, block_size_update
-from app.layout.replays import shell_address
 from app.layout.wiring import (
     AT_ONCE,
     Field,
@@ -31,7 +30,7 @@ from app.layout.wiring import (
 )
 from app.live.order import HISTORY, ORDERED
 from app.live.run import PRESETS, LiveHandlers, offer, preset_of
-from app.replay.recordings import Recording
+from app.recordings import Recording
 from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines

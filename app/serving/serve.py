@@ -13,13 +13,12 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.components.views import file_path, plotly_url
+from app.components.views import file_path, plotly_url, shell_address
 from app.handlers import Handlers
 from app.layout.page import build
-from app.layout.replays import shell_address
 from app.layout.theme import head, theme
 from app.layout.wiring import RUN
-from app.replay.recordings import Recording
+from app.recordings import Recording
 from app.serving.audience import Audience
 from app.serving.doors import CALLS, OTHER_VALUES, Doors, Refusals, Takes
 from app.serving.endpoint import Beside, make_endpoint

@@ -10,7 +10,7 @@ from browser import needs_browser, visiting
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
-from app.replay.recordings import Recording, first, measured
+from app.recordings import Recording, first, measured
 from mars_runtime import folds
 
 pytestmark = needs_browser

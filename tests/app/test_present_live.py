@@ -12,7 +12,7 @@ from browser import needs_browser, playwright, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
-from app.replay.recordings import FOLDER, read_value
+from app.recordings import FOLDER, read_value
 from mars_runtime import folds
 
 MARK = ".mars-present .pr-mark"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 
-from app.replay.recordings import Recording, RecordingsError, load, measured, read_value
-from app.replay.scenarios import SCENARIOS, Scenario
+from app.record import SCENARIOS, Scenario
+from app.recordings import Recording, RecordingsError, load, measured, read_value
 from app.run_log import RunLog
 from mars_runtime import folds
 from mars_runtime.events import Step
@@ -35,7 +35,7 @@ def short(scenario: Scenario) -> Scenario:
 @pytest.fixture(scope="module")
 def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
     """Some of the scenarios, recorded on random weights."""
-    from app.replay.record import Recorder, write
+    from app.record import Recorder, write
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from browser import needs_browser, playwright, shared
 
-from app.replay.page import filled, shell
-from app.replay.recordings import RecordingsError, load, measured
-from app.replay.site import README, build_site
+from app.recordings import RecordingsError, load, measured
+from app.site import README, build_site, filled, shell
 from mars_runtime import folds
 
 PROBE = "http://127.0.0.1:9/"  # asked for by a test, and refused by the page

@@ -1,4 +1,4 @@
-// The recorded runs that came with the page (app/components/recorded.py): read when asked for.
+// The recorded runs that came with the page (app/recordings.py): read when asked for.
 
 import { readValue } from "../core/wire.js";
 

@@ -5,7 +5,7 @@ import { headerOf } from "../core/folds.js";
 import { fileAddress } from "../core/plotly.js";
 import { statusLine, valueOf } from "../core/wire.js";
 
-const PLACE = "@data"; // as in app/replay/page.py: the last one is where the data go
+const PLACE = "@data"; // as in app/site.py: the last one is where the data go
 
 /**
  * Only where a server keeps the page, and once the run is over.

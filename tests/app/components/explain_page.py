@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from app.components import assets, recorded
+from app.components import assets
 from app.components.views import ExplainView
+from app.recordings import script_element
 
 BODY = "margin: 0; padding: 24px 32px; background: var(--body, #fff)"
 
@@ -20,7 +21,7 @@ def document(theme: str = "light") -> str:
     ground = "#101419" if theme == "dark" else "#ffffff"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>How it works</title>'
-        f'<meta name="viewport" content="width=device-width">{recorded.element()}{assets.head()}'
+        f'<meta name="viewport" content="width=device-width">{script_element()}{assets.head()}'
         f'</head><body{dark}style="{BODY}; --body: {ground}">'
         '<main><button id="present" onclick="mars.mountPresenter()">Present</button>'
         f"{ExplainView.template('')}</main>"

@@ -16,9 +16,9 @@ import sample_traces as samples
 from browser import playwright, visiting
 from race_browser import ROOT
 
+from app import recordings
 from app.components import assets
 from app.components.views import RaceView
-from app.replay import recordings
 from mars_runtime import folds
 from mars_runtime.events import RowStep
 

@@ -14,7 +14,7 @@ from explain_page import document
 
 from app.components.explain_facts import facts
 from app.components.views import ExplainView
-from app.replay.recordings import FOLDER, read_value
+from app.recordings import FOLDER, read_value
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.events import RowStep
 from mars_runtime.folds import accepted_tokens, row_steps

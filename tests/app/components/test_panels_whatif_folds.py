@@ -13,7 +13,7 @@ from hand_runs import LOSSLESS_RUN, PLAIN_RUN
 from modules import evaluate, modules_page
 from race_scenes import CODE, PROSE
 
-from app.replay import recordings
+from app import recordings
 from mars_runtime import folds
 from mars_runtime.acceptance import accept_prefix, judge
 from mars_runtime.trace import Trace

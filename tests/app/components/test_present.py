@@ -8,7 +8,7 @@ import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
-from app.replay.recordings import FOLDER, read_value
+from app.recordings import FOLDER, read_value
 from mars_runtime import folds
 
 DIALOG = "dialog.mars-present"

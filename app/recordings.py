@@ -1,25 +1,29 @@
-"""Reads recordings: values of the race view in a folder, with an index of what they show.
+"""Recorded runs: values of the race view in a folder, with an index of what they show.
 
-What they measured is folded from their traces, never stored beside them. Knows no gradio, engine
-or page.
+What they measured is folded from their traces, never stored beside them. Pages that show them get
+them in one script element of data, so that pictures and the tour need no server. Knows no gradio,
+engine or page.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.components import assets
 from mars_runtime import folds
 from mars_runtime.trace import Header, Trace, TraceError
 from mars_runtime.trace_reader import read_trace
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "recordings"
+FOLDER = assets.ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+NAMES = ("python", "lossless", "tau-moved", "tale", "block-cache")
+"""What "How it works" and the tour show."""
 
 
 class RecordingsError(ValueError):
@@ -115,3 +119,10 @@ def measured(recording: Recording) -> Measured:
 def recorded_note(header: Header) -> str:
     """When and on what a run was recorded, as its mark on the page says."""
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
+
+
+def script_element(names: Sequence[str] = NAMES) -> str:
+    """``<script type="application/json">`` with ``runs``: name -> value of the race view."""
+    values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
+    text = assets.script_data({"runs": values})
+    return f'<script type="application/json" id="mars-recorded">{text}</script>'
