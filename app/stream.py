@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from app.controls import TITLES, RefusalError
 from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines
-from app.serving.loads import Served, UnavailableError
+from app.serving.engines import Engines, Served, UnavailableError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header

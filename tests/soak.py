@@ -57,13 +57,13 @@ BOUNDED = """
 import sys, threading
 from runpy import run_path
 sys.path.insert(0, "")
-from app.serving import room
+from app.serving import engines
 
 def free_memory():
     loaded = sum(thread.name == "mars-engine" for thread in threading.enumerate())
     return 0 if loaded >= {fit} else 10**12
 
-room.free_memory = free_memory
+engines.free_memory = free_memory
 run_path("app.py", run_name="__main__")
 """
 """The app, which finds memory for so many engines."""

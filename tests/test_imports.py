@@ -77,7 +77,6 @@ GRADIO_FILES = {
     "app/live/tab.py",
     "app/load/tab.py",
     "app/serving/serve.py",
-    "app/serving/tools.py",
     "app/serving/zerogpu.py",
 }
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from app.controls import RefusalError
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.stream import HEARTBEAT_SECONDS, WARMING_UP, sentence_of
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from app.controls import RACE, TITLES, RefusalError
 from app.examples.book import ExampleBook
 from app.live.order import LiveOrder, read_live_order
 from app.live.run import start_lanes
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, Transcript
 from mars_runtime import folds
 from mars_runtime.events import End, Event

@@ -20,8 +20,7 @@ from app.examples.book import ExampleBook
 from app.examples.openings import BATCH
 from app.examples.pages import ExamplePages
 from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.stream import TabHandlers, TabRun, Transcript, Wait, waiting_sentence
 from mars_runtime.batch_folds import totals
 from mars_runtime.engine.header import make_header

@@ -18,8 +18,7 @@ from app.examples.openings import GRID
 from app.examples.pages import ExamplePages
 from app.grid.order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
 from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.stream import (
     HEARTBEAT_SECONDS,
     TabHandlers,

@@ -21,8 +21,7 @@ from app.live.order import (
     read_live_order,
 )
 from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines
-from app.serving.loads import Served, UnavailableError
+from app.serving.engines import Engines, Served, UnavailableError
 from app.stream import (
     POLL_SECONDS,
     SLOW_POLL_SECONDS,

@@ -18,7 +18,7 @@ from typing import Any
 from app.controls import RefusalError
 from app.load.order import CURVE, MAX_TOKENS, SEED, Loading, LoadOrder, read_load_order
 from app.run_log import RunLog
-from app.serving.loads import Served
+from app.serving.engines import Served
 from app.stream import TabHandlers, TabRun, Wait
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.lab.load.controller import Bounds, Decision, steered

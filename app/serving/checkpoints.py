@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from app.controls import RefusalError
 from app.examples.book import TASKS, set_for
-from app.serving.engines import Engines
-from app.serving.loads import Served, UnavailableError
+from app.serving.engines import Engines, Served, UnavailableError
 
 LOOK_SECONDS = 1.0
 MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.controls import RefusalError
-from app.serving.engines import Engines
-from app.serving.loads import UnavailableError
+from app.serving.engines import Engines, UnavailableError
 from mars_runtime.serving.app import PATHS, make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.local import EngineModel

@@ -1,4 +1,5 @@
-"""Fetches and loads checkpoints in the background and keeps an engine for each.
+"""Fetches and loads checkpoints in the background and keeps an engine for each, as long as memory
+lasts: one that would not fit is loaded once an idle one was freed.
 
 Torch is imported by a loading thread, so the page is up before the first checkpoint is. Knows no
 gradio and no visitor.
@@ -7,24 +8,38 @@ gradio and no visitor.
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app.controls import Limits, RefusalError
-from app.serving.loads import Load, Served, Tell, UnavailableError, fetching
-from app.serving.room import RoomError, check_room
 from app.serving.settings import AppSettings, AppSettingsError
-from mars_runtime.engine.engine import Engine
-from mars_runtime.machine import return_freed_memory
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.header import Facts
+from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
+from mars_runtime.serving.about import About
 from mars_runtime.serving.metrics import Metrics
+from mars_runtime.settings import DecodeSettings, captured
+
+if TYPE_CHECKING:
+    import torch
+
+    from mars_runtime.model.load import Checkpoint
 
 DEFAULT_BLOCK_SIZE = 8
 ALL = "all"
@@ -34,7 +49,117 @@ IDLE_SECONDS = 5.0  # since it was asked for last: who asked may be about to run
 PATIENCE = 120.0  # seconds that a checkpoint waits for others that are at work
 LOOK_SECONDS = 0.2
 WAITING = "{} waits for memory: other checkpoints are at work…"
+LOADING = "load "  # how the names of its threads begin
+MEGABYTE = 1_000_000
+FAULT = "The checkpoint failed to load inside the app."
+SPARE = 1.3  # times its weights: what decoding needs, and everybody else on the machine
+BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
+GGUF_BYTES = 0.6  # of a weight in a file of four bits each
+MAX_HEAD = 100_000_000
+GIGABYTE = 1e9
+Tell = Callable[[str], None]
 log = logging.getLogger(__name__)
+
+
+class UnavailableError(RuntimeError):
+    """A checkpoint cannot be served; the message is one sentence."""
+
+
+class MemoryShortError(CheckpointError):
+    """It would fit if others left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A checkpoint and its engine; where that is another machine's, what is known of it here."""
+
+    entry: Entry
+    checkpoint: Checkpoint | About
+    engine: BaseEngine
+
+    @property
+    def about(self) -> Checkpoint | Facts:
+        """For the head of a trace: what it runs on."""
+        return self.checkpoint.facts if isinstance(self.checkpoint, About) else self.checkpoint
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another machine decodes."""
+        return isinstance(self.checkpoint, About)
+
+    def in_force(self, settings: DecodeSettings) -> DecodeSettings:
+        """What of the settings its device obeys."""
+        return captured(settings) if self.checkpoint.is_captured else settings
+
+    @property
+    def is_bitwise(self) -> bool:
+        """Whether what a token gives depends on nothing else in a forward."""
+        if isinstance(self.checkpoint, About):
+            return self.checkpoint.facts.is_bitwise
+        return self.checkpoint.model.is_bitwise
+
+
+class Load:
+    """Begins at once, in a thread of its own, which keeps nobody from leaving: a network may hang.
+
+    bring: fetches and loads, and tells its argument what it is doing.
+    situation: what goes on, as a sentence; the last one once it is over.
+    """
+
+    def __init__(self, name: str, bring: Callable[[Tell], Served]) -> None:
+        self.situation = f"Loading {name}…"
+        self._bring = bring
+        self._future: Future[Served] = Future()
+        threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
+
+    @property
+    def served(self) -> Served | None:
+        """What was loaded, None as long as nothing is."""
+        is_loaded = self._future.done() and self._future.exception() is None
+        return self._future.result() if is_loaded else None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was loaded, and its engine serves nobody any more."""
+        return self.served is not None and not self.served.engine.is_alive
+
+    @property
+    def failure(self) -> str:
+        """Why it ended with nothing loaded, as a sentence; empty where it did not."""
+        error = self._future.exception() if self._future.done() else None
+        if error is None:
+            return ""
+        return str(error) if isinstance(error, CheckpointError) else FAULT
+
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody now, as a sentence; empty where it does."""
+        if self.failure or self.served is None:
+            return self.failure or self.situation
+        return DEAD if self.is_dead else ""
+
+    def wait(self, timeout: float | None = None) -> Served | None:
+        """What was loaded, or None if it is still on its way after ``timeout`` seconds.
+
+        Raises UnavailableError.
+        """
+        try:
+            return self._future.result(timeout)
+        except NotYet:
+            return None
+        except Exception as error:
+            raise UnavailableError(self.failure) from error
+
+    def _run(self) -> None:
+        try:
+            self._future.set_result(self._bring(self._tell))
+        except Exception as error:
+            if not isinstance(error, CheckpointError):
+                log.error("a checkpoint failed to load\n%s", where(error))
+            self._future.set_exception(error)
+
+    def _tell(self, situation: str) -> None:
+        self.situation = situation
 
 
 class Source(Protocol):
@@ -44,38 +169,6 @@ class Source(Protocol):
     def fetch(
         self, entry: Entry, progress: Callable[[int, int], None], offline: bool = False
     ) -> Path: ...
-
-
-def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
-    """What visitors may have loaded, by name: the chosen one first (a folder outside the registry
-    gets an entry of its own), then ``offered`` (``AppSettings``). Raises AppSettingsError."""
-    known = registry()
-    first = known.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
-    names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
-    if unknown := names - known.keys():
-        raise AppSettingsError(
-            f"There is no checkpoint {min(unknown)} to offer: choose among {', '.join(known)}."
-        )
-    if offered.strip() == ALL:
-        names = set(known)
-    elif not offered.strip():
-        names = {name for name, entry in known.items() if entry.hub is None}
-    entries = {first.name: first, **{name: known[name] for name in known if name in names}}
-    for entry in entries.values():
-        if entry.hub is not None and entry.revision is None:
-            log.warning(
-                "%s is whatever the branch main of %s holds: pin its revision in %s.",
-                *(entry.name, entry.hub, REGISTRY.name),
-            )
-    return entries
-
-
-def _is_idle(load: Load) -> bool:
-    """Whether it is loaded and nobody's run goes or waits there."""
-    if load.served is None:
-        return False
-    engine = load.served.engine
-    return not engine.num_running and not engine.num_waiting
 
 
 class Engines:
@@ -206,21 +299,21 @@ class Engines:
             )
             tell(f"Loading {name}…")
         with self._memory:
-            served = self._load_with_room(name, tell)
+            served = self._load_when_it_fits(name, tell)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
         self._has_come = self._has_come or name == self.wanted
         self._asked[name] = time.monotonic()
         return served
 
-    def _load_with_room(self, name: str, tell: Tell) -> Served:
+    def _load_when_it_fits(self, name: str, tell: Tell) -> Served:
         """Load; where memory is short, free what was not used for longest, or wait until something
         is idle. Raises CheckpointError."""
         until = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._load(name)
-            except RoomError:
+            except MemoryShortError:
                 if self._free_one():
                     tell(f"Loading {name}…")
                     continue
@@ -262,7 +355,86 @@ class Engines:
         from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
-        check_room(name, find(name)[1], settings.device, settings.dtype)
+        check_memory(name, find(name)[1], settings.device, settings.dtype)
         checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
         return Served(self.entries[name], checkpoint, engine)
+
+
+def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
+    """What visitors may have loaded, by name: the chosen one first (a folder outside the registry
+    gets an entry of its own), then ``offered`` (``AppSettings``). Raises AppSettingsError."""
+    known = registry()
+    first = known.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
+    names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
+    if unknown := names - known.keys():
+        raise AppSettingsError(
+            f"There is no checkpoint {min(unknown)} to offer: choose among {', '.join(known)}."
+        )
+    if offered.strip() == ALL:
+        names = set(known)
+    elif not offered.strip():
+        names = {name for name, entry in known.items() if entry.hub is None}
+    entries = {first.name: first, **{name: known[name] for name in known if name in names}}
+    for entry in entries.values():
+        if entry.hub is not None and entry.revision is None:
+            log.warning(
+                "%s is whatever the branch main of %s holds: pin its revision in %s.",
+                *(entry.name, entry.hub, REGISTRY.name),
+            )
+    return entries
+
+
+def _is_idle(load: Load) -> bool:
+    """Whether it is loaded and nobody's run goes or waits there."""
+    if load.served is None:
+        return False
+    engine = load.served.engine
+    return not engine.num_running and not engine.num_waiting
+
+
+def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
+    """How far a fetch has come, such as: Fetching mars-smollm2, 94 MB: 43 %."""
+    if num_in_all <= 0:
+        return f"Fetching {name}…"
+    percent = min(100, 100 * num_bytes // num_in_all)
+    return f"Fetching {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
+
+
+def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
+    """Raises MemoryShortError where the checkpoint in ``path``, a folder or a GGUF file, does not
+    fit on the device; where neither can be told, nothing is refused."""
+    from mars_runtime.model.load import choose_device
+
+    where = choose_device(device)
+    free = _free_on_gpu(where) if where.type == "cuda" else free_memory()
+    default = "bf16" if where.type == "cuda" else "int8" if path.is_file() else "fp32"
+    needed = SPARE * num_weights(path) * BYTES.get(dtype, BYTES[default])
+    if free is not None and needed > free:
+        raise MemoryShortError(
+            f"{name} needs some {needed / GIGABYTE:.1f} GB of memory and "
+            f"{free / GIGABYTE:.1f} GB are free: choose a smaller one."
+        )
+
+
+def num_weights(path: Path) -> int:
+    """Numbers in all matrices; 0 where that cannot be told: what is damaged is refused later."""
+    if path.is_file():
+        return round(path.stat().st_size / GGUF_BYTES)
+    return sum(map(_in_safetensors, path.glob("*.safetensors")))
+
+
+def _in_safetensors(path: Path) -> int:
+    """From the head of a file: eight bytes that hold its length, then JSON."""
+    try:
+        with path.open("rb") as file:
+            head = json.loads(file.read(min(MAX_HEAD, int.from_bytes(file.read(8), "little"))))
+        return sum(math.prod(each["shape"]) for name, each in head.items() if name[0] != "_")
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return 0
+
+
+def _free_on_gpu(device: torch.device) -> int:
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])

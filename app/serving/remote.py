@@ -9,8 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
-from app.serving.engines import Engines
-from app.serving.loads import Served, Tell, UnavailableError
+from app.serving.engines import Engines, Served, Tell, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.model.config import CheckpointError

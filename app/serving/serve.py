@@ -1,14 +1,25 @@
-"""Serves the page with the settings of a public demo. Knows gradio's launch; builds nothing."""
+"""Serves the page with the settings of a public demo, and its typed endpoints as tools of an MCP
+server where ``gradio[mcp]`` is installed. Knows gradio's launch and what its own servers leave
+undone; builds nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
+import httpx
 from fastapi.exceptions import RequestValidationError
-from gradio import http_server, queueing, route_utils, routes
+from gradio import http_server, mcp, queueing, route_utils, routes
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,18 +30,18 @@ from app.layout.page import build
 from app.layout.theme import head, theme
 from app.layout.wiring import RUN
 from app.recordings import Recording
-from app.serving.audience import Audience
-from app.serving.doors import CALLS, OTHER_VALUES, Doors, Refusals, Takes
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.engines import Engines
+from app.serving.routes import CALLS, OTHER_VALUES, Refusals, Routes, Takes
+from app.serving.run_limits import RunLimits
 from app.serving.settings import AppSettingsError
-from app.serving.tools import has_tools, mend_tools
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import configured
 
 log = logging.getLogger(__name__)
+TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 TAKEN = (
     "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
@@ -45,7 +56,7 @@ def serve(
 
     first: the recorded run that visitors find, until they run something themselves.
     Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
-    no stack traces, no route that the app does not use (``doors.py``); the queue is bounded and
+    no stack traces, no route that the app does not use (``routes.py``); the queue is bounded and
     cannot be gone round. Raises AppSettingsError where
     nothing can be served at the host and port.
     """
@@ -56,7 +67,7 @@ def serve(
     _log_without_values()
     http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
     _answer_no_other_origin()
-    mend_tools()
+    mcp.GradioMCPServer = Tools  # type: ignore[misc]
     try:
         page.launch(
             server_name=settings.host,
@@ -103,9 +114,9 @@ def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
         Middleware(Beside, endpoint=make_endpoint(engines)),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
-        Middleware(Doors, _takes(page), map(file_path, filter(None, addresses)), has_tools()),
+        Middleware(Routes, _takes(page), map(file_path, filter(None, addresses)), has_tools()),
         Middleware(
-            Audience,
+            RunLimits,
             line=lambda: page._queue,
             is_run=is_run,
             max_runs=settings.max_runs_per_address,
@@ -166,3 +177,55 @@ def _log_without_values() -> None:
     for module in (queueing, routes, route_utils):
         module.traceback = SimpleNamespace(print_exc=where_it_was)  # type: ignore[attr-defined]
     queueing.print = lambda *words: None  # type: ignore[attr-defined]  # the text of an exception
+
+
+def has_tools() -> bool:
+    """Whether the endpoints can be offered as tools: where gradio found all of the package that it
+    was written for, which a plain ``pip install mcp`` does not bring."""
+    return hasattr(Tools, "StreamableHTTPSessionManager")
+
+
+class Tools(mcp.GradioMCPServer):
+    """Gradio calls the page's own endpoints by HTTP, each call a job of its client."""
+
+    async def _execute_tool_without_progress(self, job: Any) -> list[Any]:
+        result = asyncio.wrap_future(job.future)
+        result.add_done_callback(lambda it: it.cancelled() or it.exception())  # if nobody reads it
+        with _ended_with_its_caller(job), _in_a_sentence():
+            return [await asyncio.shield(result)]
+
+    async def _execute_tool_with_progress(self, job: Any, progress_token: str | int) -> Any:
+        with _ended_with_its_caller(job), _in_a_sentence():
+            return await super()._execute_tool_with_progress(job, progress_token)
+
+    def postprocess_output_data(self, data: Sequence[Any], root_url: str) -> list[Any]:
+        """One text of JSON for each value; no endpoint gives files."""
+        texts = (json.dumps(value, ensure_ascii=False) for value in data)
+        return [self.types.TextContent(type="text", text=text) for text in texts]
+
+
+@contextmanager
+def _ended_with_its_caller(job: Any) -> Iterator[None]:
+    """Cancelled where nobody reads on: in a thread, because it asks this server by HTTP."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        threading.Thread(target=_cancel, args=[job], daemon=True).start()
+        raise
+
+
+def _cancel(job: Any) -> None:
+    """Once it has given a value: gradio does not end what has given none yet."""
+    while not job.done() and not job.outputs():
+        time.sleep(TOOL_SECONDS)
+    with suppress(httpx.HTTPError):  # the server has ended meanwhile
+        job.cancel()
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """What was refused on the way to gradio says why, not which address refused it."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        raise RuntimeError(error.response.json()["detail"]) from None

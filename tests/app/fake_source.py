@@ -11,8 +11,7 @@ from scripted_page import ScriptedBackend, make_served
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry

@@ -10,8 +10,7 @@ import torch
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines
-from app.serving.loads import Served
+from app.serving.engines import Engines, Served
 from app.serving.settings import AppSettings
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.registry import Entry

@@ -209,7 +209,7 @@ def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatc
     told: list[bool] = []
     monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))
     for found in ((), ("StreamableHTTPSessionManager",)):
-        monkeypatch.setattr("app.serving.tools.Tools", type("Tools", (), dict.fromkeys(found)))
+        monkeypatch.setattr("app.serving.serve.Tools", type("Tools", (), dict.fromkeys(found)))
         serving.serve(handlers)
     handlers.engines.close()
     assert told == [False, True]

@@ -23,8 +23,8 @@ from app.deploy.files import NO_GIT, DeployError
 from app.deploy.targets import TARGETS
 from app.frontier.sets import RESULTS, read_sets
 from app.serving.engines import read_entries
-from app.serving.leased import MAX_LOADED
 from app.serving.settings import PREFIX, AppSettings
+from app.serving.zerogpu import MAX_LOADED
 
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 1_000_000

@@ -11,8 +11,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.handlers import Handlers
-from app.serving.engines import KEEPS_DYING, MAX_REPLACED
-from app.serving.loads import Served
+from app.serving.engines import KEEPS_DYING, MAX_REPLACED, Served
 from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event

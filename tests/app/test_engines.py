@@ -16,8 +16,7 @@ from scripted_page import controls
 
 from app.handlers import Handlers
 from app.serving.checkpoints import footer
-from app.serving.engines import Engines, read_entries
-from app.serving.loads import FAULT, Load, UnavailableError, fetching
+from app.serving.engines import FAULT, Engines, Load, UnavailableError, fetching, read_entries
 from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 

@@ -14,9 +14,7 @@ from scripted_page import ScriptedBackend, make_served
 
 from app.api.begin import awaited
 from app.serving import engines as module
-from app.serving.engines import Engines
-from app.serving.loads import Served, UnavailableError
-from app.serving.room import RoomError
+from app.serving.engines import Engines, MemoryShortError, Served, UnavailableError
 from app.serving.settings import AppSettings
 from mars_runtime.engine import Request
 from mars_runtime.model.load import load_checkpoint
@@ -47,7 +45,7 @@ class SmallMachine(Engines):
         if name in self.failing:
             raise RuntimeError("no such file")
         if len(self.alive) >= self._fit:
-            raise RoomError(f"{name} needs some 2.0 GB of memory and 1.0 GB are free.")
+            raise MemoryShortError(f"{name} needs some 2.0 GB of memory and 1.0 GB are free.")
         backend = ScriptedBackend("I write. " * 40, forward_seconds=0.002)
         served = make_served(self._folder / name, self.entries[name], backend, self.settings)
         self.made[name].append(served)

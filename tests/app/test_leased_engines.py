@@ -18,9 +18,9 @@ from scripted_page import TEXT, ScriptedBackend, controls, make_served
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.serving import zerogpu
-from app.serving.leased import TOO_LATE, LeasedEngines
-from app.serving.loads import Served, UnavailableError
+from app.serving.engines import Served, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
+from app.serving.zerogpu import TOO_LATE, LeasedEngines
 from mars_runtime.engine.leased import Call, Lease, LeaseError, News
 from mars_runtime.engine.leased.calls import Decode
 from mars_runtime.engine.leased.engine import LOST

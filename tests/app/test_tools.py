@@ -16,7 +16,7 @@ pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
 from batch_page import BatchBackend, make_page
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
-from test_audience import eventually, num_runs
+from test_run_limits import eventually, num_runs
 
 from app.handlers import Handlers
 from app.serving.serve import serve
@@ -68,7 +68,7 @@ def test_tools_are_listed_and_give_json(place: Place) -> None:
 
 @pytest.mark.parametrize("is_told", [False, True])
 def test_refusals_are_sentences(place: Place, is_told: bool) -> None:
-    """Of the endpoint, and of the door before it: three runs are going."""
+    """Of the endpoint, and of the run limits before it: three runs are going."""
     address, handlers, backend = place
     backend.forward_seconds = 0.2
 

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.serving import room
-from app.serving.engines import Engines, read_entries
-from app.serving.loads import UnavailableError
-from app.serving.room import check_room, num_weights
+from app.serving.engines import Engines, UnavailableError, check_memory, num_weights, read_entries
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import free_memory
 from mars_runtime.model.config import CheckpointError
@@ -75,12 +72,12 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 ) -> None:
     folder = write_head(tmp_path / "seven", [3584, 152064], [7_000, 1_000_000])
     assert num_weights(folder) == 3584 * 152064 + 7_000_000_000
-    monkeypatch.setattr(room, "free_memory", lambda: 24_000_000_000)
+    monkeypatch.setattr("app.serving.engines.free_memory", lambda: 24_000_000_000)
     with pytest.raises(CheckpointError, match=r"seven needs some 39\.2 GB .* 24\.0 GB are free"):
-        check_room("seven", folder, "cpu", "auto")
-    check_room("seven", folder, "cpu", "bf16")
-    monkeypatch.setattr(room, "free_memory", lambda: None)
-    check_room("seven", folder, "cpu", "auto")
+        check_memory("seven", folder, "cpu", "auto")
+    check_memory("seven", folder, "cpu", "bf16")
+    monkeypatch.setattr("app.serving.engines.free_memory", lambda: None)
+    check_memory("seven", folder, "cpu", "auto")
 
 
 def test_engines_ask_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def _judged(wanted: int | None, data: object) -> tuple[int, str]:
     return (0, "") if fits else (400, OTHER_VALUES)
 
 
-class Doors:
+class Routes:
     """ASGI middleware: 404 for what the app does not have, 400 for a body that is refused.
 
     ``takes``: what the page takes. ``files``: paths whose files it loads. ``has_tools``: whether

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from app.serving.doors import API, answer
+from app.serving.routes import API, answer
 from mars_runtime.serving.limits import (
     Application,
     Message,
@@ -54,7 +54,7 @@ class Line(Protocol):
         """End what a session runs, and forget what it waits for."""
 
 
-class Audience:
+class RunLimits:
     """ASGI middleware. ``line``: gradio's queue; ``is_run``: whether an event is one that decodes,
     by its number; ``max_runs``: of one address at once."""
 

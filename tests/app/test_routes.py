@@ -19,7 +19,7 @@ from visitor import Visitor, assert_serves
 
 from app.controls import STEERED
 from app.serving.checkpoints import MAX_SETTLED
-from app.serving.doors import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
+from app.serving.routes import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
 from mars_runtime.machine import return_freed_memory
 
 

@@ -16,7 +16,7 @@ from visitor import Visitor, assert_serves, post
 
 from app.api.runs import compare, generate
 from app.handlers import Handlers
-from app.serving import audience
+from app.serving import run_limits
 from app.serving.serve import serve as page_of
 
 
@@ -63,7 +63,7 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
     for _ in range(17):
         assert Visitor(page.local_url).run(pace=100, max_new_tokens=512)[0] == 200
     assert eventually(lambda: num_runs(handlers) > 4, 10)
-    assert eventually(lambda: num_runs(handlers) == 0, audience.GRACE_SECONDS + 10)
+    assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
     queue = page._queue
     assert eventually(lambda: not queue.event_ids_to_events, 10)
     assert eventually(lambda: not queue.pending_messages_per_session, 10)
@@ -79,7 +79,7 @@ def test_so_are_calls_of_the_endpoints(
     backend.forward_seconds = 0.05
     assert call(page.local_url, 512)[0] == 200
     assert eventually(lambda: num_runs(handlers) == 1, 10)
-    assert eventually(lambda: num_runs(handlers) == 0, audience.GRACE_SECONDS + 10)
+    assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
 
 
 def test_a_run_that_is_watched_goes_on(
@@ -88,7 +88,7 @@ def test_a_run_that_is_watched_goes_on(
     page, _ = served
     backend.forward_seconds = 0.1
     visitor = Visitor(page.local_url)
-    seconds = audience.GRACE_SECONDS + 1.0
+    seconds = run_limits.GRACE_SECONDS + 1.0
     num_tokens = round(seconds / backend.forward_seconds)
     began = time.monotonic()
     assert visitor.run(view="ar", max_new_tokens=num_tokens)[0] == 200
@@ -110,7 +110,7 @@ def test_a_page_that_is_slow_to_listen_still_hears_what_it_opens_with(
     )
     body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": visitor.session}
     assert post(page.local_url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
-    time.sleep(audience.GRACE_SECONDS + 1.0)
+    time.sleep(run_limits.GRACE_SECONDS + 1.0)
     assert any(message["msg"] == "process_completed" for message in visitor.stream())
 
 
@@ -119,7 +119,7 @@ def test_an_endpoint_that_is_read_goes_on(
 ) -> None:
     page, _ = served
     backend.forward_seconds = 0.1
-    num_tokens = round((audience.GRACE_SECONDS + 1.0) / backend.forward_seconds)
+    num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
     address = page.local_url + "gradio_api/call/generate"
     status, text = call(page.local_url, num_tokens)
     assert status == 200

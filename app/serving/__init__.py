@@ -1,1 +1,0 @@
-"""What stands between visitors and the engines: settings, doors, limits, checkpoints."""
