@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 CARDS = sorted((ROOT / "checkpoints").rglob("README.md"))
 PAGES = [README, *DOCS, *CARDS]
-FOLDERS = r"app|assets|checkpoints|docs|mars_runtime|tests"
+FOLDERS = r"app|assets|checkpoints|docs|mars_runtime|tests|tools"
 
 
 def name_of(page: Path) -> str:
@@ -70,8 +70,8 @@ PROGRAMS = [
     ["-m", "app.record"],
     ["-m", "app.examples.measure"],
     ["app.py"],
-    ["tests/soak.py"],
-    ["tests/attack/clients.py"],
+    ["tools/soak.py"],
+    ["tools/clients.py"],
 ]
 
 

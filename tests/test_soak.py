@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("gradio_client")
-soaking = pytest.importorskip("soak")
+
+from tools import soak as soaking
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")

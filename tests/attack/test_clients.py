@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("httpx")
 
-from tests.attack.clients import attack
+from tools.clients import attack
 
 
 @pytest.mark.slow

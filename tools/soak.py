@@ -1,6 +1,6 @@
 """Visitors without end: races, single runs, stops and settings changed on the way.
 
-``python tests/soak.py --minutes 30`` serves the page as people do (``python app.py``), on two
+``python tools/soak.py --minutes 30`` serves the page as people do (``python app.py``), on two
 cores, and lets visitors use its endpoints, its own controls and the endpoint for programs, three at
 a time. Every run must end as it was meant to, and the memory of the server must stay flat. Several
 checkpoints are visited in turn; ``--fit 2`` lets the server find memory for two of them, and nobody

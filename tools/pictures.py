@@ -1,4 +1,4 @@
-"""Makes the pictures of the README from the page itself: ``python tests/pictures.py``.
+"""Makes the pictures of the README from the page itself: ``python tools/pictures.py``.
 
 Serves the page as people do, runs a prompt in headless Chromium and writes stills and a moving
 picture. Knows where things stand on the page, nothing of what they show.
@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from browser import chromium, playwright
 from PIL import Image
 from soak import served
+
+from browser import chromium, playwright  # isort: skip
 
 PROMPT = "Write a Python function that returns the largest of three numbers."
 SIZE = {"width": 1440, "height": 900}

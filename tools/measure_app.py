@@ -1,6 +1,6 @@
 """Measures the page of a running app: long tasks while its model answers at full speed, and memory.
 
-``python app.py`` in one terminal, ``python tests/measure_app.py http://127.0.0.1:7860`` in another:
+``python app.py`` in one terminal, ``python tools/measure_app.py http://127.0.0.1:7860`` in another:
 a long request is raced with each panel open, then short ones, each in a conversation of its own.
 The model and the page share the machine, so CPU time says what the page needs. Knows no pass or
 fail. (``measure_page.py`` has runs of 4,000 tokens, which the checkpoint of a page may not hold.)
@@ -12,8 +12,17 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from browser import chromium, playwright
-from measure_page import FORM, RACE, Tracing, machine, measure_memory, row, to_its_end
+from measure_page import (
+    FORM,
+    RACE,
+    Tracing,
+    chromium,
+    machine,
+    measure_memory,
+    playwright,
+    row,
+    to_its_end,
+)
 
 LONG_REQUEST = "Write a short tale about a fox who learns to paint."
 SHORT_REQUEST = "What is half of 84? Explain it step by step."

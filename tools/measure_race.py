@@ -1,6 +1,6 @@
 """Measures what the page costs a race: tokens per second on the lanes' clocks, with and without.
 
-With ``python app.py`` in one terminal, ``python tests/measure_race.py http://127.0.0.1:7860`` in
+With ``python app.py`` in one terminal, ``python tools/measure_race.py http://127.0.0.1:7860`` in
 another asks for the same race by turns through the endpoint, the browser showing nothing, and on
 the page, its charts drawn while it runs; browser, page and model share the machine. Prints medians
 and the ratio of each pair. Knows no pass or fail.
@@ -12,10 +12,9 @@ import argparse
 import statistics
 from collections.abc import Mapping
 
-from browser import chromium, playwright
 from gradio_client import Client
 from measure_app import ask
-from measure_page import RACE, machine
+from measure_page import RACE, chromium, machine, playwright
 
 REQUEST = "Why is the sky blue?"
 LANES = ("MARS", "plain AR")

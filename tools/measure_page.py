@@ -1,6 +1,6 @@
 """Measures the race view in a browser: long tasks while it streams and is scrubbed, and memory.
 
-``python tests/measure_page.py`` streams a run of 4,000 tokens, scrubs it live and finished with
+``python tools/measure_page.py`` streams a run of 4,000 tokens, scrubs it live and finished with
 each panel open, then runs fifty short ones. A task is what the page's main thread does in one go.
 Its CPU time is what the page needs; its wall time also holds what a busy machine made it wait for,
 so both are printed. Knows no pass or fail.

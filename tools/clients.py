@@ -1,6 +1,6 @@
 """Many clients of the OpenAI-compatible endpoint at once, of whom many leave in the middle.
 
-``python tests/attack/clients.py --clients 50 --seconds 60`` serves a checkpoint as people do
+``python tools/clients.py --clients 50 --seconds 60`` serves a checkpoint as people do
 (``python -m mars_runtime serve``) and lets the clients ask, stream, leave at any moment and send
 nonsense. Every answer must be its own prompt's: what is written alone first, greedily, is what a
 crowd gets, and what a client saw before it left is its beginning. A neighbour, the only one at
@@ -29,7 +29,7 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from tests.attack.bad_requests import CHAT, random_requests  # noqa: E402
