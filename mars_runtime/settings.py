@@ -38,8 +38,8 @@ class DecodeSettings:
     """How one row is decoded (paper section 3.3; design section 2).
 
     method: ``ar`` takes one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
-        verifies guesses that are the forward before's own answers (``decoders/jacobi.py``),
-        ``speculative`` what a second, smaller model drafted (``decoders/speculative.py``),
+        verifies guesses that are the forward before's own answers (``decoders/plan.py``),
+        ``speculative`` what a second, smaller model drafted (``decoders/draft_model.py``),
         ``block_diffusion`` fills blocks in order of confidence (``decoders/diffusion.py``).
     tau: threshold in 0..1 on the confidence; the first proposal is always taken.
     block_size: B, proposals per forward (B - 1 masks, or guesses), or ``auto``: what promises the
@@ -61,7 +61,7 @@ class DecodeSettings:
         behind.
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
         AR's own token, or until the share of accepted tokens that AR would have chosen too is the
-        ``target`` (``agreement``; ``decoders/threshold.py``). Unverified mars alone.
+        ``target`` (``agreement``; ``decoders/plan.py``). Unverified mars alone.
     Raises SettingsError.
     """
 

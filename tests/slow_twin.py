@@ -21,10 +21,10 @@ from mars_runtime.decoders.base import (
     check_prompt,
     forbidden_ids,
 )
-from mars_runtime.decoders.feed import Feed, group_sizes
+from mars_runtime.decoders.draft_model import DraftModel
+from mars_runtime.decoders.drafting import Feed
 from mars_runtime.decoders.lookup import LONGEST, REACH
-from mars_runtime.decoders.speculative import Draft
-from mars_runtime.decoders.threshold import MOST, RATE, threshold_for
+from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
@@ -46,7 +46,7 @@ def decode(
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
-    draft: Draft | None = None,
+    draft: DraftModel | None = None,
 ) -> Iterator[Event]:
     """As ``cursor.decode``, by full recomputation: RowStep.cursor is 0 and all tokens are pending.
 
@@ -69,7 +69,7 @@ def _step(
     model: CausalModel,
     vocabulary: Vocabulary,
     source: SettingsSource,
-    draft: Draft | None,
+    draft: DraftModel | None,
 ) -> RowStep:
     settings, num_emitted = source(), len(row.prefix) - row.num_prompt
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
@@ -134,7 +134,11 @@ def _step(
 
 
 def _drafted(
-    text: list[int], at_most: int, vocabulary: Vocabulary, settings: DecodeSettings, draft: Draft
+    text: list[int],
+    at_most: int,
+    vocabulary: Vocabulary,
+    settings: DecodeSettings,
+    draft: DraftModel,
 ) -> tuple[list[int], int]:
     """What a draft model puts behind a text, and by how many forwards."""
     found: list[int] = []

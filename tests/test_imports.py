@@ -30,7 +30,7 @@ RANKS = {
     "folds": 1,
     "batch_folds": 1,
     "branches": 2,
-    "prefixes": 2,
+    "prefix_cache": 2,
     "cache": 2,
     "model": 3,
     "decoders": 4,
@@ -65,7 +65,7 @@ TORCHLESS = (
     "json_values",
     "folds",
     "batch_folds",
-    "prefixes",
+    "prefix_cache",
     "lab",
     "lab.tasks",
 )

@@ -18,7 +18,7 @@ from law_checkpoints import BUNDLED, load, plain, run, task_prompts, word_prompt
 from native_models import native_model
 
 from mars_runtime.decoders import decode
-from mars_runtime.decoders.jacobi import first_guesses
+from mars_runtime.decoders.plan import first_guesses
 from mars_runtime.events import Event, Step
 from mars_runtime.folds import drafting
 from mars_runtime.model.load import Checkpoint

@@ -23,7 +23,7 @@ from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.cache import BLOCK
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.prefixes import Prefixes
+from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import DecodeSettings
 
 IDS = Ids(size=140, mask_id=MASK_ID, forbidden_ids=frozenset({0, MASK_ID}))
@@ -38,17 +38,17 @@ def ids_of(length: int, seed: int) -> list[int]:
     return torch.randint(5, 140, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def store_of(model: NativeModel) -> Prefixes:
+def store_of(model: NativeModel) -> BlockPrefixCache:
     store = store_for(model, 2**24)
     assert store is not None
     return store
 
 
 def answer(
-    model: NativeModel, prompt: Sequence[int], way: DecodeSettings, store: Prefixes | None
+    model: NativeModel, prompt: Sequence[int], way: DecodeSettings, store: BlockPrefixCache | None
 ) -> tuple[list[RowStep], int]:
     """The steps, and how many tokens of the prompt were reused."""
-    batch = CursorBatch(model, IDS, 1, 400, keeper=store)
+    batch = CursorBatch(model, IDS, 1, 400, prefix_cache=store)
     batch.add(0, prompt, lambda: way)
     num_reused, steps = batch.num_reused(0), []
     while batch.rows:
@@ -140,7 +140,7 @@ def ten_turns(checkpoint: Checkpoint, questions: Sequence[str], limit: int) -> I
     for question in questions:
         text += tokenizer.encode_prompt(question)
         capacity = len(text) + limit
-        batch = CursorBatch(model, tokenizer, 1, capacity, keeper=store)
+        batch = CursorBatch(model, tokenizer, 1, capacity, prefix_cache=store)
         way = replace(TREES, max_new_tokens=limit)
         batch.add(0, text, lambda way=way: way)
         yield [len(text), batch.num_reused(0)]

@@ -14,7 +14,7 @@ from helpers import steps_of, tokens_of
 from law_checkpoints import BUNDLED, load, plain, task_prompts, word_prompts
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.speculative import Draft, DraftModels
+from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import MASKED, MAX_BLOCK_SIZE, DecodeSettings
@@ -24,11 +24,11 @@ USUAL = DecodeSettings("speculative", tau=0.4, block_size=4, max_new_tokens=24)
 LEVELS = [0.0, 0.5, 0.95]
 
 
-def draft_of(checkpoint: Checkpoint, block_size: int = MAX_BLOCK_SIZE) -> Draft:
-    return Draft(checkpoint.model, checkpoint.tokenizer, block_size)
+def draft_of(checkpoint: Checkpoint, block_size: int = MAX_BLOCK_SIZE) -> DraftModel:
+    return DraftModel(checkpoint.model, checkpoint.tokenizer, block_size)
 
 
-def models_of(draft: Draft, block_size: int = MAX_BLOCK_SIZE) -> DraftModels:
+def models_of(draft: DraftModel, block_size: int = MAX_BLOCK_SIZE) -> DraftModels:
     return DraftModels(lambda name: draft, block_size)
 
 

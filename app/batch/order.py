@@ -32,7 +32,7 @@ TITLES = {
 }
 NOTHING = "none"
 MAX_PROMPTS, MAX_BATCH, MAX_TOKENS = 16, 16, 256
-MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # as in decoders/block.py, which would load torch
+MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # as in decoders/baselines.py, which would load torch
 LINE_BREAK = "⏎"
 
 

@@ -30,7 +30,7 @@ from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
-    from mars_runtime.decoders.batch import BatchMethod
+    from mars_runtime.decoders.baselines import BatchMethod
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
@@ -187,7 +187,7 @@ def _decode(
     settings: SettingsSource,
 ) -> Iterator[Event]:
     """``decode_batch``, imported where torch is loaded anyway."""
-    from mars_runtime.decoders.batch import decode_batch
+    from mars_runtime.decoders.baselines import decode_batch
 
     chosen = cast("BatchMethod", method)
     return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)

@@ -31,7 +31,7 @@ from mars_runtime.engine.leased.worker import open_checkpoint
 from mars_runtime.model.config import CheckpointError
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.backend import Backend
     from mars_runtime.model.load import Checkpoint
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw
 from mars_runtime.branches import Branches
+from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
-from mars_runtime.prefixes import Share
+from mars_runtime.prefix_cache import PrefixHit
 from mars_runtime.settings import DecodeSettings, Metric
 
 if TYPE_CHECKING:
@@ -130,6 +131,53 @@ class Batch(Protocol):
         return len(prompt) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """Up to ``at_most`` further drafts for ``row``, behind what it is about to emit and ``drafts``,
+    which others proposed."""
+
+    row: Row
+    emitted: Sequence[int]
+    drafts: Sequence[int]
+    at_most: int
+    settings: DecodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a draft model put behind the drafts of a row, and its forwards for that row."""
+
+    tokens: tuple[int, ...] = ()
+    num_forwards: int = 0
+
+
+class DraftProposer(Protocol):
+    """Draft models beside a batch, which verifies what they draft with its next forward, as it does
+    whatever masks or look-up propose; ``draft_model.DraftRows`` is one."""
+
+    def read(self, row: Row, at_most: int) -> int:
+        """Feed the next part of the row's prompt; returns how many tokens are left to read.
+        Raises DecodeError."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
+        """Draft for rows, all of a draft model in the same forwards; by number of the row.
+        Raises DecodeError with the numbers of the rows it is about."""
+
+    def leave(self, row: Row) -> None:
+        """The row is gone."""
+
+
+class Speculation(Protocol):
+    """How a batch comes by draft models."""
+
+    @property
+    def block_size(self) -> int:
+        """What the target was trained with: it is fed no more masks beside a draft model."""
+
+    def proposer(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftProposer:
+        """Draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens each."""
+
+
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
@@ -150,7 +198,7 @@ def decode_on(
 
 
 class Decoding(Iterator[Event]):
-    """The events of prompts on a batch that is lent for them; see ``decode_on``. ``share``: what
+    """The events of prompts on a batch that is lent for them; see ``decode_on``. ``hit``: what
     the batch may reuse, to be granted before the first event; None where it keeps nothing."""
 
     def __init__(
@@ -158,9 +206,9 @@ class Decoding(Iterator[Event]):
         lent: AbstractContextManager[Batch],
         prompts: Sequence[Sequence[int]],
         settings: SettingsSource,
-        share: Share | None = None,
+        hit: PrefixHit | None = None,
     ) -> None:
-        self.share = share
+        self.hit = hit
         self._held: list[Batch] = []
         self._events = _events(lent, self._held, prompts, settings)
 
@@ -187,6 +235,19 @@ def _events(
     with lent as batch:
         held.append(batch)
         yield from decode_on(batch, prompts, settings)
+
+
+def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
+    """Feed the next part of a prompt, without head, and take it off ``unread``; returns its length.
+
+    alone: a KV cache of one row, whose cursor moves on.
+    """
+    chunk = unread[:at_most]
+    if chunk:
+        model.forward(torch.tensor([chunk], device=model.device), alone, None)
+        alone.cursors[0] += len(chunk)
+        del unread[:at_most]
+    return len(chunk)
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:

@@ -1,46 +1,49 @@
 """The cursor forward: one forward a step for rows that each stand where they stand.
 
-Every row keeps a cursor (leading tokens with final keys and values) and its pending tokens behind
-it. A forward feeds ``[pending | masks]``; AR, MARS and lossless MARS differ only in how many masks
-are fed and which predictions leave (design section 2). Rows join and leave between steps and carry
+Every row keeps a cursor (leading tokens with final keys and values in the KV cache) and its pending
+tokens behind it. A forward feeds ``[pending | masks]``; AR, MARS and lossless MARS differ only in
+how many masks are fed and which predictions leave. Rows join and leave between steps and carry
 their own settings, so this serves one prompt, a batch and a continuous engine alike.
 
-Knows no text, clock, engine or page.
+Accepted tokens come back as real ones, so the slots before the first new prediction say what AR
+would have chosen after each of them. Their hidden states are kept until the next forward; the head
+is put on them only when somebody asks (``checked``), after the forward's time was taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw, verify
 from mars_runtime.branches import Branches
-from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
     CausalModel,
     Decoding,
+    Drafted,
+    DraftProposer,
     SettingsSource,
+    Speculation,
     Vocabulary,
     check_prompt,
     check_prompts,
     check_room,
     forbidden_ids,
+    prefill,
 )
-from mars_runtime.decoders.checks import Checker
-from mars_runtime.decoders.judged import Judged, added_to
-from mars_runtime.decoders.keeping import Keeping
-from mars_runtime.decoders.partner import NOTHING, Added, Partner, Speculation
-from mars_runtime.decoders.plan import Plan, plan_row
+from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
-from mars_runtime.decoders.steering import Steering
 from mars_runtime.events import Proposal, RowStep, Step
-from mars_runtime.prefixes import Keeper, Share
-from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED
+from mars_runtime.prefix_cache import PrefixCache, PrefixHit
+from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 
 
 class CursorBatch(Batch):
@@ -58,13 +61,13 @@ class CursorBatch(Batch):
         num_rows: int,
         capacity: int,
         costs: ForwardCosts | None = None,
-        keeper: Keeper | None = None,
+        prefix_cache: PrefixCache | None = None,
         speculation: Speculation | None = None,
     ) -> None:
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
         costs: of forwards on this device; without them no row can leave B to be chosen.
-        keeper: where keys and values of earlier texts are found and those of these rows are kept.
+        prefix_cache: where keys and values of earlier texts are found and these rows' are kept.
         speculation: draft models, without which no row can be speculative.
         """
         self._model = model
@@ -75,15 +78,14 @@ class CursorBatch(Batch):
         self._forbidden = torch.tensor(
             sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
         )
-        self._checker = Checker(model, self._forbidden)
-        self._rows = Rows(self.cache)
-        self._keeping = Keeping(keeper, self.cache, vocabulary.mask_id)
+        self._rows = Rows(self.cache, prefix_cache, vocabulary.mask_id)
         self._ended: list[int] = []
+        self._latest: tuple[Any, list[RowPlan]] = (None, [])  # hidden states and plans of a forward
         has_mask = vocabulary.mask_id is not None
-        self._partner: Partner | None = None
+        self._proposer: DraftProposer | None = None
         block_size = MAX_BLOCK_SIZE
         if speculation is not None:
-            self._partner = speculation.partner(vocabulary.eos_ids, num_rows, capacity)
+            self._proposer = speculation.proposer(vocabulary.eos_ids, num_rows, capacity)
             block_size = speculation.block_size
         self._steering = Steering(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
@@ -112,26 +114,22 @@ class CursorBatch(Batch):
             raise DecodeError(f"All {self.cache.rows} rows are taken: wait until one is finished.")
         check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
-        self._keeping.find(self._rows.find(number)[1])
 
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Feed the next part of a prompt, without head; returns how many tokens are left to read.
 
-        What is kept of its beginning is copied first. The last prompt token is left to the first
+        What the prefix cache has of it is copied first. The last prompt token is left to the first
         step. A draft model reads along. Raises KeyError.
         """
         place, row = self._find(number)
-        self._keeping.reuse(place, row)
-        chunk = row.unread[:at_most]
-        if chunk:
-            tokens = torch.tensor([chunk], device=self._model.device)
-            self._model.forward(tokens, self.cache.row(place), None)
-            self.cache.cursors[place] += len(chunk)
-            del row.unread[:at_most]
-        if self._partner is None or row.settings().method != "speculative":
+        self._rows.reuse(place)
+        self.cache.cursors[place] += prefill(
+            self._model, self.cache.row(place), row.unread, at_most
+        )
+        if self._proposer is None or row.settings().method != "speculative":
             return len(row.unread)
-        return len(row.unread) + self._partner.read(row, at_most)
+        return len(row.unread) + self._proposer.read(row, at_most)
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
@@ -153,12 +151,11 @@ class CursorBatch(Batch):
     @torch.inference_mode()
     def drop(self, number: int) -> None:
         """Let a row go, finished or not; its place is free at once. Raises KeyError."""
-        place, row = self._find(number)
-        self._keeping.leave(place, row)
-        self._rows.drop(number)
-        self._steering.forget(number)
-        if self._partner is not None:
-            self._partner.forget(number)
+        self._find(number)
+        row = self._rows.drop(number)
+        self._steering.leave(row)
+        if self._proposer is not None:
+            self._proposer.leave(row)
 
     def tidy(self) -> None:
         """Keep the texts of the rows that have ended and free their places; not part of the step,
@@ -201,24 +198,46 @@ class CursorBatch(Batch):
         num_fed = max(plan.layout.num_fed for plan in plans)
         predictions = self._predict(plans, num_fed)
         eos_ids = self._vocabulary.eos_ids
-        judged = [
-            Judged.of(plan, slots, self._steering, eos_ids)
+        outcomes = [
+            RowOutcome.of(plan, slots, self._steering, eos_ids)
             for plan, slots in zip(plans, predictions, strict=True)
         ]
-        added = added_to(judged, self._partner, eos_ids)  # if it fails, every row is as it was
-        steps = []
-        for place, one in enumerate(judged):
-            more = added.get(one.plan.row.number, NOTHING)
-            steps.append(self._settle(place, one, more, num_fed))
+        drafted = drafted_for(outcomes, self._proposer, eos_ids)  # if it fails, rows are as before
+        steps = [
+            self._settle(place, one, drafted.get(one.plan.row.number, Drafted()), num_fed)
+            for place, one in enumerate(outcomes)
+        ]
         self._ended = [done.row for done in steps if done.stop in ("eos", "limit")]
         return Step(tuple(steps))
 
+    @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """The latest step, these of its rows with what AR would have chosen before it; not part of
         the step, so that it can stay out of a clock."""
-        return self._checker.checked(step, numbers)
+        hidden, plans = self._latest
+        again = {plan.row.number: (at, plan.first_slot) for at, plan in enumerate(plans)}
+        wanted = [row for row in step.rows if row.row in numbers and again[row.row][1]]
+        if not wanted:
+            return step
+        places, counts = zip(*(again[row.row] for row in wanted), strict=True)
+        draws = [
+            Draw.of(row.settings, range(row.cursor + 1, row.cursor + 1 + row.num_pending))
+            for row in wanted  # the noise that AR would meet at the same places
+        ]
+        metrics: list[Metric] = ["probability"] * len(wanted)
+        head = slice(0, max(counts))
+        try:
+            readings = self._model.read(hidden[list(places)], head, self._forbidden, metrics, draws)
+        except DecodeError:  # logits are no numbers: what is only shown must not end a run
+            return step
+        found = {
+            row.row: tuple((slot.token, slot.confidence) for slot in slots[:count])
+            for row, count, slots in zip(wanted, counts, readings, strict=True)
+        }
+        rows = [replace(row, checks=found.get(row.row, ())) for row in step.rows]
+        return replace(step, rows=tuple(rows))
 
-    def _predict(self, plans: list[Plan], num_fed: int) -> list[list[Proposal]]:
+    def _predict(self, plans: list[RowPlan], num_fed: int) -> list[list[Proposal]]:
         device = self._model.device
         mask = self._vocabulary.mask_id or 0  # 0 only where no plan asks for masks
         fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
@@ -235,25 +254,25 @@ class CursorBatch(Batch):
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error
-        again = {plan.row.number: (place, plan.first_slot) for place, plan in enumerate(plans)}
-        self._checker.keep(hidden, again)
+        self._latest = hidden, plans
         return predictions
 
-    def _draw(self, place: int, plan: Plan) -> Draw | None:
+    def _draw(self, place: int, plan: RowPlan) -> Draw | None:
         first = self.cache.cursors[place] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
-    def _settle(self, place: int, one: Judged, added: Added, num_fed: int) -> RowStep:
-        row, verdict = one.plan.row, one.verdict
-        done = one.step(self.cache.cursors[place], num_fed, added)
+    def _settle(self, place: int, one: RowOutcome, drafted: Drafted, num_fed: int) -> RowStep:
+        row, judgement = one.plan.row, one.judgement
+        done = one.step(self.cache.cursors[place], num_fed, drafted)
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
-        self.cache.cursors[place] += one.plan.first_slot + 1 + verdict.num_agreed
-        row.emit(verdict.emitted, verdict.num_agreed, [*one.ahead.tokens, *added.tokens])
+        self.cache.cursors[place] += one.plan.first_slot + 1 + judgement.num_agreed
+        drafts = [*one.ahead.tokens, *drafted.tokens]
+        row.emit(judgement.emitted, judgement.num_agreed, drafts)
         row.raised, row.is_sound = one.raised, True
         return done
 
 
-def _head(plans: list[Plan], num_fed: int, device: torch.device) -> Tensor | slice:
+def _head(plans: list[RowPlan], num_fed: int, device: torch.device) -> Tensor | slice:
     """The slots of every row that are to be read; what is read beyond a row's own is left."""
     firsts = [plan.first_read for plan in plans]
     num_slots = max(plan.num_slots for plan in plans)
@@ -269,21 +288,21 @@ def decode(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
     costs: ForwardCosts | None = None,
-    share: Share | None = None,
+    hit: PrefixHit | None = None,
     speculation: Speculation | None = None,
 ) -> Decoding:
     """Decode a ragged batch by the method the settings name at each step.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
-    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. share: of what is
+    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. hit: of what is
     kept, for a single prompt. speculation: what ``speculative`` alone needs. Raises DecodeError at
     once when a prompt cannot fit.
     """
-    assert share is None or len(prompts) == 1, "a share is of one prompt"
+    assert hit is None or len(prompts) == 1, "a hit is of one prompt"
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
-    lent = _new(model, vocabulary, len(prompts), capacity, costs, share, speculation)
-    return Decoding(lent, prompts, settings, share)
+    lent = _new(model, vocabulary, len(prompts), capacity, costs, hit, speculation)
+    return Decoding(lent, prompts, settings, hit)
 
 
 @contextmanager
@@ -293,8 +312,8 @@ def _new(
     num_rows: int,
     capacity: int,
     costs: ForwardCosts | None,
-    keeper: Keeper | None,
+    prefix_cache: PrefixCache | None,
     speculation: Speculation | None,
 ) -> Iterator[CursorBatch]:
     """A batch whose memory is taken when it is entered."""
-    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper, speculation)
+    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, speculation)

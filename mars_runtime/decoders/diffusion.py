@@ -21,13 +21,13 @@ import torch
 from mars_runtime.acceptance import DecodeError, Draw, surest
 from mars_runtime.branches import Branches
 from mars_runtime.decoders.base import (
-    PREFILL_CHUNK,
     CausalModel,
     NoMaskError,
     SettingsSource,
     Vocabulary,
     check_prompt,
     forbidden_ids,
+    prefill,
 )
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
@@ -98,12 +98,10 @@ class _Filling:
     @torch.inference_mode()
     def _read(self) -> int:
         """All but the last token of the prompt, without head."""
-        fed = self._prompt[:-1]
-        for start in range(0, len(fed), PREFILL_CHUNK):
-            chunk = fed[start : start + PREFILL_CHUNK]
-            self._model.forward(torch.tensor([chunk], device=self._model.device), self._cache, None)
-            self._cache.cursors[0] += len(chunk)
-        return len(fed)
+        unread = self._prompt[:-1]
+        while prefill(self._model, self._cache, unread):
+            pass
+        return len(self._prompt) - 1
 
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:

@@ -1,27 +1,47 @@
-"""How many drafts and masks a lossless forward is worth: what promises the most tokens per second.
+"""How many drafts and masks a forward is worth: what promises the most tokens per second.
 
-Two things decide it: what a forward of Q tokens costs on this device, and the chances of drafts,
-learnt from the row's own text (``calibration.py``). A draft is fed if the chance that it leaves
-pays for its positions at the rate of the run; masks are fed if what they propose pays for them
-later. Where none pay, plain AR steps are taken, with a probe now and then. Pure numbers: knows no
-tensors, model or clock.
+Two things decide it: what a forward of Q tokens costs on this device (``ForwardCosts``, measured)
+and how often drafts turn out right, learnt from the row's own text.
+
+- Unverified rows share a forward and one B (``BlockSizes``), chosen by how far the masks of each
+  have foreseen so far (``Outlook``).
+- In lossless mode (``Drafter``, one a row) every emitted token is AR's own, so whatever was
+  predicted for its place is judged for nothing, drafted or not (``Calibration``). A draft is fed if
+  the chance that it leaves pays for its positions at the rate of the run; masks are fed if what
+  they propose pays for them later.
+
+Where nothing pays, plain AR steps are taken, with a probe now and then. Pure numbers: no tensors,
+model or clock.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from mars_runtime.decoders.adaptive import MAX_SPACING, MIN_GAIN, PROBE_SHARE, Curve
-from mars_runtime.decoders.calibration import Calibration, chains_of
-from mars_runtime.decoders.feed import Feed
+from mars_runtime.acceptance import Judgement
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
+from mars_runtime.decoders.lookup import LONGEST
 from mars_runtime.events import Proposal
-from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSettings
 
+MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
+PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
+MAX_SPACING = 128  # forwards from probe to probe, at most
+
+# Of unverified rows.
+PLACE_MEMORY = 0.95  # what is left of an observation after one more forward that observed something
+PRIOR_WEIGHT = 1.5  # a guess counts as so many observations
+FIRST_PLACE = 0.6  # that the first draft leaves, before anything was seen
+PLACE_OUTWARD = 0.93  # each place further out is trusted a little less than the one before it
+SIZE_PATIENCE = 2  # further forwards that a choice above 1 stands
+
+# Of verified rows.
 NUM_SAMPLES = 20  # forwards by which the number of masks is chosen
 NUM_LESSONS = 5  # of those, from the row before
 NUM_PROBES = 2  # forwards with masks that count still in a stretch without
@@ -29,6 +49,294 @@ PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a 
 MIN_SPACING = 8  # forwards from probe to probe, at least: a look costs time of its own
 OUTWARD = 0.95  # each place further out is trusted a little less than the one before it
 FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
+
+EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of confidence, between kinds of proposals
+# Chances before anything was seen: of proposals by confidence; of the first token looked up, and of
+# those behind one that was right, by the length of the match.
+GUESSES = (
+    *(0.1, 0.3, 0.45, 0.6, 0.75, 0.9),
+    *(0.25, 0.55, 0.63, 0.7),
+    *(0.65, 0.75, 0.78, 0.88),
+)
+FIRST_LOOKUP = len(EDGES) + 1
+LATER_LOOKUP = FIRST_LOOKUP + LONGEST
+ALONE, SECONDED, OPPOSED = range(3)  # what the other source of drafts says of the same place
+DOUBT = 0.4  # how much of a doubt is left where both say the same; of a chance where they differ
+GUESS_WEIGHT = 4.0  # a guess counts as so many predictions that were judged
+FLOOR = 0.04  # a draft that leaves less often than this pays nowhere
+LESSON_WEIGHT = 8.0  # and what another text taught for so many
+MEMORY = 0.97  # what is left of a judgement after one more of the same kind
+
+Chain = list[tuple[int, int]]
+"""Predictions of consecutive places, each given those before it: (token, kind)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a forward may feed for a row beside the tokens that left: at most ``num_drafts`` drafts,
+    ``num_masks`` masks in a group; ``is_every``: a group after each draft and not only the last."""
+
+    num_drafts: int
+    num_masks: int
+    is_every: bool
+
+    @classmethod
+    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> Feed:
+        """What settings ask that leave nothing to be chosen. trained: the B that the model was
+        trained with, which counts beside a draft model: there B is the draft's first of all."""
+        if settings.method == "jacobi":
+            return cls(settings.num_guesses, 0, is_every=False)
+        num_drafts = MAX_DRAFTS if settings.is_verified else 0
+        size = settings.num_proposals
+        size = min(size, trained) if settings.method == "speculative" else size
+        return cls(num_drafts, size - 1, settings.groups == "every")
+
+
+class Probes:
+    """When to look anew at what pays. wait: forwards until the next look."""
+
+    def __init__(self) -> None:
+        self.wait = 0
+        self._spacing = 0  # forwards between the last two probes
+
+    def stand(self, patience: int) -> None:
+        """What pays was found; it stands for so many further forwards."""
+        self.wait, self._spacing = patience, 0
+
+    def pause(self, base: int, *, is_probe: bool, has_found: bool) -> None:
+        """Nothing pays. The next look is ``base`` forwards away, or where this one is a probe and
+        the stretch before it found nothing, twice as far as the last one was."""
+        if is_probe and not has_found:
+            base = min(max(base, 2 * self._spacing), MAX_SPACING)
+        self.wait = self._spacing = base
+
+
+class Evidence:
+    """What happened at each place behind AR's own token, given that all went well before it."""
+
+    def __init__(self, max_running: int) -> None:
+        self.taken = [0.0] * max_running
+        self.refused = [0.0] * max_running
+
+    def note(self, num_taken: int, is_refused: bool) -> None:
+        """The first places were taken, the one behind them perhaps refused. All else fades."""
+        self.taken = [PLACE_MEMORY * count for count in self.taken]
+        self.refused = [PLACE_MEMORY * count for count in self.refused]
+        for place in range(num_taken):
+            self.taken[place] += 1.0
+        if is_refused:
+            self.refused[num_taken] += 1.0
+
+    def chances(self, first_guess: float) -> list[float]:
+        """That each place is taken; one never seen is taken to be a little worse than the one
+        before it."""
+        found, guess = [], first_guess
+        for taken, refused in zip(self.taken, self.refused, strict=True):
+            chance = (taken + PRIOR_WEIGHT * guess) / (taken + refused + PRIOR_WEIGHT)
+            found.append(chance)
+            guess = PLACE_OUTWARD * chance
+        return found
+
+
+class Outlook:
+    """How far the masks of one row foresee, by its own forwards under one tau, metric and mode.
+
+    made: were drafts accepted by tau? agreed: did AR choose the same (``lossless`` alone asks)?
+    num_found: tokens beyond AR's own that left so far.
+    """
+
+    def __init__(self, settings: DecodeSettings, depth: int) -> None:
+        self._grounds = _grounds(settings)
+        self._is_verified = settings.is_verified
+        self._made, self._agreed = Evidence(depth), Evidence(depth)
+        self.num_found = 0
+
+    def fits(self, settings: DecodeSettings) -> bool:
+        """Whether what was seen still counts under these settings."""
+        return self._grounds == _grounds(settings)
+
+    def observe(self, verdict: Judgement, num_fed_drafts: int, block_size: int) -> None:
+        """Learn from one forward: its verdict, how many drafts it verified, the B in force."""
+        num_agreed = verdict.num_agreed
+        self.num_found += num_agreed
+        if num_fed_drafts:
+            self._agreed.note(num_agreed, num_agreed < num_fed_drafts)
+        if block_size > 1 and num_agreed == num_fed_drafts:
+            made = len(verdict.emitted) + len(verdict.drafts) - num_agreed - 1
+            self._made.note(made, verdict.stop == "threshold")
+            self.num_found += 0 if self._is_verified else made
+
+    def chances(self) -> list[tuple[float, float]]:
+        """For each place behind AR's token: that a draft is made there, and that AR agrees."""
+        if not self._is_verified:
+            return [(made, 1.0) for made in self._made.chances(FIRST_PLACE)]
+        guess = math.sqrt(FIRST_PLACE)
+        return list(zip(self._made.chances(guess), self._agreed.chances(guess), strict=True))
+
+
+def _grounds(settings: DecodeSettings) -> tuple[object, ...]:
+    adapted = settings.threshold, settings.target
+    return settings.tau, settings.metric, settings.is_verified, adapted
+
+
+class Masked(Protocol):
+    """A row whose masks have an outlook, from the first time that B is left to be chosen."""
+
+    outlook: Outlook | None
+
+
+class BlockSizes:
+    """Chooses the B of each forward for the rows that leave it to be chosen. They share one B,
+    because they share the forward."""
+
+    def __init__(self, costs: ForwardCosts) -> None:
+        self._costs = costs
+        self._choice = 1
+        self._probes = Probes()
+        self._num_found = -1  # by all rows, when last looked at; -1 is unlike any number
+
+    def choose(self, asked: Sequence[tuple[Masked, DecodeSettings]]) -> int:
+        """B of the next forward; ``asked`` are the rows concerned, at least one."""
+        outlooks = [self._outlook(row, settings) for row, settings in asked]
+        found = sum(outlook.num_found for outlook in outlooks)
+        is_waiting = self._probes.wait > 0 and (self._choice > 1 or found == self._num_found)
+        if is_waiting and self._num_found >= 0:
+            self._probes.wait -= 1
+            return self._choice
+        has_found, self._num_found = found > self._num_found, found
+        return self._look(outlooks, has_found)
+
+    def _outlook(self, row: Masked, settings: DecodeSettings) -> Outlook:
+        """That of the row; a new one, and a look at once, when it begins or was steered."""
+        if row.outlook is None or not row.outlook.fits(settings):
+            row.outlook = Outlook(settings, self._costs.depth)
+            self._num_found = -1
+        return row.outlook
+
+    def _look(self, outlooks: Sequence[Outlook], has_found: bool) -> int:
+        """Weigh all B anew; in a stretch of AR steps, probe."""
+        curve = self._costs.curve(len(outlooks))
+        chances = [outlook.chances() for outlook in outlooks]
+        sizes = range(2, self._costs.depth + 1)
+        rates = {size: rate(size, chances, curve) for size in sizes}
+        best = max(rates, key=rates.__getitem__, default=1)
+        if best > 1 and rates[best] >= MIN_GAIN:
+            self._choice = best
+            self._probes.stand(SIZE_PATIENCE)
+            return best
+        is_probe = self._choice == 1 and best > 1
+        self._choice = 1  # AR from here on
+        base = self._base_spacing(best, curve)
+        self._probes.pause(base, is_probe=is_probe, has_found=has_found)
+        return best if is_probe else 1
+
+    def _base_spacing(self, size: int, curve: Curve) -> int:
+        """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE. What a probe
+        drafts is fed once more, so it may cost twice."""
+        if size == 1:  # the model was trained to foresee nothing
+            return MAX_SPACING
+        return min(MAX_SPACING, math.ceil(2 * (curve.of(size, size - 1) - 1.0) / PROBE_SHARE))
+
+
+def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve) -> float:
+    """Tokens per second with B = ``size``, in the measure of AR steps of the same rows.
+
+    rows: for each row its ``Outlook.chances``. A forward feeds [AR's token | drafts of the forward
+    before | masks], B - 1 masks behind the row with the most drafts. It gives one token and those
+    drafts that AR confirms; a draft that it does not confirm spoils what was drafted behind it, so
+    that the next forward has none to verify.
+    """
+    tokens = 0.0
+    at_most = [1.0] * size  # place k: chance that no row has more than k drafts
+    for chances in rows:
+        gained, missed = 1.0, 0.0
+        drafted = alive = 1.0
+        more = []
+        for made, agreed in chances[: size - 1]:
+            drafted *= made
+            more.append(drafted)
+            missed += alive * made * (1.0 - agreed)
+            alive *= made * agreed
+            gained += alive
+        tokens += (gained + missed) / (1.0 + missed)
+        for place, chance in enumerate(more):
+            at_most[place] *= 1.0 - chance / (1.0 + missed)
+    cost = before = 0.0
+    for drafts, chance in enumerate(at_most):
+        cost += (chance - before) * curve.of(drafts + size, size - 1)
+        before = chance
+    return tokens / (cost * len(rows))
+
+
+def chains_of(
+    group: Sequence[Proposal], looked_up: Sequence[int], num_matching: int
+) -> tuple[Chain, Chain]:
+    """What masks, and what the text behind ``num_matching`` tokens that were the same, say of the
+    places to be written next. A kind tells what the other says, up to the first difference."""
+    shared = min(len(group), len(looked_up))
+    parting = 0
+    while parting < shared and group[parting].token == looked_up[parting]:
+        parting += 1
+    views = [SECONDED] * parting + [OPPOSED] * (parting < shared)
+    views += [ALONE] * (max(len(group), len(looked_up)) - len(views))
+    masks = [
+        (proposal.token, bisect_right(EDGES, proposal.confidence) + view * len(GUESSES))
+        for proposal, view in zip(group, views, strict=False)
+    ]
+    text = []
+    kind = FIRST_LOOKUP + num_matching - 1
+    for token, view in zip(looked_up, views, strict=False):
+        text.append((token, kind + view * len(GUESSES)))
+        kind = LATER_LOOKUP + num_matching - 1
+    return masks, text
+
+
+class Calibration:
+    """Chances by kind, and the predictions whose places are not written yet."""
+
+    def __init__(self, before: Calibration | None = None) -> None:
+        """``before``: of another text; what was found there counts a little more than a guess."""
+        if before is None:
+            seconded = [1.0 - DOUBT * (1.0 - guess) for guess in GUESSES]
+            opposed = [DOUBT * guess for guess in GUESSES]
+            guesses = (*GUESSES, *seconded, *opposed)
+            self._right = [guess * GUESS_WEIGHT for guess in guesses]
+            self._seen = [GUESS_WEIGHT] * len(guesses)
+        else:
+            counts = list(zip(before._right, before._seen, strict=True))
+            self._seen = [min(seen, LESSON_WEIGHT) for _, seen in counts]
+            self._right = [right * min(1.0, LESSON_WEIGHT / seen) for right, seen in counts]
+        self._open: list[Chain] = []
+
+    def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
+        """That the first 1, 2, 3 ... predictions are all right, as far as that is above FLOOR."""
+        found, all_right = [], 1.0
+        for _, kind in chain:
+            all_right *= self._right[kind] / self._seen[kind]
+            if all_right < FLOOR:
+                break
+            found.append(all_right)
+        return found
+
+    def expect(self, chain: Chain) -> None:
+        """Predictions for the places to be written next."""
+        if chain:
+            self._open.append(chain)
+
+    def observe(self, tokens: Sequence[int]) -> None:
+        """These tokens were written: judge what was predicted for their places. A chain ends with
+        its first wrong prediction, for what was predicted behind it continued another text."""
+        open_ones, self._open = self._open, []
+        for chain in open_ones:
+            for (predicted, kind), token in zip(chain, tokens, strict=False):
+                is_right = predicted == token
+                self._right[kind] = MEMORY * self._right[kind] + is_right
+                self._seen[kind] = MEMORY * self._seen[kind] + 1.0
+                if not is_right:
+                    break
+            else:
+                if len(chain) > len(tokens):
+                    self._open.append(chain[len(tokens) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +465,7 @@ class Drafter:
             self._masks.extend(list(before._masks)[-NUM_LESSONS:])
             self._best_masks, self._rate = before._best_masks, before._rate
         self._num_forwards = 0
-        self._wait = 0  # forwards until the next look
-        self._spacing = 0  # forwards between the last two probes
+        self._probes = Probes()
         self._num_left = 0  # drafts that left since the last look
 
     def fits(self, settings: DecodeSettings) -> bool:
@@ -167,10 +474,10 @@ class Drafter:
 
     def feed(self, curve: Curve) -> Feed:
         """What the next forward feeds."""
-        if self._wait <= 0:
+        if self._probes.wait <= 0:
             course = self._look(curve)
         else:
-            self._wait -= 1
+            self._probes.wait -= 1
             course = self._course
         return best_option(self._chances, course, curve, may_branch=self._may_branch).feed
 
@@ -246,18 +553,16 @@ class Drafter:
         if best and rates[best] >= MIN_GAIN * plain:
             self._course = Course.of(best, rates[best], curve)
             is_settled = best == last and self._num_forwards > NUM_SAMPLES
-            self._wait, self._spacing = PATIENCE if is_settled else HASTE, 0
+            self._probes.stand(PATIENCE if is_settled else HASTE)
             return self._course
-        was_drafting = self._course.num_masks > 0
+        is_probe = best > 0 and self._course.num_masks == 0
         while len(self._masks) > NUM_PROBES:  # a probe that finds something must not be outvoted
             self._masks.popleft()
         self._course = Course(0, plain, 0.0)
         base = self._base_spacing(best, curve)
-        if was_drafting or not best:
-            self._wait = self._spacing = base
+        self._probes.pause(base, is_probe=is_probe, has_found=has_found)
+        if not is_probe:
             return self._course
-        self._spacing = base if has_found else min(max(base, 2 * self._spacing), MAX_SPACING)
-        self._wait = self._spacing
         # As if proposals were worth what they cost: a probe feeds masks whatever they promise.
         return Course(best, plain, plain * curve.of(1 + best, best) + 1.0)
 

@@ -12,23 +12,22 @@ from contextlib import contextmanager
 from typing import cast
 
 from mars_runtime.decoders import cursor
-from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import (
     Batch,
     CausalModel,
     Decoding,
     SettingsSource,
+    Speculation,
     Vocabulary,
     check_prompts,
 )
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forced import ForcedAcceptance
-from mars_runtime.decoders.partner import Speculation
-from mars_runtime.decoders.static import StaticBatch
-from mars_runtime.decoders.static.seats import row_bucket
+from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.static.batch import StaticBatch, row_bucket
 from mars_runtime.decoders.static.step import StaticModel
 from mars_runtime.events import Event
-from mars_runtime.prefixes import Keeper, Share
+from mars_runtime.prefix_cache import PrefixCache, PrefixHit
 
 MAX_KEPT = 2
 """Idle batches that a model keeps: a race needs one for each of its lanes."""
@@ -45,18 +44,17 @@ def new_batch(
     *,
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
-    keeper: Keeper | None = None,
+    prefix_cache: PrefixCache | None = None,
     speculation: Speculation | None = None,
 ) -> Batch:
     """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
     On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone,
-    and ``keeper``, where keys and values are kept, and ``speculation``, how draft models are come
-    by, of all others.
+    ``prefix_cache`` and ``speculation``, how draft models are come by, of all others.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
     if not _is_static(model, forced):
-        return CursorBatch(model, vocabulary, num_rows, capacity, costs, keeper, speculation)
+        return CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, speculation)
     static = cast(StaticModel, model)
     return StaticBatch(
         static, vocabulary, num_rows, capacity, costs, steps_per_read=steps_per_read, forced=forced
@@ -72,7 +70,7 @@ def decode(
     *,
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
-    share: Share | None = None,
+    hit: PrefixHit | None = None,
     speculation: Speculation | None = None,
 ) -> Iterator[Event]:
     """Decode a ragged batch by the method that the settings name at each step.
@@ -80,12 +78,12 @@ def decode(
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
     belongs to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA,
     how many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or
-    so where nobody does. forced: for timing models without real weights. share: of what is kept,
+    so where nobody does. forced: for timing models without real weights. hit: of what is kept,
     for a single prompt, and speculation, what ``speculative`` needs; not on CUDA. Raises
     DecodeError at once when a prompt cannot fit.
     """
     if not _is_static(model, forced):
-        return cursor.decode(model, vocabulary, prompts, settings, costs, share, speculation)
+        return cursor.decode(model, vocabulary, prompts, settings, costs, hit, speculation)
     check_prompts(model, prompts, settings().max_new_tokens)
     capacity = max(map(len, prompts)) + settings().max_new_tokens
     kind = (vocabulary, steps_per_read, forced)

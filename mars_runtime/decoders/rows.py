@@ -1,23 +1,37 @@
-"""Which row stands in which place of a cache, and what of it is still to be fed: bookkeeping.
+"""Which row stands where in a KV cache, and what of it is still to be fed: bookkeeping.
 
 The rows of the next forward stand in the first places, the others behind them. One equation always
 holds of a row: the tokens in the cache, those unread and those pending, less the drafts, are its
-prompt and what it has emitted. Knows tokens as numbers and the cache as places that can be moved;
-knows no tensors, model or acceptance.
+prompt and what it has emitted.
+
+With a prefix cache, blocks are copied in before the rest of a prompt is read, and out of a text
+that is over, as far as it is final. Keys and values of a real token depend on nothing but the
+tokens up to it: what is steered decides which tokens are taken, and an adapter acts on masks alone.
+A prompt that holds the mask's own token is kept up to there. That a block may have been computed in
+other company than it is used in (a prompt at once, an answer a few tokens at a time) changes no bit
+where the model is bitwise, and a batch of any other model is given no prefix cache: there the last
+bits, and with them near ties, would depend on who asked before. Nor are captured steps, for on CUDA
+no model is bitwise.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from mars_runtime.decoders.drafting import Drafter, Outlook
 from mars_runtime.decoders.lookup import Lookup
+from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
+_log = logging.getLogger(__name__)
 
-class Places(Protocol):
-    """What is asked of a cache; ``cache.BlockKVCache`` is one."""
+
+class KVCache(Protocol):
+    """What is asked of a KV cache here; ``cache.BlockKVCache`` is one. ``block`` and ``put`` copy
+    keys and values of a row's prefix out and in, and are asked for with a prefix cache alone."""
 
     rows: int
     cursors: list[int]
@@ -25,6 +39,8 @@ class Places(Protocol):
     def clear(self, row: int, num_slots: int) -> None: ...
     def move(self, source: int, target: int, num_slots: int) -> None: ...
     def swap(self, one: int, other: int) -> None: ...
+    def block(self, row: int, index: int) -> object: ...
+    def put(self, row: int, index: int, block: object) -> None: ...
 
 
 @dataclass(slots=True)
@@ -35,8 +51,11 @@ class Row:
     unread: prompt tokens to be fed before it can decode.
     pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
     text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
-    num_reused: prompt tokens that were neither unread nor fed, because they were in a cache before.
+    num_reused: prompt tokens that were not fed, because the prefix cache had them.
+    prefix: blocks that it has for the prompt, until they are copied.
     raised: how far its threshold has risen, by what AR thought of its tokens.
+    outlook, drafter: what its text has taught of its drafts, where B is left to be chosen.
+    beside: what stands for it beside a draft model (``draft_model.py``).
     is_sound: whether the latest forward of the row went well. What it read of its slots were
         numbers, so keys and values of all tokens before them are.
     """
@@ -52,7 +71,11 @@ class Row:
     num_reused: int = 0
     raised: float = 0.0
     is_sound: bool = False
+    prefix: list[object] = field(default_factory=list)
     lookup: Lookup = field(default_factory=Lookup)
+    outlook: Outlook | None = None
+    drafter: Drafter | None = None
+    beside: Any = None
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
         """Tokens left, of which the first ``num_agreed`` were pending as drafts already."""
@@ -70,12 +93,17 @@ class Row:
 
 
 class Rows:
-    """The rows on one cache, in the order of their places."""
+    """The rows on one KV cache, in the order of their places."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(
+        self, cache: KVCache, prefix_cache: PrefixCache | None = None, mask_id: int | None = None
+    ) -> None:
+        """``mask_id``: of the token that ends what can be kept of a text."""
+        self._cache = cache
+        self._prefix_cache = prefix_cache
+        self._mask_id = mask_id
         self._rows: list[Row] = []
-        self._left = [0] * places.rows  # by the last tenant of a free place: slots it may have used
+        self._left = [0] * cache.rows  # by the last tenant of a free place: slots it may have used
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -90,7 +118,7 @@ class Rows:
     @property
     def is_full(self) -> bool:
         """Whether every place is taken."""
-        return len(self._rows) == self._places.rows
+        return len(self._rows) == self._cache.rows
 
     def find(self, number: int) -> tuple[int, Row]:
         """Place and row. Raises KeyError."""
@@ -107,25 +135,55 @@ class Rows:
         assert not self.is_full, "there is a free place"
         assert number not in self.numbers, "a number is used once at a time"
         place = len(self._rows)
-        self._places.clear(place, self._left[place])
+        self._cache.clear(place, self._left[place])
         self._left[place] = 0
-        self._rows.append(
-            Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt))
-        )
+        row = Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt))
+        if self._prefix_cache is not None:
+            row.prefix = self._prefix_cache.find(row.unread)
+        self._rows.append(row)
 
-    def drop(self, number: int) -> None:
+    def reuse(self, place: int) -> None:
+        """Copy what the prefix cache has for the row's prompt, once; it goes on behind that."""
+        row = self._rows[place]
+        blocks, row.prefix = row.prefix, []
+        if self._prefix_cache is None or not blocks:
+            return
+        for index, block in enumerate(blocks):
+            self._cache.put(place, index, block)
+        row.num_reused = len(blocks) * self._prefix_cache.length
+        self._cache.cursors[place] += row.num_reused
+        del row.unread[: row.num_reused]
+
+    def drop(self, number: int) -> Row:
         """Free the row's place at once; the last row moves into it. Raises KeyError."""
-        place, last = self.find(number)[0], len(self._rows) - 1
+        place, row = self.find(number)
+        self._keep(place, row)
+        last = len(self._rows) - 1
         used, self._left[last] = self._used(place), self._used(last)
         if place != last:
-            self._places.move(last, place, used)
+            self._cache.move(last, place, used)
             self._rows[place] = self._rows[last]
         self._rows.pop()
-        self._places.cursors[last] = 0
+        self._cache.cursors[last] = 0
+        return row
+
+    def _keep(self, place: int, row: Row) -> None:
+        """Leave what is final of a row that goes to the prefix cache, unless its latest forward
+        failed or it had none. A failure here is only logged: it must not keep the row from
+        going."""
+        if self._prefix_cache is None or not row.is_sound:
+            return
+        final = row.text[: self._cache.cursors[place]]
+        if self._mask_id in final:
+            del final[final.index(self._mask_id) :]
+        try:
+            self._prefix_cache.keep(final, lambda index: self._cache.block(place, index))
+        except (MemoryError, RuntimeError) as error:
+            _log.warning("What a run computed could not be kept (%s)", type(error).__name__)
 
     def _used(self, place: int) -> int:
         """How many slots of a place may have been written, also by a forward that failed."""
-        return self._places.cursors[place] + len(self._rows[place].unread) + MAX_FED
+        return self._cache.cursors[place] + len(self._rows[place].unread) + MAX_FED
 
     def seat(self, numbers: Sequence[int]) -> list[Row]:
         """Bring these rows to the first places, moving as few as possible; returns them in the
@@ -139,6 +197,6 @@ class Rows:
             behind = range(count, len(self._rows))
             into = [place for place in behind if self._rows[place].number in wanted]
             for one, other in zip(out, into, strict=True):
-                self._places.swap(one, other)
+                self._cache.swap(one, other)
                 self._rows[one], self._rows[other] = self._rows[other], self._rows[one]
         return self._rows[:count]

@@ -22,8 +22,8 @@ from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
     from mars_runtime.decoders.base import Batch, CausalModel, SettingsSource
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.memory import Room
     from mars_runtime.model.load import Checkpoint
 
@@ -59,7 +59,7 @@ class Backend(Protocol):
         """Alone: Prefill, then one Step per forward. A Request has one row and stops at ``eos`` or
         ``limit``; a Solo has as many as it likes and goes on until it is exhausted. What can tell
         its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``; what could begin with
-        kept keys and values has a ``share``, and uses none that it is not granted."""
+        kept keys and values has a ``hit``, and uses none that it is not granted."""
 
     def synchronize(self) -> None:
         """Return once the device has done all its work."""
@@ -202,7 +202,7 @@ class CheckpointBackend:
             room = self._room
             self._batch = new_batch(
                 *(model, tokenizer, room.num_rows, room.capacity, self.costs),
-                keeper=self._store,
+                prefix_cache=self._store,
                 speculation=self._drafts,
             )
         return self._batch
@@ -210,7 +210,7 @@ class CheckpointBackend:
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
         """The events of what is asked."""
         from mars_runtime.decoders import decode
-        from mars_runtime.prefixes import Share
+        from mars_runtime.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(asked, Solo):
@@ -221,10 +221,10 @@ class CheckpointBackend:
             size = self._checkpoint.diffusion_size
             return diffusion.decode(model, tokenizer, asked.prompt_ids, settings, size)
         ids, store = asked.prompt_ids, self._store
-        share = Share(store, ids) if store is not None else None
+        hit = PrefixHit(store, ids) if store is not None else None
         return decode(
             *(model, tokenizer, [ids], settings, self.costs),
-            share=share,
+            hit=hit,
             speculation=self._drafts,
         )
 

@@ -15,7 +15,7 @@ from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.request import SoloDecode
 
 MAX_LANES = 8

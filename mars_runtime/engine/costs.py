@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
 from mars_runtime.settings import Metric
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel
-    from mars_runtime.decoders.static.probe import StepProbe
+    from mars_runtime.decoders.static.batch import StepProbe
     from mars_runtime.decoders.static.step import StaticModel
     from mars_runtime.model.load import Checkpoint
 
@@ -140,7 +140,7 @@ class _Timer:
 
         self._probe: StepProbe | None = None
         if model.device.type == "cuda":
-            from mars_runtime.decoders.static.probe import StepProbe
+            from mars_runtime.decoders.static.batch import StepProbe
 
             self._probe = StepProbe(cast("StaticModel", model), num_rows, context)
 

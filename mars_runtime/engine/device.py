@@ -21,7 +21,7 @@ from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.schedule import Turn
 from mars_runtime.events import End, Event, Prefill, Step
-from mars_runtime.prefixes import grant_alike
+from mars_runtime.prefix_cache import grant_alike
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch
@@ -103,8 +103,8 @@ class Device:
             self._decoders[run] = self._decoder(run)
             return
         self._decoders |= {lane: self._decoder(lane) for lane in lanes}
-        shares = [getattr(self._decoders[lane], "share", None) for lane in lanes]
-        held = [share for share in shares if share is not None]
+        hits = [getattr(self._decoders[lane], "hit", None) for lane in lanes]
+        held = [hit for hit in hits if hit is not None]
         if len(held) == len(lanes):
             grant_alike(held)
 

@@ -28,7 +28,7 @@ from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
 from mars_runtime.events import End
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
 MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0

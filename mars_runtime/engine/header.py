@@ -13,7 +13,7 @@ from mars_runtime.trace import Header
 from mars_runtime.turns import ALONE, Context
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")

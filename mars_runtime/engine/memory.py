@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.prefixes import Prefixes
+from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import MAX_FED
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ CUDA_SHARE = 0.5
 """Memory for keys and values: so much on a CPU, this share of what is free on a GPU once the
 weights are there; the rest is for races and solo runs, which bring their own."""
 KEPT_SHARE = 0.25
-"""Of that memory, for what is kept of texts that are over (``prefixes.py``)."""
+"""Of that memory, for what is kept of texts that are over (``prefix_cache.py``)."""
 WORTHWHILE_TOKENS = 1024
 """Rows shorter than this (and than what the model holds) are made fewer rather than shorter."""
 
@@ -42,14 +42,14 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
     return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
 
 
-def store_for(model: Model, num_bytes: int) -> Prefixes | None:
+def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
     """A share of ``num_bytes`` for what is kept of texts that are over; None for a model whose last
     bits would tell whether something was kept."""
     if not model.is_bitwise:
         return None
     from mars_runtime.model.native.cache import BLOCK
 
-    return Prefixes(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * KEPT_SHARE))
+    return BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * KEPT_SHARE))
 
 
 def slot_bytes(model: Model) -> int:

@@ -14,7 +14,7 @@ from mars_runtime.model.registry import REGISTRY, usual_draft
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.speculative import DraftModels
+    from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.model.load import Checkpoint
 
 ONLY_CPU = "Speculative decoding runs on a CPU here: choose another method."
@@ -31,18 +31,18 @@ def named(settings: DecodeSettings, target: str) -> DecodeSettings:
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
     """The draft models of a checkpoint, as decoders ask for them."""
     from mars_runtime.acceptance import DecodeError
-    from mars_runtime.decoders.speculative import Draft, DraftModels
+    from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.drafts import Drafts
 
     drafts = Drafts(checkpoint, registry_path)
 
-    def find(name: str) -> Draft:
+    def find(name: str) -> DraftModel:
         try:
             found = drafts.load(name)
         except CheckpointError as error:
             raise DecodeError(str(error)) from None
-        return Draft(found.model, found.tokenizer, found.block_size)
+        return DraftModel(found.model, found.tokenizer, found.block_size)
 
     return DraftModels(find, checkpoint.block_size)
 

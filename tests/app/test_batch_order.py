@@ -14,8 +14,8 @@ from app.batch.order import (
     read_batch_order,
 )
 from app.controls import Limits, RefusalError
-from mars_runtime.decoders import block
-from mars_runtime.decoders.batch import BATCH_METHODS
+from mars_runtime.decoders import baselines
+from mars_runtime.decoders.baselines import BATCH_METHODS
 
 LIMITS = Limits(max_prompt_chars=40, max_new_tokens=512, block_size=8)
 VALUES = {
@@ -43,7 +43,7 @@ def test_an_order() -> None:
 
 def test_the_tab_offers_what_the_runtime_has() -> None:
     assert set(TITLES) == set(BATCH_METHODS)
-    runtime = (block.MIN_CACHE_BLOCK, block.MAX_CACHE_BLOCK)
+    runtime = (baselines.MIN_CACHE_BLOCK, baselines.MAX_CACHE_BLOCK)
     assert runtime == (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
 
 

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mars_runtime.decoders.adaptive import Curve
 from mars_runtime.decoders.drafting import Drafter
-from mars_runtime.decoders.feed import group_sizes
+from mars_runtime.decoders.forward_costs import Curve
+from mars_runtime.decoders.plan import group_sizes
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 

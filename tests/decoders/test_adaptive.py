@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError, Judgement
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.adaptive import MAX_SPACING, Curve, ForwardCosts, Outlook, Pilot, rate
+from mars_runtime.decoders.drafting import MAX_SPACING, BlockSizes, Outlook, rate
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED, DecodeSettings
 from tests.methods import decode_as
@@ -108,16 +109,22 @@ def test_an_outlook_holds_under_its_own_settings() -> None:
         assert not outlook.fits(other)
 
 
+class Foreseen:
+    """A row, as far as its masks are concerned."""
+
+    outlook: Outlook | None = None
+
+
 def sizes(foresight: list[int], curve: str, settings: DecodeSettings = AUTO) -> list[int]:
     """B of each forward where the masks of forward i foresee ``foresight[i]`` tokens."""
-    pilot = Pilot(costs(curve))
+    block_sizes, row = BlockSizes(costs(curve)), Foreseen()
     chosen = []
     for foreseen in foresight:
-        size = pilot.block_size({0: settings})
+        size = block_sizes.choose([(row, settings)])
         chosen.append(size)
         taken = min(size, 1 + foreseen)
         verdict = judgement(taken, "block" if taken == size else "threshold")
-        pilot.observe(0, verdict, 0, size)
+        row.outlook.observe(verdict, 0, size)
     return chosen
 
 
@@ -149,17 +156,16 @@ def test_a_probe_finds_that_the_text_has_changed() -> None:
 
 
 def test_a_model_that_foresees_nothing_is_never_asked() -> None:
-    pilot = Pilot(ForwardCosts(1, {1: (1.0,)}))
-    assert {pilot.block_size({7: AUTO}) for _ in range(300)} == {1}
+    block_sizes, row = BlockSizes(ForwardCosts(1, {1: (1.0,)})), Foreseen()
+    assert {block_sizes.choose([(row, AUTO)]) for _ in range(300)} == {1}
 
 
-def test_a_number_that_is_used_anew_starts_without_a_past() -> None:
-    pilot = Pilot(costs("steep"))
-    first = pilot.block_size({7: AUTO})
+def test_a_new_row_starts_without_the_past_of_the_one_before() -> None:
+    block_sizes, row = BlockSizes(costs("steep")), Foreseen()
+    first = block_sizes.choose([(row, AUTO)])
     for _ in range(9):
-        pilot.observe(7, judgement(1), 0, 2)
-    pilot.forget(7)
-    assert pilot.block_size({7: AUTO}) == first
+        row.outlook.observe(judgement(1), 0, 2)
+    assert block_sizes.choose([(Foreseen(), AUTO)]) == first
 
 
 def auto(script, prompts, settings: DecodeSettings, curve: str):

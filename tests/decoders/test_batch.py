@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from mars_runtime import batch_folds
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import uncached
-from mars_runtime.decoders.batch import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch, decode_uncached
 from mars_runtime.events import Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
@@ -78,8 +77,8 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
     prompts = [[3 + (seed + i) % 13 for i in range(length)] for length in lengths]
     script = foresight_script(seed)
     slow, fast = (
-        list(twin.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for twin in (slow_twin, uncached)
+        list(decode(ScriptedModel(script), IDS, prompts, lambda: settings))
+        for decode in (slow_twin.decode, decode_uncached)
     )
     for row in range(len(prompts)):
         ours, theirs = steps_of(fast, row), steps_of(slow, row)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import block, cursor
+from mars_runtime.decoders import cursor
+from mars_runtime.decoders.baselines import decode_block
 from mars_runtime.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
@@ -34,7 +35,7 @@ def forgetful(prefix):
 
 def run(script, prompts, settings=SURE, cache_block=4, **model):
     made = ScriptedModel(script, **model)
-    return list(block.decode(made, IDS, prompts, lambda: settings, cache_block)), made
+    return list(decode_block(made, IDS, prompts, lambda: settings, cache_block)), made
 
 
 def forwards(events):
@@ -189,13 +190,13 @@ def test_a_bad_cache_block_is_refused_at_once(cache_block) -> None:
 def test_what_cannot_be_decoded_is_said_at_once() -> None:
     model = ScriptedModel(counting)
     with pytest.raises(DecodeError, match="lossless"):
-        block.decode(model, IDS, [[3]], lambda: DecodeSettings(lossless=True))
+        decode_block(model, IDS, [[3]], lambda: DecodeSettings(lossless=True))
     with pytest.raises(DecodeError, match="mask token"):
-        block.decode(model, Ids(mask_id=None), [[3]], lambda: SURE)
+        decode_block(model, Ids(mask_id=None), [[3]], lambda: SURE)
     with pytest.raises(DecodeError, match="at least one prompt"):
-        block.decode(model, IDS, [], lambda: SURE)
+        decode_block(model, IDS, [], lambda: SURE)
     with pytest.raises(DecodeError, match="no tokens"):
-        block.decode(model, IDS, [[3], []], lambda: SURE)
+        decode_block(model, IDS, [[3], []], lambda: SURE)
 
 
 def test_logits_that_are_no_numbers_name_their_row() -> None:

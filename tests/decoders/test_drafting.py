@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from made_up_texts import AUTO, CURVES, MOST_MASKS, SURE, Text, write
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.adaptive import MAX_LESSONS, Curve, ForwardCosts
-from mars_runtime.decoders.calibration import Calibration, chains_of
-from mars_runtime.decoders.drafting import AR, Course, Drafter, best_option, rate_of
-from mars_runtime.decoders.feed import Feed
+from mars_runtime.decoders.drafting import (
+    AR,
+    Calibration,
+    Course,
+    Drafter,
+    Feed,
+    best_option,
+    chains_of,
+    rate_of,
+)
+from mars_runtime.decoders.forward_costs import MAX_LESSONS, Curve, ForwardCosts
 from mars_runtime.events import Proposal
 from mars_runtime.settings import GROUPS, MAX_FED, Groups
 from tests.methods import decode_as

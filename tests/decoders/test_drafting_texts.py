@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, Text, write
 
-from mars_runtime.decoders.adaptive import Curve
-from mars_runtime.decoders.drafting import Drafter
-from mars_runtime.decoders.feed import Feed
+from mars_runtime.decoders.drafting import Drafter, Feed
+from mars_runtime.decoders.forward_costs import Curve
 from mars_runtime.settings import GROUPS
 
 

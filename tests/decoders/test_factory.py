@@ -14,7 +14,7 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode, new_batch
 from mars_runtime.decoders.factory import MAX_KEPT
 from mars_runtime.decoders.forced import ForcedAcceptance
-from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.decoders.static.batch import StaticBatch
 from mars_runtime.settings import DecodeSettings
 
 IDS = Ids()

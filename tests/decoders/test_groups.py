@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.feed import Feed, group_sizes
+from mars_runtime.decoders.drafting import Feed
+from mars_runtime.decoders.plan import group_sizes
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.settings import GROUPS, MAX_FED, METRICS, DecodeSettings
 from tests import slow_twin

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.decoders.static import probe
-from mars_runtime.decoders.static.probe import StepProbe
+from mars_runtime.decoders.static import batch
+from mars_runtime.decoders.static.batch import StepProbe
 from mars_runtime.model.load import load_checkpoint
 
 
@@ -29,6 +29,6 @@ class Restoring:
 def test_state_made_in_inference_mode_is_put_back(
     random_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "new_runner", Restoring)
+    monkeypatch.setattr(batch, "new_runner", Restoring)
     model = load_checkpoint(str(random_folder), device="cpu", dtype="fp32").model
     StepProbe(model, 2, 16).run(3)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.judged import NO_DRAFT
-from mars_runtime.decoders.speculative import Draft, DraftModels
+from mars_runtime.decoders.draft_model import DraftModel, DraftModels
+from mars_runtime.decoders.plan import NO_DRAFT
 from mars_runtime.settings import GROUPS, MASKED, DecodeSettings, Groups, Masked
 
 IDS = Ids()
@@ -34,7 +34,7 @@ def stuttering(prefix: tuple[int, ...]) -> list[float]:
 
 
 def models(script, block_size=8, ids=IDS):
-    return DraftModels(lambda name: Draft(ScriptedModel(script), ids, block_size), 8)
+    return DraftModels(lambda name: DraftModel(ScriptedModel(script), ids, block_size), 8)
 
 
 def run(script, settings, prompts=([3, 4],), draft=counting, ids=IDS, block_size=8):
@@ -130,7 +130,7 @@ def test_whoever_drafts_the_text_is_ar(
 
 def test_rows_draft_in_the_same_forwards_of_the_draft() -> None:
     drafter = ScriptedModel(counting)
-    speculation = DraftModels(lambda name: Draft(drafter, IDS, 1), 8)
+    speculation = DraftModels(lambda name: DraftModel(drafter, IDS, 1), 8)
     prompts = [[3, 4], [7, 8, 9]]
     events = list(
         decode(ScriptedModel(counting), IDS, prompts, lambda: AR_ENDS, speculation=speculation)
@@ -200,7 +200,7 @@ def test_without_a_draft_model_the_row_is_refused_in_a_sentence() -> None:
 
 
 def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:
-    def find(name: str) -> Draft:
+    def find(name: str) -> DraftModel:
         raise DecodeError("There is none.")
 
     batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, speculation=DraftModels(find, 8))

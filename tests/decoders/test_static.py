@@ -16,10 +16,10 @@ from static_scripted import StaticScriptedModel, outlines
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch
-from mars_runtime.decoders.adaptive import ForwardCosts
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
-from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.static.batch import StaticBatch
 from mars_runtime.events import Event, Step
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import CAPTURED, METRICS, THRESHOLDS, DecodeSettings, captured

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.decoders.static.seats import Seat, read_settings, shape_for
+from mars_runtime.decoders.static.batch import CapturedRow, read_settings, shape_for
 from mars_runtime.decoders.static.state import Shape, State
 from mars_runtime.decoders.static.step import StaticStep
 from mars_runtime.methods import METHODS
@@ -180,12 +180,12 @@ WAYS = [
 def test_every_setting_leads_to_a_step_that_stays_on_the_gpu(
     device: torch.device, settings: DecodeSettings
 ) -> None:
-    seat = Seat(0, lambda: settings, 99, first=5, unread=[], cursor=20)
-    in_force = read_settings([seat], None, has_mask=True)
+    row = CapturedRow(0, lambda: settings, 99, first=5, unread=[], cursor=20)
+    in_force = read_settings([row], None, has_mask=True)
     step, state, _ = step_on(model_on(device), 1)
     step(shape_for(in_force, 1, 1, CAPACITY))
     assert {getattr(state, name).device for name in STATE} == {device}
-    assert in_force[seat].settings == captured(settings)
+    assert in_force[row].settings == captured(settings)
 
 
 def test_a_tensor_left_on_the_cpu_fails_the_step(device: torch.device) -> None:

@@ -17,7 +17,7 @@ from test_static_model import check_equal, prompts_for
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.forced import ForcedAcceptance
-from mars_runtime.decoders.static import StaticBatch
+from mars_runtime.decoders.static.batch import StaticBatch
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.graphs import EagerRunner
 from mars_runtime.model.load import Checkpoint, load_checkpoint

@@ -15,8 +15,7 @@ from tiny_checkpoint import write_checkpoint
 
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import decode_on
-from mars_runtime.decoders.static import StaticBatch
-from mars_runtime.decoders.static.probe import StepProbe
+from mars_runtime.decoders.static.batch import StaticBatch, StepProbe
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings

@@ -9,18 +9,17 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import Draw, judge, num_proposals, read
-from mars_runtime.decoders.static.judge import judge_rows, plan_rows
-from mars_runtime.decoders.static.read import Reading, best_of, read_slots
-from mars_runtime.decoders.static.seats import (
+from mars_runtime.decoders.static.batch import (
     BLOCKS,
+    CapturedRow,
     InForce,
-    Seat,
     block_bucket,
     context_bucket,
     row_bucket,
     shape_for,
 )
 from mars_runtime.decoders.static.state import IS_LIVE, STOPS, Shape, State
+from mars_runtime.decoders.static.step import Reading, best_of, judge_rows, plan_rows, read_slots
 from mars_runtime.events import Proposal
 from mars_runtime.settings import METRICS, DecodeSettings
 
@@ -134,8 +133,8 @@ def test_buckets() -> None:
 
 def test_plain_ar_asks_for_one_token_and_one_prediction() -> None:
     settings = DecodeSettings(method="ar")
-    seat = Seat(0, lambda: settings, 20, 3, [], cursor=30)
-    assert shape_for({seat: InForce(settings, 1)}, 1, 4, 256) == Shape(1, 1, 1, 128)
+    row = CapturedRow(0, lambda: settings, 20, 3, [], cursor=30)
+    assert shape_for({row: InForce(settings, 1)}, 1, 4, 256) == Shape(1, 1, 1, 128)
 
 
 def test_a_slider_within_a_bucket_asks_for_no_other_shape() -> None:
@@ -143,19 +142,19 @@ def test_a_slider_within_a_bucket_asks_for_no_other_shape() -> None:
     for tau in (0.0, 0.5, 0.9):
         for block_size, limit in ((5, 20), (6, 300)):
             settings = DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=limit)
-            seat = Seat(0, lambda now=settings: now, 20, 3, [], cursor=30, num_pending=4)
-            shapes.add(shape_for({seat: InForce(settings, block_size)}, 1, 4, 256))
+            row = CapturedRow(0, lambda now=settings: now, 20, 3, [], cursor=30, num_pending=4)
+            shapes.add(shape_for({row: InForce(settings, block_size)}, 1, 4, 256))
     assert len(shapes) == 1
 
 
 def test_bounds_hold_while_steps_are_under_way() -> None:
     narrow, wide = DecodeSettings(block_size=2), DecodeSettings(block_size=8)
-    seat = Seat(0, lambda: wide, 100, 3, [], cursor=30, num_pending=3)
-    assert (seat.furthest_cursor, seat.most_pending) == (30, 3)
-    seat.flying.append(InForce(wide, 8))
-    assert (seat.furthest_cursor, seat.most_pending) == (33, 8)
-    seat.flying.append(InForce(narrow, 2))
-    assert (seat.furthest_cursor, seat.most_pending) == (41, 2)
+    row = CapturedRow(0, lambda: wide, 100, 3, [], cursor=30, num_pending=3)
+    assert (row.furthest_cursor, row.most_pending) == (30, 3)
+    row.under_way.append(InForce(wide, 8))
+    assert (row.furthest_cursor, row.most_pending) == (33, 8)
+    row.under_way.append(InForce(narrow, 2))
+    assert (row.furthest_cursor, row.most_pending) == (41, 2)
 
 
 def test_places_without_rows_are_not_live() -> None:

@@ -15,8 +15,9 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import decode, uncached
-from mars_runtime.decoders.threshold import (
+from mars_runtime.decoders import decode
+from mars_runtime.decoders.baselines import decode_uncached
+from mars_runtime.decoders.plan import (
     CLASSES,
     MOST,
     RATE,
@@ -140,7 +141,7 @@ def test_verified_runs_and_other_methods_have_none() -> None:
 def test_only_the_cursor_cache_adapts() -> None:
     settings = DecodeSettings(threshold="entropy")
     with pytest.raises(DecodeError, match="fixed threshold"):
-        list(uncached.decode(ScriptedModel(foresight_script(1)), IDS, [[3]], lambda: settings))
+        list(decode_uncached(ScriptedModel(foresight_script(1)), IDS, [[3]], lambda: settings))
     with pytest.raises(SettingsError, match="how τ is held"):
         DecodeSettings(threshold="mood")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="target of agreement"):

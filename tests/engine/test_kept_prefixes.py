@@ -17,7 +17,7 @@ from mars_runtime.events import Event, Prefill
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.cache import BLOCK
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.prefixes import Prefixes
+from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", max_new_tokens=12)
@@ -225,7 +225,7 @@ def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkp
 
 def test_the_oldest_make_room(checkpoint: Checkpoint) -> None:
     backend = Counting(checkpoint)
-    backend._store = small = Prefixes(BLOCK, 1, 3)
+    backend._store = small = BlockPrefixCache(BLOCK, 1, 3)
     try:
         with Engine(backend) as engine:
             found = []

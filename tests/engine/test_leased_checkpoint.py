@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mars_runtime.decoders.batch import decode_batch
+from mars_runtime.decoders.baselines import decode_batch
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased import LeasedEngine, Slots, Worker

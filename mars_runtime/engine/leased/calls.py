@@ -14,7 +14,7 @@ from mars_runtime.engine.request import Asked, Request
 from mars_runtime.events import Event
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
 
 START_SECONDS = 15.0
 READ_RATE, WRITE_RATE = 1000.0, 25.0

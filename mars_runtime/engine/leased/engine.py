@@ -30,7 +30,7 @@ from mars_runtime.engine.schedule import FullError, Job, Schedule
 from mars_runtime.events import End, Event, Prefill, Step
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
 
 LOST = "The GPU was lost in the middle of the answer: run it again."
 CLOSED = "The engine was closed: start the program again."

@@ -20,7 +20,7 @@ from mars_runtime.engine.schedule import Job, Schedule, Turn
 from mars_runtime.events import End
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
 NEWS_SECONDS = 0.03  # between two yields, each of which is pickled

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mars_runtime.decoders.base import Vocabulary
-from mars_runtime.decoders.batch import BatchMethod, decode_batch
+from mars_runtime.decoders.baselines import BatchMethod, decode_batch
 from mars_runtime.decoders.factory import decode
 from mars_runtime.events import Event
 from mars_runtime.lab.benchmark.acceptances import Acceptance, read_acceptance

@@ -12,7 +12,7 @@ import torch
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import decode, diffusion
-from mars_runtime.decoders.adaptive import ForwardCosts
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.costs import measure_costs
 from mars_runtime.engine.speculation import draft_models
 from mars_runtime.events import Event

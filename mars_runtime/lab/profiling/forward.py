@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.decoders.static.probe import StepProbe
+from mars_runtime.decoders.static.batch import StepProbe
 from mars_runtime.lab.evaluation import statistics
 from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.model.native.model import NativeModel

@@ -96,9 +96,9 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
     """NUM_DRAWS answers, each by its own seed, rows of a batch each."""
     drawn: Drawn = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
-    keeper = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
+    prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
     model, vocabulary = checkpoint.model, checkpoint.tokenizer
-    batch = new_batch(model, vocabulary, BATCH_SIZE, capacity, keeper=keeper)
+    batch = new_batch(model, vocabulary, BATCH_SIZE, capacity, prefix_cache=prefix_cache)
     for first in range(0, NUM_DRAWS, BATCH_SIZE):
         for seed in range(first, min(first + BATCH_SIZE, NUM_DRAWS)):
             own = replace(way, seed=seed)

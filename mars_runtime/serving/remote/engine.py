@@ -31,7 +31,7 @@ from mars_runtime.trace import TraceError, TraceWriter
 from mars_runtime.trace_reader import TraceReader
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.adaptive import ForwardCosts
+    from mars_runtime.decoders.forward_costs import ForwardCosts
 
 CLOSED = "The page was closed: start the program again."
 NO_BATCH = "Batches run only where the page runs: this page's model is on another machine."

@@ -15,15 +15,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.acceptance import DecodeError, up_to_end
-from mars_runtime.decoders.base import CausalModel, Vocabulary
+from mars_runtime.decoders.base import (
+    CausalModel,
+    Drafted,
+    DraftProposer,
+    DraftRequest,
+    Speculation,
+    Vocabulary,
+)
 from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.partner import Added, Partner, Speculation, Wish
 from mars_runtime.decoders.rows import Row
 from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DraftModel:
     """A draft model, its vocabulary (the target's ids) and the B that it was trained with."""
 
     model: CausalModel
@@ -33,13 +39,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftModels(Speculation):
-    """find: the draft model of a name, "" for the usual one; raises DecodeError. block_size: as of
-    ``Speculation``."""
+    """find: the draft model of a name, "" for the default one; raises DecodeError. block_size: as
+    of ``Speculation``."""
 
-    find: Callable[[str], Draft]
+    find: Callable[[str], DraftModel]
     block_size: int
 
-    def partner(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftRows:
+    def proposer(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftRows:
         """As of ``Speculation``."""
         return DraftRows(self.find, eos_ids, num_rows, capacity)
 
@@ -67,13 +73,13 @@ class _Beside:
     num_known: int
 
 
-class DraftRows(Partner):
+class DraftRows(DraftProposer):
     """Rows of draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens, made when
     they are first asked for."""
 
     def __init__(
         self,
-        find: Callable[[str], Draft],
+        find: Callable[[str], DraftModel],
         eos_ids: frozenset[int],
         num_rows: int,
         capacity: int,
@@ -82,50 +88,49 @@ class DraftRows(Partner):
         self._eos_ids = eos_ids
         self._num_rows, self._capacity = num_rows, capacity
         self._batches: dict[str, CursorBatch] = {}
-        self._beside: dict[int, _Beside] = {}
 
     def read(self, row: Row, at_most: int) -> int:
-        """As of ``Partner``."""
+        """As of ``DraftProposer``."""
         return self._joined(row, row.settings()).batch.read(row.number, at_most)
 
-    def forget(self, number: int) -> None:
-        """As of ``Partner``."""
-        beside = self._beside.pop(number, None)
+    def leave(self, row: Row) -> None:
+        """As of ``DraftProposer``."""
+        beside, row.beside = row.beside, None
         if beside is not None:
-            beside.batch.drop(number)
+            beside.batch.drop(row.number)
 
-    def extend(self, wishes: Sequence[Wish]) -> dict[int, Added]:
-        """As of ``Partner``. A draft ends with the first end of the text."""
-        found: dict[int, Added] = {}
-        batches: dict[str, list[Wish]] = {}
-        for wish in wishes:
-            beside = self._joined(wish.row, wish.settings)
-            found[wish.row.number] = Added((), self._catch_up(beside, wish))
-            batches.setdefault(beside.name, []).append(wish)
+    def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
+        """As of ``DraftProposer``. A draft ends with the first end of the text."""
+        found: dict[int, Drafted] = {}
+        batches: dict[str, list[DraftRequest]] = {}
+        for request in requests:
+            beside = self._joined(request.row, request.settings)
+            found[request.row.number] = Drafted((), self._catch_up(beside, request))
+            batches.setdefault(beside.name, []).append(request)
         for name, own in batches.items():
             going = own
             while going:
                 self._steer(going, found)
-                step = self._batches[name].step([wish.row.number for wish in going])
+                step = self._batches[name].step([request.row.number for request in going])
                 for done in step.rows:
                     before = found[done.row]
                     tokens = up_to_end([*before.tokens, *done.accepted], self._eos_ids)
-                    found[done.row] = Added(tuple(tokens), before.num_forwards + 1)
-                going = [wish for wish in going if self._wants_more(wish, found)]
+                    found[done.row] = Drafted(tuple(tokens), before.num_forwards + 1)
+                going = [request for request in going if self._wants_more(request, found)]
         return found
 
-    def _wants_more(self, wish: Wish, found: dict[int, Added]) -> bool:
-        tokens = found[wish.row.number].tokens
-        return len(tokens) < wish.at_most and tokens[-1] not in self._eos_ids
+    def _wants_more(self, request: DraftRequest, found: dict[int, Drafted]) -> bool:
+        tokens = found[request.row.number].tokens
+        return len(tokens) < request.at_most and tokens[-1] not in self._eos_ids
 
-    def _steer(self, wishes: Sequence[Wish], found: dict[int, Added]) -> None:
-        """Each row drafts as its settings say, and no more than is still wished for."""
-        for wish in wishes:
-            draft, settings = self._find(wish.settings.draft), wish.settings
-            wanted = wish.at_most - len(found[wish.row.number].tokens)
+    def _steer(self, requests: Sequence[DraftRequest], found: dict[int, Drafted]) -> None:
+        """Each row drafts as its settings say, and no more than is still asked for."""
+        for request in requests:
+            draft, settings = self._find(request.settings.draft), request.settings
+            wanted = request.at_most - len(found[request.row.number].tokens)
             has_masks = draft.block_size > 1 and draft.vocabulary.mask_id is not None
             is_masked = has_masks and settings.masked in ("both", "draft")
-            self._beside[wish.row.number].now = replace(
+            request.row.beside.now = replace(
                 settings,
                 method="mars" if is_masked else "ar",
                 block_size=min(wanted, draft.block_size),
@@ -134,24 +139,23 @@ class DraftRows(Partner):
                 max_new_tokens=MAX_NEW_TOKENS,
             )
 
-    def _catch_up(self, beside: _Beside, wish: Wish) -> int:
+    def _catch_up(self, beside: _Beside, request: DraftRequest) -> int:
         """Let the draft's text be the target's, drafts included; returns forwards that it took."""
-        row, batch, num_forwards = wish.row, beside.batch, 0
+        row, batch, num_forwards = request.row, beside.batch, 0
         while batch.read(row.number):
             num_forwards += 1
-        tokens = [*row.text[beside.num_known :], *wish.emitted, *wish.drafts]
+        tokens = [*row.text[beside.num_known :], *request.emitted, *request.drafts]
         batch.rewind(row.number, beside.num_known, tokens)
-        beside.num_known = len(row.text) + len(wish.emitted)
+        beside.num_known = len(row.text) + len(request.emitted)
         while batch.read(row.number):
             num_forwards += 1
         return num_forwards
 
     def _joined(self, row: Row, settings: DecodeSettings) -> _Beside:
         """What stands beside the row, by the draft that its settings name."""
-        beside = self._beside.get(row.number)
-        if beside is not None and beside.name == settings.draft:
-            return beside
-        self.forget(row.number)
+        if isinstance(row.beside, _Beside) and row.beside.name == settings.draft:
+            return row.beside
+        self.leave(row)
         limit = max(1, row.limit - row.num_emitted)
         now = DecodeSettings("ar", max_new_tokens=limit)
         try:
@@ -160,7 +164,7 @@ class DraftRows(Partner):
             batch.join(row.number, row.text, lambda: beside.now)
         except DecodeError as error:  # it is about this row alone
             raise DecodeError(str(error), (row.number,)) from None
-        self._beside[row.number] = beside
+        row.beside = beside
         return beside
 
     def _batch(self, name: str) -> CursorBatch:

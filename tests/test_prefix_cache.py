@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.prefixes import Prefixes, Share, grant_alike
+from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit, grant_alike
 
 LENGTH, BLOCK_BYTES = 2, 10
 
 
-def store_of(num_blocks: int = 100) -> Prefixes:
-    return Prefixes(LENGTH, BLOCK_BYTES, num_blocks * BLOCK_BYTES + 9)
+def store_of(num_blocks: int = 100) -> BlockPrefixCache:
+    return BlockPrefixCache(LENGTH, BLOCK_BYTES, num_blocks * BLOCK_BYTES + 9)
 
 
 def words(ids: Sequence[int]) -> Callable[[int], object]:
@@ -22,7 +22,7 @@ def words(ids: Sequence[int]) -> Callable[[int], object]:
     return lambda index: tuple(ids[: LENGTH * (index + 1)])
 
 
-def keep(store: Prefixes, *ids: int) -> None:
+def keep(store: BlockPrefixCache, *ids: int) -> None:
     store.keep(ids, words(ids))
 
 
@@ -143,26 +143,26 @@ def test_whatever_is_done_it_is_bounded_and_never_wrong(
 def test_the_lanes_of_a_race_reuse_as_much_as_all_can_and_nothing_before() -> None:
     store = store_of()
     keep(store, 1, 2, 3, 4, 5, 6)
-    long, short = Share(store, [1, 2, 3, 4, 5, 6, 7]), Share(store, [1, 2, 3, 4, 9, 9])
+    long, short = PrefixHit(store, [1, 2, 3, 4, 5, 6, 7]), PrefixHit(store, [1, 2, 3, 4, 9, 9])
     assert (long.num_found, short.num_found) == (6, 4)
     assert long.find([1, 2, 3, 4, 5, 6]) == []
     grant_alike([long, short])
     assert long.find([1, 2, 3, 4, 5, 6]) == short.find([1, 2, 3, 4, 9]) == [(1, 2), (1, 2, 3, 4)]
-    grant_alike([long, Share(store, [8, 8, 8])])
+    grant_alike([long, PrefixHit(store, [8, 8, 8])])
     assert long.find([1, 2, 3, 4, 5, 6]) == []
 
 
 def test_a_share_has_what_it_found_when_others_have_taken_the_room() -> None:
     store = store_of(1)
     keep(store, 1, 2)
-    share = Share(store, [1, 2, 3])
+    hit = PrefixHit(store, [1, 2, 3])
     keep(store, 8, 9)
-    grant_alike([share])
+    grant_alike([hit])
     assert store.find([1, 2]) == []
-    assert share.find([1, 2]) == [(1, 2)]
+    assert hit.find([1, 2]) == [(1, 2)]
 
 
 def test_the_last_token_of_a_prompt_is_never_found() -> None:
     store = store_of()
     keep(store, 1, 2, 3, 4)
-    assert Share(store, [1, 2, 3, 4]).num_found == 2
+    assert PrefixHit(store, [1, 2, 3, 4]).num_found == 2

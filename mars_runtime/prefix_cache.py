@@ -1,4 +1,5 @@
-"""What is kept of texts for those who begin the same: pure bookkeeping of blocks, by their tokens.
+"""The prefix cache: keys and values of texts, kept for prompts that begin the same. Bookkeeping of
+blocks by their tokens.
 
 A text is cut into blocks of a fixed number of tokens; what is left over is not kept. A block is
 found by the tokens of its own and by the block before it, and so by the whole text up to its end:
@@ -25,7 +26,7 @@ from typing import NamedTuple, Protocol
 Chunk = tuple[int, ...]
 
 
-class Keeper(Protocol):
+class PrefixCache(Protocol):
     """Where a batch looks for the beginning of a prompt, and leaves a text that is over."""
 
     @property
@@ -44,7 +45,7 @@ class _Block(NamedTuple):
     content: object
 
 
-class Prefixes(Keeper):
+class BlockPrefixCache(PrefixCache):
     """Blocks of ``length`` tokens and ``block_bytes`` each, in ``num_bytes`` at most."""
 
     def __init__(self, length: int, block_bytes: int, num_bytes: int) -> None:
@@ -115,19 +116,19 @@ class Prefixes(Keeper):
         return path
 
 
-class Share(Keeper):
-    """What a store had for one prompt when it was asked, of which no more is used than is granted:
-    the lanes of a race are granted the same, at first nothing."""
+class PrefixHit(PrefixCache):
+    """What a prefix cache had for one prompt when it was asked, of which no more is used than is
+    granted: the lanes of a race are granted the same, at first nothing."""
 
-    def __init__(self, store: Keeper, prompt: Sequence[int]) -> None:
-        self._store = store
-        self._found = store.find(prompt[:-1])
+    def __init__(self, cache: PrefixCache, prompt: Sequence[int]) -> None:
+        self._cache = cache
+        self._found = cache.find(prompt[:-1])
         self._granted = 0
 
     @property
     def length(self) -> int:
         """Tokens of a block."""
-        return self._store.length
+        return self._cache.length
 
     @property
     def num_found(self) -> int:
@@ -143,12 +144,12 @@ class Share(Keeper):
         return self._found[: self._granted]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Keep a text in the store."""
-        self._store.keep(ids, copy)
+        """Keep a text in the cache."""
+        self._cache.keep(ids, copy)
 
 
-def grant_alike(shares: Sequence[Share]) -> None:
+def grant_alike(hits: Sequence[PrefixHit]) -> None:
     """Let each use as many tokens as all of them have, so that none is spared more than another."""
-    least = min((share.num_found for share in shares), default=0)
-    for share in shares:
-        share.grant(least)
+    least = min((hit.num_found for hit in hits), default=0)
+    for hit in hits:
+        hit.grant(least)

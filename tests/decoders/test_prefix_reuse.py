@@ -18,19 +18,21 @@ from hypothesis import strategies as st
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.events import Prefill, RowStep
-from mars_runtime.prefixes import Prefixes, Share
+from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
 
 IDS = Ids()
 PLAIN = DecodeSettings(method="ar", max_new_tokens=6)
 
 
-def store_of(num_blocks: int = 1000) -> Prefixes:
-    return Prefixes(KEPT_BLOCK, 1, num_blocks)
+def store_of(num_blocks: int = 1000) -> BlockPrefixCache:
+    return BlockPrefixCache(KEPT_BLOCK, 1, num_blocks)
 
 
-def batch_of(model: ScriptedModel, store: Prefixes | None, num_rows: int = 1) -> CursorBatch:
-    return CursorBatch(model, IDS, num_rows, 400, keeper=store)
+def batch_of(
+    model: ScriptedModel, store: BlockPrefixCache | None, num_rows: int = 1
+) -> CursorBatch:
+    return CursorBatch(model, IDS, num_rows, 400, prefix_cache=store)
 
 
 def finish(batch: CursorBatch, number: int = 0) -> list[RowStep]:
@@ -189,8 +191,8 @@ def test_what_is_stopped_while_it_is_written_leaves_what_is_final() -> None:
     text = text_of(prompt, [row for _ in range(4) for row in batch.step().rows])
     batch.drop(0)
     assert store.num_bytes == (len(text) - 1) // KEPT_BLOCK == 3
-    share = Share(store, [*text, 3, 3, 3])
-    assert share.num_found == 12
+    hit = PrefixHit(store, [*text, 3, 3, 3])
+    assert hit.num_found == 12
 
 
 def test_a_forward_that_fails_leaves_nothing() -> None:
@@ -209,8 +211,8 @@ def test_a_forward_that_fails_leaves_nothing() -> None:
     batch.drop(0)
     assert store.num_bytes == 0
     finish(batch, 1)
-    assert Share(store, [9] * 12).num_found == 0
-    assert Share(store, [8] * 12).num_found == 8
+    assert PrefixHit(store, [9] * 12).num_found == 0
+    assert PrefixHit(store, [8] * 12).num_found == 8
 
 
 def test_a_prompt_is_kept_up_to_the_token_of_the_mask() -> None:
@@ -220,11 +222,11 @@ def test_a_prompt_is_kept_up_to_the_token_of_the_mask() -> None:
     batch.add(0, prompt, lambda: PLAIN)
     finish(batch)
     assert store.num_bytes == 1
-    assert Share(store, prompt).num_found == 4
+    assert PrefixHit(store, prompt).num_found == 4
 
 
 def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixture) -> None:
-    class Full(Prefixes):
+    class Full(BlockPrefixCache):
         def keep(self, ids, copy):  # type: ignore[no-untyped-def]
             raise MemoryError("the words of a prompt")
 
@@ -239,12 +241,12 @@ def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixtu
 def test_a_decoding_reuses_what_its_share_is_granted() -> None:
     model, store = ScriptedModel(foresight_script(1, eos_share=0.0)), store_of()
     prompt = [3 + place % 13 for place in range(15)]
-    plain = list(decode(model, IDS, [prompt], lambda: PLAIN, share=Share(store, prompt)))
-    share = Share(store, prompt)
-    assert share.num_found == 12
+    plain = list(decode(model, IDS, [prompt], lambda: PLAIN, hit=PrefixHit(store, prompt)))
+    hit = PrefixHit(store, prompt)
+    assert hit.num_found == 12
     for granted in (0, 8, 12):
-        share.grant(granted)
-        found = list(decode(model, IDS, [prompt], lambda: PLAIN, share=share))
+        hit.grant(granted)
+        found = list(decode(model, IDS, [prompt], lambda: PLAIN, hit=hit))
         assert isinstance(found[0], Prefill)
         assert (found[0].num_tokens, found[0].num_reused) == (14, granted)
         assert found[1:] == plain[1:]

@@ -1,0 +1,428 @@
+"""Other ways of decoding a batch, for comparison: the paper's block cache and no cache at all.
+
+``decode_batch`` is the one way in to them and to AR and MARS with the cursor cache; prompts beyond
+the batch size are decoded in further groups, one after the other, and rows keep the numbers of
+their prompts. Nothing here is verified.
+
+**Block cache** (arXiv 2604.07023): rows wait for each other. All rows of a batch stand at the start
+of a block of ``cache_block`` positions, counted from the end of the prompt. Two kinds of forward
+take turns:
+
+- **Commit** (the paper's extend forward): the tokens of the full block are fed once more, all of
+  them real, and their keys and values become final. There is nothing behind the block, hence no
+  mask and one prediction a row: the logits are right-shifted, so the block's last slot predicts the
+  first token of the next block. The first commit feeds the last token of the prompt alone.
+- **Filling**: the whole block is fed, its accepted tokens (the first one is there already) and
+  masks up to its end. The last accepted slot predicts as AR would, the masks behind it predict on,
+  at most B proposals in all and none beyond the block. Accepted from left to right by tau.
+
+A row whose block is full is fed on and waits (``IdleRow``) until every live row is there; a row
+that has ended waits to the end of the batch. A block of C tokens costs its commit and the filling
+forwards of the slowest row: C in all at one token per forward, as AR, and at best 1 + (C - 1) / B.
+
+Unlike the official code nothing is copied: the block is written ahead of the cursor and the next
+forward overwrites it. The last block is no longer than what may still leave.
+
+**No cache**: every forward reads each row's whole prefix again, all rows in one batch. What a cache
+is worth is seen against this; tests/slow_twin.py does the same one row at a time. Causality lets
+shorter rows carry masks behind their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from mars_runtime.acceptance import DecodeError, Draw, judge, num_proposals, read
+from mars_runtime.decoders import factory
+from mars_runtime.decoders.base import (
+    CausalModel,
+    NoMaskError,
+    SettingsSource,
+    Vocabulary,
+    always,
+    check_prompt,
+    check_prompts,
+    forbidden_ids,
+    prefill,
+)
+from mars_runtime.events import Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
+from mars_runtime.settings import DecodeSettings
+
+BatchMethod = Literal["ar", "cursor", "block", "uncached"]
+"""``ar``: one token per forward with the cursor cache; ``cursor``, ``block`` (cache) and
+``uncached`` (full recomputation): MARS."""
+
+BATCH_METHODS: tuple[BatchMethod, ...] = get_args(BatchMethod)
+MAX_BATCH_SIZE = 64
+MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256
+
+
+def decode_batch(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    method: BatchMethod,
+    settings: SettingsSource,
+    batch_size: int,
+    cache_block: int = 32,
+) -> Iterator[Event]:
+    """Decode all prompts by ``method``, ``batch_size`` at a time.
+
+    Yields a Prefill for each group (with the bytes of its cache) and one Step per forward;
+    RowStep.row is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings``
+    are read once per step; their ``method`` is replaced by this one's. ``cache_block`` matters to
+    ``block`` alone. Raises DecodeError, one sentence, at once for what cannot be decoded.
+    """
+    if method not in BATCH_METHODS:
+        raise DecodeError(f"Choose a method among {', '.join(BATCH_METHODS)}.")
+    is_whole = isinstance(batch_size, int) and not isinstance(batch_size, bool)
+    if not is_whole or not 1 <= batch_size <= MAX_BATCH_SIZE:
+        raise DecodeError(f"The batch size must be a whole number from 1 to {MAX_BATCH_SIZE}.")
+    if method == "block":
+        check_cache_block(cache_block)
+    if not prompts:
+        raise DecodeError("Give at least one prompt.")
+    source = always("ar" if method == "ar" else "mars", settings)
+    now = unverified(source) if method in ("block", "uncached") else source()
+    if now.is_auto:
+        raise DecodeError("A batch has one B for all its rows: give a number as B.")
+    if now.num_proposals > 1 and vocabulary.mask_id is None:
+        raise NoMaskError
+    for prompt in prompts:
+        check_prompt(model, prompt, now.max_new_tokens)
+    groups = (
+        range(i, min(i + batch_size, len(prompts))) for i in range(0, len(prompts), batch_size)
+    )
+    return _all_groups(model, vocabulary, prompts, method, source, groups, cache_block)
+
+
+def _all_groups(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    method: BatchMethod,
+    settings: SettingsSource,
+    groups: Iterable[range],
+    cache_block: int,
+) -> Iterator[Event]:
+    for group in groups:
+        chosen = [prompts[row] for row in group]
+        if method == "block":
+            events = decode_block(model, vocabulary, chosen, settings, cache_block)
+        elif method == "uncached":
+            events = decode_uncached(model, vocabulary, chosen, settings)
+        else:
+            events = factory.decode(model, vocabulary, chosen, settings)
+        for event in events:
+            yield _renumbered(event, group.start) if isinstance(event, Step) else event
+
+
+def _renumbered(step: Step, first: int) -> Step:
+    if not first:
+        return step
+    rows = tuple(replace(row, row=row.row + first) for row in step.rows)
+    return replace(step, rows=rows, idle=tuple(replace(i, row=i.row + first) for i in step.idle))
+
+
+def decode_block(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    cache_block: int = 32,
+) -> Iterator[Event]:
+    """Decode a ragged batch with a block-level cache.
+
+    Yields one Prefill, then one Step per forward, commits marked and waiting rows named;
+    ``seconds`` stay 0 and there is no End. Raises DecodeError at once for a prompt that cannot fit,
+    a ``cache_block`` outside 4 to 256, ``lossless`` or a checkpoint without a mask token.
+    """
+    limit = unverified(settings).max_new_tokens
+    check_cache_block(cache_block)
+    if vocabulary.mask_id is None:
+        raise NoMaskError
+    check_prompts(model, prompts, limit)
+    return _Blocks(model, vocabulary, prompts, settings, cache_block).events()
+
+
+def check_cache_block(cache_block: object) -> None:
+    """Raises DecodeError for anything but a whole number from 4 to 256."""
+    is_whole = isinstance(cache_block, int) and not isinstance(cache_block, bool)
+    if not is_whole or not MIN_CACHE_BLOCK <= cache_block <= MAX_CACHE_BLOCK:  # type: ignore[operator]
+        raise DecodeError(
+            f"The cache block must be a whole number from {MIN_CACHE_BLOCK} to {MAX_CACHE_BLOCK}."
+        )
+
+
+@dataclass(slots=True)
+class _BlockRow:
+    """One place of the batch. pending: tokens of the block so far (at first the prompt's last)."""
+
+    number: int
+    pending: list[int]
+    num_emitted: int = 0
+    is_finished: bool = False
+
+
+class _Blocks:
+    """Rows that fill their blocks in step. The prompts were checked."""
+
+    def __init__(
+        self,
+        model: CausalModel,
+        vocabulary: Vocabulary,
+        prompts: Sequence[Sequence[int]],
+        settings: SettingsSource,
+        cache_block: int,
+    ) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._settings = settings
+        self._cache_block = cache_block
+        self._limit = settings().max_new_tokens
+        self.cache = model.new_cache(len(prompts), max(map(len, prompts)) + self._limit)
+        self._forward = _Forward(model, vocabulary, self.cache)
+        self._rows = [_BlockRow(row, [prompt[-1]]) for row, prompt in enumerate(prompts)]
+
+    def events(self) -> Iterator[Event]:
+        """The whole decoding."""
+        yield Prefill(self._prefill(), cache_bytes=self.cache.num_bytes)
+        width = 1
+        while self._live():
+            yield self._commit(width)
+            emitted = max((row.num_emitted for row in self._live()), default=0)
+            width = min(self._cache_block, self._limit - emitted + 1)
+            while any(len(row.pending) < width for row in self._live()):
+                yield self._fill(width)
+
+    def _live(self) -> list[_BlockRow]:
+        return [row for row in self._rows if not row.is_finished]
+
+    @torch.inference_mode()
+    def _prefill(self) -> int:
+        """Read all but the last token of each prompt, row by row, without head."""
+        for place, prompt in enumerate(self._prompts):
+            alone, unread = self.cache.row(place), list(prompt[:-1])
+            while prefill(self._model, alone, unread):
+                pass
+            self.cache.cursors[place] = len(prompt) - 1
+        return sum(self.cache.cursors)
+
+    def _commit(self, width: int) -> Step:
+        """Make the full block of every live row final; each predicts one token."""
+        rows = self._live()
+        step = self._step(width, rows, is_commit=True)
+        for row in rows:
+            self.cache.cursors[row.number] += width
+            del row.pending[:width]
+        return step
+
+    def _fill(self, width: int) -> Step:
+        """Let the rows go on whose block has room."""
+        return self._step(width, [row for row in self._live() if len(row.pending) < width])
+
+    @torch.inference_mode()
+    def _step(self, width: int, active: list[_BlockRow], is_commit: bool = False) -> Step:
+        asks = [self._ask(row, width) for row in active]
+        taken = {ask.row for ask in asks}
+        idle = tuple(self._idle(row, width) for row in self._rows if row.number not in taken)
+        # A row that ended in an earlier, longer block is fed as much of it as the others feed.
+        steps = self._forward.step([row.pending[:width] for row in self._rows], width, asks)
+        for row, step in zip(active, steps, strict=True):
+            self._take(row, step)
+        return Step(steps, idle=idle, is_commit=is_commit)
+
+    def _ask(self, row: _BlockRow, width: int) -> _Ask:
+        settings = unverified(self._settings)
+        remaining = max(1, min(self._limit, settings.max_new_tokens) - row.num_emitted)
+        room = max(1, width - len(row.pending))
+        return _Ask(
+            place=row.number,
+            row=row.number,
+            settings=settings,
+            start=row.num_emitted,
+            cursor=self.cache.cursors[row.number],
+            num_pending=len(row.pending),
+            num_proposals=min(num_proposals(settings, remaining, 0), room),
+            remaining=remaining,
+        )
+
+    def _idle(self, row: _BlockRow, width: int) -> IdleRow:
+        cursor = self.cache.cursors[row.number]
+        wait: Wait = "finished" if row.is_finished else "block"
+        return IdleRow(row.number, wait, cursor, min(len(row.pending), width), width)
+
+    def _take(self, row: _BlockRow, step: RowStep) -> None:
+        row.pending += step.accepted
+        row.num_emitted += len(step.accepted)
+        row.is_finished = step.stop in ("eos", "limit")
+
+
+def decode_uncached(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    """As ``cursor.decode`` without ``lossless``, by full recomputation.
+
+    RowStep.cursor is 0 and all tokens are pending. Rows that end leave the batch. A Prefill of no
+    tokens comes first; its ``cache_bytes`` hold the keys and values of the longest forward, which
+    are written anew by each. Raises DecodeError.
+    """
+    limit = unverified(settings).max_new_tokens
+    for prompt in prompts:
+        check_prompt(model, prompt, limit)
+    return _uncached(model, vocabulary, prompts, settings)
+
+
+def _uncached(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Iterator[Event]:
+    limit = settings().max_new_tokens
+    cache = model.new_cache(len(prompts), max(map(len, prompts)) + limit)
+    forward = _Forward(model, vocabulary, cache)
+    prefixes = {row: list(prompt) for row, prompt in enumerate(prompts)}
+    yield Prefill(0, cache_bytes=cache.num_bytes)
+    while prefixes:
+        asks = [
+            _ask_again(place, row, prefix, len(prompts[row]), limit, settings)
+            for place, (row, prefix) in enumerate(prefixes.items())
+        ]
+        if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):
+            raise NoMaskError
+        num_fed = max(ask.num_pending + ask.num_proposals - 1 for ask in asks)
+        with torch.inference_mode():
+            steps = forward.step(list(prefixes.values()), num_fed, asks)
+        for step in steps:
+            prefixes[step.row] += step.accepted
+            if step.stop in ("eos", "limit"):
+                del prefixes[step.row]
+        yield Step(steps)
+
+
+def _ask_again(
+    place: int, row: int, prefix: list[int], num_prompt: int, limit: int, source: SettingsSource
+) -> _Ask:
+    settings, start = unverified(source), len(prefix) - num_prompt
+    remaining = max(1, min(limit, settings.max_new_tokens) - start)
+    return _Ask(
+        place=place,
+        row=row,
+        settings=settings,
+        start=start,
+        cursor=0,
+        num_pending=len(prefix),
+        num_proposals=num_proposals(settings, remaining, 0),
+        remaining=remaining,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """What one row of a forward wants.
+
+    place: its place in the batch; row: its number in events; start: tokens it has emitted.
+    cursor, num_pending: as in RowStep; the last pending slot predicts the first new token.
+    num_proposals: predictions from there on; remaining: tokens that may still leave.
+    """
+
+    place: int
+    row: int
+    settings: DecodeSettings
+    start: int
+    cursor: int
+    num_pending: int
+    num_proposals: int
+    remaining: int
+
+
+class _Forward:
+    """Feeds a batch and judges what comes back. ``cache`` is the batch's."""
+
+    def __init__(self, model: CausalModel, vocabulary: Vocabulary, cache: Any) -> None:
+        self._model = model
+        self._vocabulary = vocabulary
+        self._cache = cache
+        self._forbidden = torch.tensor(
+            sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
+        )
+
+    def step(self, fed: list[list[int]], num_fed: int, asks: Sequence[_Ask]) -> tuple[RowStep, ...]:
+        """One forward of all rows, each filled up with masks to ``num_fed`` tokens.
+
+        Raises DecodeError with the numbers of the rows whose logits were no numbers.
+        """
+        mask = self._vocabulary.mask_id or 0
+        tokens = [row + [mask] * (num_fed - len(row)) for row in fed]
+        head = self._head(len(fed), num_fed, asks)
+        logits = self._model.forward(
+            torch.tensor(tokens, device=self._model.device), self._cache, head
+        )
+        assert logits is not None
+        if len(asks) < len(fed):
+            logits = logits[[ask.place for ask in asks]]
+        metrics = [ask.settings.metric for ask in asks]
+        try:
+            predictions = read(logits, self._forbidden, metrics, [_draw(ask) for ask in asks])
+        except DecodeError as error:
+            numbers = tuple(asks[place].row for place in error.rows)
+            raise DecodeError(str(error), numbers) from error
+        return tuple(
+            self._settle(ask, slots[: ask.num_proposals], num_fed)
+            for ask, slots in zip(asks, predictions, strict=True)
+        )
+
+    def _head(self, num_rows: int, num_fed: int, asks: Sequence[_Ask]) -> Tensor | slice:
+        """Slots that need logits; of rows that ask for nothing any will do."""
+        num_slots = max(ask.num_proposals for ask in asks)
+        firsts = {ask.place: ask.num_pending - 1 for ask in asks}
+        if len(set(firsts.values())) == 1:
+            first = asks[0].num_pending - 1
+            return slice(first, first + num_slots)
+        starts = torch.tensor([firsts.get(place, 0) for place in range(num_rows)])
+        slots = starts.unsqueeze(1) + torch.arange(num_slots)
+        return slots.clamp_(max=num_fed - 1).to(self._model.device)
+
+    def _settle(self, ask: _Ask, slots: list[Proposal], num_fed: int) -> RowStep:
+        verdict = judge(
+            slots[:1], [slots[1:]], [], ask.settings, ask.remaining, self._vocabulary.eos_ids
+        )
+        return RowStep(
+            row=ask.row,
+            start=ask.start,
+            cursor=ask.cursor,
+            num_pending=ask.num_pending,
+            num_fed=num_fed,
+            proposals=tuple(slots),
+            accepted=tuple(verdict.emitted),
+            num_drafted=0,
+            settings=ask.settings,
+            stop=verdict.stop,
+        )
+
+
+def unverified(source: SettingsSource) -> DecodeSettings:
+    """The settings in force. Raises DecodeError where they ask for what only the cursor cache has:
+    verified tokens, a B that is chosen at each forward, or a threshold that adapts."""
+    settings = source()
+    if settings.is_auto:
+        raise DecodeError("Only the cursor cache chooses B itself: give a number as B.")
+    if settings.is_adaptive:
+        raise DecodeError("Only the cursor cache adapts τ: choose a fixed threshold.")
+    if settings.is_verified:
+        raise DecodeError("Only the cursor cache verifies: switch lossless off or choose cursor.")
+    return settings
+
+
+def _draw(ask: _Ask) -> Draw | None:
+    first = ask.cursor + ask.num_pending
+    return Draw.of(ask.settings, range(first, first + ask.num_proposals))

@@ -1,0 +1,73 @@
+"""What forwards of one device cost, measured (``engine/costs.py``): times by tokens per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mars_runtime.settings import MAX_FED
+
+MAX_LESSONS = 32
+
+
+class Curve(NamedTuple):
+    """What forwards of one number of rows cost, in forwards of one token per row.
+
+    plain: of 1, 2, 3 ... tokens per row. masks: what it adds that there are masks among them, for
+    an adapter that they go through.
+    """
+
+    plain: Sequence[float]
+    masks: float = 0.0
+
+    def of(self, width: int, num_masks: int) -> float:
+        """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
+        return self.plain[width - 1] + (self.masks if num_masks else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCosts:
+    """What forwards cost on one device.
+
+    depth: the B that the model was trained with, the most that is ever chosen.
+    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1.
+    masks: number of rows -> what masks add to a forward, over the same.
+    seconds: of a forward of one token for the fewest rows; 0 if not told.
+    lessons: what earlier runs on this device taught whoever chooses by these costs.
+    fewer: the same with fewer threads, by their number, where ``in_force`` tells how many forwards
+    get now.
+    """
+
+    depth: int
+    rho: Mapping[int, tuple[float, ...]]
+    seconds: float = 0.0
+    masks: Mapping[int, float] = field(default_factory=dict)
+    lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
+    in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
+    _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
+
+    def learn(self, basis: Hashable, lesson: Any) -> None:
+        """Keep a lesson; of more than MAX_LESSONS the oldest is forgotten, for what they are kept
+        under is asked by whoever sends requests."""
+        self.lessons.pop(basis, None)
+        self.lessons[basis] = lesson
+        if len(self.lessons) > MAX_LESSONS:
+            del self.lessons[next(iter(self.lessons))]
+
+    def curve(self, num_rows: int) -> Curve:
+        """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,
+        with the threads now in force; what was not measured costs in proportion."""
+        now = self.fewer.get(self.in_force(), self) if self.in_force is not None else self
+        if num_rows not in now._curves:
+            now._curves[num_rows] = now._curve(num_rows)
+        return now._curves[num_rows]
+
+    def _curve(self, num_rows: int) -> Curve:
+        enough = [rows for rows in self.rho if rows >= num_rows]
+        nearest = min(enough) if enough else max(self.rho)
+        known = self.rho[nearest]
+        longer = range(len(known) + 1, MAX_FED + 1)
+        plain = [*known, *(known[-1] * length / len(known) for length in longer)]
+        return Curve(plain, self.masks.get(nearest, 0.0))
