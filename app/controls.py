@@ -100,8 +100,6 @@ def read_setting(name: str, is_whole: bool, value: Any, limits: Limits) -> Any:
         DecodeSettings(**chosen)
     except SettingsError as error:
         raise RefusalError(name, str(error)) from None
-    except TypeError:
-        raise RefusalError(name, f"The value of {name} cannot be read.") from None
     return value
 
 

@@ -1,12 +1,19 @@
-"""What a visitor may choose about decoding, checked once. Knows no model, tokenizer or torch."""
+"""The table of settings: what may be chosen about decoding, checked once.
+
+A setting is its line in ``DecodeSettings``. Validation, flags, endpoints, the controls of the page
+and the types of its scripts follow from there. Knows no model, tokenizer or torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache, reduce
+from operator import attrgetter, or_
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.methods import METHODS, Method
 
@@ -26,87 +33,244 @@ MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
 MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
 MAX_NAME = 200  # characters of a checkpoint's name
-MIN_TOP_P = 0.01
+T = TypeVar("T")
 
 
 class SettingsError(ValueError):
     """A setting out of range; the message is one sentence that says what to do."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a line of the table says of a setting, beside its name, type and default.
+
+    what: how a refusal calls it. says: one line for programs and commands. low, high: its range,
+    ends included. label, info, titles, step: of its control on the page; titles are those of its
+    choices. link: its name in links, empty where the page has no control of it. is_steered: it may
+    change in mid-run. captured: what it is held at on a GPU, whatever is asked: a step is one
+    captured graph there, in which a tree of masks has no shape of its own, the text to look things
+    up in is on the host, and τ cannot wait for what a forward said.
+    """
+
+    what: str
+    says: str
+    low: float | None = None
+    high: float | None = None
+    label: str = ""
+    info: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    step: float = 1
+    link: str = ""
+    is_steered: bool = False
+    captured: Any = None
+    name: str = ""
+    default: Any = None
+    type: Any = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words among which it is chosen; none of a number, a switch or a name."""
+        return tuple(each for each in get_args(self.type) if isinstance(each, str))
+
+    @property
+    def schema_type(self) -> Any:
+        """The type with its range and words, of which pydantic makes validators and schemas."""
+        is_name = self.type is str
+        limits = Field(max_length=MAX_NAME) if is_name else Field(ge=self.low, le=self.high)
+        kinds = get_args(self.type) if self.type == BlockSize else (self.type,)
+        ranged = [Annotated[each, limits] if each in (int, float, str) else each for each in kinds]
+        return Annotated[reduce(or_, ranged), Field(description=self.says)]
+
+    @property
+    def refusal(self) -> str:
+        """The sentence on a value that is none of its values."""
+        if self.choices:
+            return f"Choose {self.what} among {', '.join(self.choices)}."
+        if self.type is bool:
+            return f"{self.what} is either on or off."
+        if self.type is str:
+            return f"{self.what} is the name of a checkpoint."
+        if self.type is float:
+            return f"{self.what} must be a number from {self.low:g} to {self.high:g}."
+        other = f", or {AUTO}" if self.type == BlockSize else ""
+        return f"{self.what} must be a whole number from {self.low} to {self.high}{other}."
+
+
+def setting(default: T, what: str, says: str, **rest: Any) -> T:
+    """A line of the table; ``rest``: of ``Setting``."""
+    line = Setting(what=what, says=says, default=default, **rest)
+    return field(default=default, metadata={"line": line})
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """How one row is decoded (paper section 3.3; design section 2).
+    """How one row is decoded (paper section 3.3): the table of settings.
 
     method: ``ar`` takes one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
         verifies guesses that are the forward before's own answers (``decoders/plan.py``),
         ``speculative`` what a second, smaller model drafted (``decoders/draft_model.py``),
         ``block_diffusion`` fills blocks in order of confidence (``decoders/diffusion.py``).
-    tau: threshold in 0..1 on the confidence; the first proposal is always taken.
-    block_size: B, proposals per forward (B - 1 masks, or guesses), or ``auto``: what promises the
+    tau: the first proposal is always taken, whatever its confidence.
+    block_size: B - 1 of its proposals are masks, or guesses; ``auto``: what promises the
         most tokens per second by the costs of the device and what the row's masks foresaw so far.
         Under ``speculative`` also the number of tokens to draft.
     metric: which confidence is compared with tau (``acceptance.py``).
-    lossless: emit only tokens that AR would have chosen; tau then says how boldly to draft.
-    max_new_tokens: at most this many tokens, EOS included.
-    temperature: 0 is greedy; above 0 tokens are drawn with noise keyed by (seed, position).
-    top_p: above temperature 0 only the most probable tokens are drawn, as few as have together at
-        least this probability; 1 leaves all.
+    max_new_tokens: EOS included.
+    temperature: above 0 tokens are drawn with noise keyed by (seed, position).
     groups: where masks stand: ``one``, B - 1 of them after the last pending token; ``every``, as
         many after each draft too, so that whichever draft is the last good one, its successors have
         been proposed (lossless only: unverified there is nothing but the last pending token).
-    lookup: draft also what followed where the last tokens occurred before (lossless only).
-    draft: name of the checkpoint that drafts under ``speculative``, empty for the target's own.
-    masked: which of the two models is fed masks as well, if it was trained for them: the draft, to
-        propose several tokens per forward of its own; the target, to propose what the draft goes on
-        behind.
+    masked: the draft is fed masks to propose several tokens per forward of its own; the target, to
+        propose what the draft goes on behind; each if it was trained for them.
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
         AR's own token, or until the share of accepted tokens that AR would have chosen too is the
         ``target`` (``agreement``; ``decoders/plan.py``). Unverified mars alone.
     Raises SettingsError.
     """
 
-    method: Method = "mars"
-    tau: float = 0.95
-    block_size: BlockSize = 4
-    metric: Metric = "probability"
-    lossless: bool = False
-    max_new_tokens: int = 256
-    temperature: float = 0.0
-    seed: int = 0
-    groups: Groups = "one"
-    lookup: bool = False
-    draft: str = ""
-    masked: Masked = "both"
-    top_p: float = 1.0
-    threshold: Threshold = "fixed"
-    target: float = 0.95
+    method: Method = setting(
+        "mars",
+        "a method",
+        "mars, ar for one token per forward, jacobi (AR's text by guesses; wants a B), speculative "
+        "(AR's text by a second model; wants a B) or block_diffusion (by its twin)",
+    )
+    tau: float = setting(
+        0.95,
+        "The threshold τ",
+        "threshold from 0 to 1: proposals at least that sure are taken",
+        low=0,
+        high=1,
+        step=0.01,
+        label="τ threshold",
+        link="tau",
+        is_steered=True,
+    )
+    block_size: BlockSize = setting(
+        4,
+        "The block size B",
+        "B, proposals per forward, or auto",
+        low=1,
+        high=MAX_BLOCK_SIZE,
+        label="B proposals",
+        link="block_size",
+        is_steered=True,
+    )
+    metric: Metric = setting(
+        "probability",
+        "a confidence metric",
+        "what tau is held against: probability, margin or entropy",
+        label="Confidence that τ is held against",
+        titles={"margin": "top-2 margin"},
+        link="metric",
+        is_steered=True,
+    )
+    lossless: bool = setting(
+        False,
+        "Lossless",
+        "emit only what AR would write; tau then says how boldly to draft",
+        label="Lossless: only what AR would write",
+        link="lossless",
+        is_steered=True,
+    )
+    max_new_tokens: int = setting(
+        256,
+        "The number of tokens to generate",
+        "at most so many tokens for each prompt",
+        low=1,
+        high=MAX_NEW_TOKENS,
+        label="Max tokens",
+        link="max_new_tokens",
+    )
+    temperature: float = setting(
+        0.0,
+        "The temperature",
+        "0 is greedy",
+        low=0,
+        high=2,
+        step=0.05,
+        label="Temperature",
+        info="0 is greedy.",
+        link="temperature",
+    )
+    seed: int = setting(
+        0,
+        "The seed",
+        "matters above temperature 0",
+        low=0,
+        high=2**31 - 1,
+        label="Seed",
+        link="seed",
+        info="Matters only at a temperature above 0.",
+    )
+    groups: Groups = setting(
+        "one",
+        "mask groups",
+        "masks of a lossless run: every (after each draft) or one (after the last)",
+        label="Masks in lossless runs",
+        link="groups",
+        is_steered=True,
+        captured="one",
+        titles={"one": "after the last draft", "every": "after every draft"},
+    )
+    lookup: bool = setting(
+        False,
+        "Lookup",
+        "a lossless run also drafts what followed where its last tokens occurred before",
+        label="Prompt lookup: draft what followed before, in lossless runs",
+        link="lookup",
+        is_steered=True,
+        captured=False,
+    )
+    draft: str = setting(
+        "",
+        "The draft",
+        "name of the checkpoint that drafts, of method speculative; empty for the target's own",
+    )
+    masked: Masked = setting(
+        "both",
+        "which model is fed masks",
+        "which of the two models is fed masks, of method speculative",
+    )
+    top_p: float = setting(
+        1.0,
+        "Top-p",
+        "above temperature 0: draw among the most probable tokens that have so much together",
+        low=0.01,
+        high=1,
+        step=0.05,
+        label="Top-p",
+        link="top_p",
+        info="Of the draws; 1 is the whole vocabulary.",
+    )
+    threshold: Threshold = setting(
+        "fixed",
+        "how τ is held",
+        "without lossless: fixed, or tau is the least of one that adapts by entropy (how uncertain "
+        "AR's own token was) or by agreement (with AR, to hold the target)",
+        label="τ without lossless",
+        info="One that adapts never falls below the slider.",
+        titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
+        link="threshold",
+        is_steered=True,
+        captured="fixed",
+    )
+    target: float = setting(
+        0.95,
+        "The target of agreement",
+        "the share of mask tokens that AR would have chosen too; of threshold agreement",
+        low=0.5, high=0.999, step=0.01, label="Agreement with AR to hold",
+        info="Of the tokens that masks gave.", link="target", is_steered=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise SettingsError(f"Choose a method among {', '.join(METHODS)}.")
-        if self.metric not in METRICS:
-            raise SettingsError(f"Choose a confidence metric among {', '.join(METRICS)}.")
-        if self.groups not in GROUPS:
-            raise SettingsError(f"Choose mask groups among {', '.join(GROUPS)}.")
-        if self.masked not in MASKED:
-            raise SettingsError(f"Choose which model is fed masks among {', '.join(MASKED)}.")
-        if not isinstance(self.draft, str) or len(self.draft) > MAX_NAME:
-            raise SettingsError("The draft is the name of a checkpoint.")
-        if self.threshold not in THRESHOLDS:
-            raise SettingsError(f"Choose how τ is held among {', '.join(THRESHOLDS)}.")
-        for what, value in (("Lossless", self.lossless), ("Lookup", self.lookup)):
-            if not isinstance(value, bool):
-                raise SettingsError(f"{what} is either on or off.")
-        _check_real("The threshold τ", self.tau, 0.0, 1.0)
-        _check_real("The target of agreement", self.target, 0.5, 0.999)
-        _check_real("The temperature", self.temperature, 0.0, 2.0)
-        _check_real("Top-p", self.top_p, MIN_TOP_P, 1.0)
-        if self.block_size != AUTO:
-            _check_whole("The block size B", self.block_size, 1, MAX_BLOCK_SIZE, f", or {AUTO}")
-        elif not METHODS[self.method].has_auto and "block_size" in METHODS[self.method].obeys:
-            raise SettingsError(f"{METHODS[self.method].title} needs a number as B.")
-        _check_whole("The number of tokens to generate", self.max_new_tokens, 1, MAX_NEW_TOKENS)
-        _check_whole("The seed", self.seed, 0, 2**31 - 1)
+        try:
+            _check(_VALUES(self))
+        except ValidationError as error:
+            line = _LINES[int(error.errors()[0]["loc"][0])]
+            raise SettingsError(line.refusal) from None
+        facts = METHODS[self.method]
+        if self.block_size == AUTO and not facts.has_auto and "block_size" in facts.obeys:
+            raise SettingsError(f"{facts.title} needs a number as B.")
 
     @property
     def num_proposals(self) -> int:
@@ -152,23 +316,23 @@ class DecodeSettings:
         return self.block_size == AUTO and METHODS[self.method].has_auto
 
 
-def _check_real(what: str, value: object, low: float, high: float) -> None:
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_real or not low <= value <= high:  # type: ignore[operator]  # NaN compares false
-        raise SettingsError(f"{what} must be a number from {low:g} to {high:g}.")
-
-
-def _check_whole(what: str, value: object, low: int, high: int, other: str = "") -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise SettingsError(f"{what} must be a whole number from {low} to {high}{other}.")
-
-
-CAPTURED: Mapping[str, Any] = MappingProxyType(
-    {"groups": "one", "lookup": False, "threshold": "fixed"}
+_HINTS = get_type_hints(DecodeSettings)
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        each.name: replace(each.metadata["line"], name=each.name, type=_HINTS[each.name])
+        for each in fields(DecodeSettings)
+    }
 )
-"""What these settings are held at on a GPU, whatever is asked: a step is one captured graph there,
-in which a tree of masks has no shape of its own, the text to look things up in is on the host, and
-τ cannot wait for what a forward said."""
+"""Name -> its line."""
+STEERED = tuple(name for name, each in SETTINGS.items() if each.is_steered)
+CAPTURED: Mapping[str, Any] = MappingProxyType(
+    {name: each.captured for name, each in SETTINGS.items() if each.captured is not None}
+)
+_LINES = tuple(SETTINGS.values())
+_VALUES = attrgetter(*SETTINGS)
+_VALUES_TYPE: Any = tuple[tuple(each.schema_type for each in _LINES)]  # type: ignore[misc]
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+_check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
 
 
 @lru_cache(maxsize=64)

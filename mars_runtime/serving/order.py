@@ -110,8 +110,6 @@ def changed(settings: DecodeSettings, fields: Fields, names: Iterable[str]) -> D
                 settings = replace(settings, **chosen)
             except SettingsError as error:
                 raise ApiError(400, str(error), name) from None
-            except TypeError:  # a list where a word is looked up
-                fields.refuse(name, "cannot be read")
     return settings
 
 
