@@ -12,17 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import End, Event
-from mars_runtime.methods import METHODS
-from mars_runtime.settings import (
-    AUTO,
-    GROUPS,
-    MASKED,
-    MAX_BLOCK_SIZE,
-    METRICS,
-    THRESHOLDS,
-    DecodeSettings,
-    SettingsError,
-)
+from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
@@ -33,7 +23,6 @@ DEFAULT_CHECKPOINT = "mars-tiny"
 POLL_SECONDS = 0.05
 DEADLINE = 3600.0
 MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
-_USUAL = DecodeSettings()
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,40 +31,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add = parser.add_argument
     add("--prompt", required=True, help="what to ask")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
-    add("--method", default=_USUAL.method, metavar="|".join(METHODS), help="%(default)s")
-    add("--tau", type=number, default=_USUAL.tau, help="threshold, 0 to 1 (%(default)s)")
-    add(
-        "--block-size",
-        type=number,
-        default=_USUAL.block_size,
-        help=f"B, proposals per forward, 1 to {MAX_BLOCK_SIZE}, or {AUTO} (%(default)s)",
-    )
-    add("--metric", default=_USUAL.metric, metavar="|".join(METRICS), help="%(default)s")
-    add("--threshold", default=_USUAL.threshold, metavar="|".join(THRESHOLDS),
-        help="how τ is held; it is the floor of one that adapts (%(default)s)")  # fmt: skip
-    add("--target", type=number, default=_USUAL.target, help="agreement with AR (%(default)s)")
-    add("--lossless", action="store_true", help="emit only what AR would have chosen")
-    add(
-        "--groups",
-        default=_USUAL.groups,
-        metavar="|".join(GROUPS),
-        help="masks after the last draft or after every draft, lossless only (%(default)s)",
-    )
-    add("--lookup", action="store_true", help="draft what followed before, lossless only")
-    add("--draft", default=_USUAL.draft, help="a checkpoint that drafts, speculative only")
-    add(
-        "--masked",
-        default=_USUAL.masked,
-        metavar="|".join(MASKED),
-        help="which model is fed masks, speculative only (%(default)s)",
-    )
-    add("--max-new-tokens", type=number, default=_USUAL.max_new_tokens, help="%(default)s")
-    add("--temperature", type=number, default=_USUAL.temperature, help="0 is greedy (%(default)s)")
-    add("--top-p", type=number, default=_USUAL.top_p, help="of the draws, 1 is all (%(default)s)")
-    add("--seed", type=number, default=_USUAL.seed, help="of the draws (%(default)s)")
+    for line in SETTINGS.values():
+        _add_setting(parser, line)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, a JSON object a line")
+
+
+def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
+    flag = f"--{line.name.replace('_', '-')}"
+    if line.type is bool:
+        parser.add_argument(flag, action="store_true", help=line.says)
+        return
+    parser.add_argument(
+        flag,
+        type=str if line.low is None else number,
+        default=line.default,
+        metavar="|".join(line.choices) or None,
+        help=line.says if line.default == "" else f"{line.says} (%(default)s)",
+    )
 
 
 def number(text: str) -> object:
@@ -92,9 +66,8 @@ def number(text: str) -> object:
 
 def run(args: argparse.Namespace) -> int:
     """Decode and print; the exit code. A mistake of the user is one sentence and exit code 2."""
-    names = DecodeSettings.__slots__
     try:
-        settings = DecodeSettings(**{name: getattr(args, name) for name in names})
+        settings = DecodeSettings(**{name: getattr(args, name) for name in SETTINGS})
         if not args.prompt.strip():
             raise SettingsError("Type a prompt: it is empty.")
     except SettingsError as error:

@@ -34,7 +34,7 @@ from mars_runtime.json_values import (
     as_whole,
     one_of,
 )
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.settings import SETTINGS, DecodeSettings, SettingsError
 from mars_runtime.trace import VERSION, Header, Trace, TraceError, token_ids
 from mars_runtime.turns import Turn
 
@@ -218,9 +218,8 @@ def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
 
 
 def _settings(value: Any) -> DecodeSettings:
-    names = DecodeSettings.__slots__
     fields = as_mapping(value)
-    return DecodeSettings(**{name: fields[name] for name in names if name in fields})
+    return DecodeSettings(**{name: fields[name] for name in SETTINGS if name in fields})
 
 
 def _proposal(value: Any) -> Proposal:
