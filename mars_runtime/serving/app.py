@@ -26,8 +26,8 @@ from starlette.routing import Route
 
 from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
+from mars_runtime.serving.bodies import RunBody, SteerBody, read
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
-from mars_runtime.serving.fields import Fields, parse
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
 from mars_runtime.serving.lanes import Lanes, read_asked
@@ -137,7 +137,7 @@ class Endpoint:
         """End a run, or a lane of it, within one forward."""
         self._check_key(request)
         lane = request.query_params.get("lane", "")
-        chosen = Fields({"lane": int(lane) if DIGITS.fullmatch(lane) else lane or None})
+        chosen = int(lane) if DIGITS.fullmatch(lane) else lane or None
         for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
             run.cancel()
         return Response(status_code=204)
@@ -157,9 +157,9 @@ class Endpoint:
         return await work(request)
 
     async def _run(self, request: Request) -> Response:
-        fields = parse(await request.body())
-        model = self._models.find(fields.text("model"))
-        asked = await self._aside(partial(read_asked, fields, model, self._caps))
+        posted = read(RunBody, await request.body())
+        model = self._models.find(posted.model)
+        asked = await self._aside(partial(read_asked, posted, model, self._caps))
         requests = [replace(each, owner=_owner(request)) for each in asked.requests]
         lanes = Lanes(await model.race(requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
@@ -170,11 +170,11 @@ class Endpoint:
 
     async def _steer(self, request: Request) -> Response:
         job = self._going.find(request.path_params["run"])
-        steer(job, parse(await request.body()))
+        steer(job, read(SteerBody, await request.body()))
         return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
-        order = read_order(kind, parse(await request.body()))
+        order = read_order(kind, await request.body())
         model = self._models.find(order.model)
         work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
         asked = await self._aside(work)

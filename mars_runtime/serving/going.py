@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.engine.run import Run
+from mars_runtime.serving.bodies import SteerFields, whole
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.serving.fields import Fields
-from mars_runtime.serving.order import OWN, changed
+from mars_runtime.serving.order import changed
 from mars_runtime.serving.request import check_depth
+from mars_runtime.settings import STEERED
 
-STEERED = tuple(name for name in OWN if name != "method")
 GONE = "No such run goes on here: it is over, or it was begun with another x-session-id."
 
 
@@ -51,22 +51,22 @@ class Going:
         return job
 
 
-def steer(job: Job, fields: Fields) -> None:
-    """Let what the fields name act from the next forward on; all of it, or none. Raises ApiError or
+def steer(job: Job, asked: SteerFields) -> None:
+    """Let what is named act from the next forward on; all of it, or none. Raises ApiError or
     SettingsError."""
-    chosen = lanes_of(job, fields)
-    wanted = [changed(run.settings, fields, STEERED) for run in chosen]
+    chosen = lanes_of(job, asked.lane)
+    wanted = [changed(run.settings, asked, STEERED) for run in chosen]
     for settings in wanted:
         check_depth(settings, job.block_size)
     room = min(run.asked.settings.max_new_tokens for run in chosen)
-    most = fields.whole("max_new_tokens", 1, room)
-    if fields.has("pace"):
-        chosen[0].pace = fields.raw("pace")
+    most = whole(asked.max_new_tokens, "max_new_tokens", 1, room)
+    if asked.pace is not None:
+        chosen[0].pace = asked.pace
     for run, settings in zip(chosen, wanted, strict=True):
         run.settings = settings if most is None else replace(settings, max_new_tokens=most)
 
 
-def lanes_of(job: Job, fields: Fields) -> Sequence[Run]:
-    """The lane that is named, all where none is. Raises ApiError."""
-    number = fields.whole("lane", 0, len(job.lanes) - 1)
+def lanes_of(job: Job, lane: object) -> Sequence[Run]:
+    """The lane of that number, all where there is none. Raises ApiError."""
+    number = whole(lane, "lane", 0, len(job.lanes) - 1)
     return job.lanes if number is None else job.lanes[number : number + 1]

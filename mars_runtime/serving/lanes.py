@@ -14,20 +14,19 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mars_runtime.engine.base import MAX_LANES
-from mars_runtime.engine.request import MAX_DEADLINE, Request
+from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End
-from mars_runtime.serving.fields import Fields
+from mars_runtime.serving.bodies import SERVED, LaneFields, RunBody
+from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
-from mars_runtime.serving.order import OWN, changed
+from mars_runtime.serving.order import changed
 from mars_runtime.serving.request import Caps, check_depth, check_ids, check_length
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
 from mars_runtime.trace import Header, TraceWriter
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
-LANE_FIELDS = (*OWN, "temperature", "top_p", "seed", "max_new_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +38,26 @@ class Asked:
     is_alone: bool
 
 
-def read_asked(fields: Fields, model: Model, caps: Caps) -> Asked:
-    """What was posted, checked. Raises ApiError, RequestError or SettingsError."""
-    lanes = [lane if isinstance(lane, dict) else {} for lane in fields.items("lanes", MAX_LANES)]
+def read_asked(asked: RunBody, model: Model, caps: Caps) -> Asked:
+    """What was posted, against the model that is asked. Raises ApiError, RequestError or
+    SettingsError."""
     requests = tuple(
-        _request(Fields(lane, f"lanes.{number}."), model, caps) for number, lane in enumerate(lanes)
+        _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(asked.lanes)
     )
-    pace = fields.raw("pace") if fields.has("pace") else 0.0
-    return Asked(requests, pace, fields.truth("is_alone"))
+    return Asked(requests, asked.pace, asked.is_alone)
 
 
-def _request(lane: Fields, model: Model, caps: Caps) -> Request:
-    ids = lane.items("prompt_ids", model.capacity)
-    settings = changed(RECOMMENDED, lane, LANE_FIELDS)
+def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
+    ids = lane.prompt_ids
+    if not 1 <= len(ids) <= model.capacity:
+        field = f"{place}.prompt_ids"
+        raise ApiError(400, f"{field} must be a list of 1 to {model.capacity} values.", field)
+    settings = changed(RECOMMENDED, lane, (*SERVED, "max_new_tokens"))
     check_ids(ids, model.tokenizer)
     check_depth(settings, model.block_size)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
-    seconds = lane.whole("seconds", 1, int(MAX_DEADLINE)) or caps.max_seconds
-    return Request(ids, settings, min(seconds, caps.max_seconds), lane.truth("is_checked"))
+    seconds = min(lane.seconds or caps.max_seconds, caps.max_seconds)
+    return Request(ids, settings, seconds, lane.is_checked)
 
 
 class Lanes:

@@ -7,33 +7,29 @@ unknown or change nothing are passed over, as other servers do. Knows no engine 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from mars_runtime.serving.bodies import (
+    SERVED,
+    AnswerBody,
+    Body,
+    ChatBody,
+    ChatFields,
+    Message,
+    TextBody,
+    TextFields,
+    checked,
+    parse,
+)
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.serving.fields import Fields, checked_text
-from mars_runtime.serving.messages import read_messages
-from mars_runtime.settings import MAX_NEW_TOKENS, RECOMMENDED, DecodeSettings, SettingsError
+from mars_runtime.settings import RECOMMENDED, DecodeSettings, SettingsError
 from mars_runtime.text import Said
 
 Kind = Literal["chat", "text"]
 """Whether the prompt is a conversation, or a text that is gone on with as it is."""
-MAX_STOPS, MAX_STOP_CHARS = 4, 200
-MAX_RUNNERS_UP = 3  # that events carry
-MAX_PROMPT_IDS = 1_000_000  # bounded by the body anyhow
-OWN = (
-    "tau",
-    "block_size",
-    "metric",
-    "lossless",
-    "groups",
-    "lookup",
-    "threshold",
-    "target",
-    "method",
-)
-"""Our settings among the fields; ``temperature``, ``top_p`` and ``seed`` are OpenAI's."""
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
@@ -69,23 +65,24 @@ class Order:
     has_usage: bool
 
 
-def read_order(kind: Kind, fields: Fields) -> Order:
+def read_order(kind: Kind, body: bytes) -> Order:
     """The request. Raises ApiError."""
+    posted = parse(body)
     for name, neutral in NEUTRAL.items():
-        value = fields.raw(name)
-        if value is not None and not any(_is_same(value, each) for each in neutral):
-            fields.refuse(name, "is not supported here: leave it out")
-    settings = _settings(fields)
+        if name in posted and not any(_is_same(posted[name], each) for each in neutral):
+            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+    asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
+    settings = _settings(asked)
     return Order(
         kind,
-        fields.text("model"),
-        tuple(read_messages(fields)) if kind == "chat" else _prompt(fields),
+        asked.model,
+        _said(asked.messages) if isinstance(asked, ChatFields) else _text_or_ids(asked.prompt),
         settings,
-        _max_tokens(fields),
-        _stops(fields),
-        _num_runners_up(kind, fields, settings),
-        fields.truth("stream"),
-        fields.inner("stream_options").truth("include_usage"),
+        _max_tokens(asked),
+        tuple(asked.stop),
+        _num_runners_up(asked, settings),
+        asked.stream,
+        asked.stream_options.include_usage,
     )
 
 
@@ -93,19 +90,19 @@ def _is_same(value: object, neutral: object) -> bool:
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _settings(fields: Fields) -> DecodeSettings:
-    settings = changed(RECOMMENDED, fields, (*OWN, "temperature", "top_p", "seed"))
-    if settings.temperature and not fields.has("seed"):
+def _settings(asked: AnswerBody) -> DecodeSettings:
+    settings = changed(RECOMMENDED, asked, SERVED)
+    if settings.temperature and "seed" not in asked.model_fields_set:
         settings = replace(settings, seed=secrets.randbelow(2**31))
     return settings
 
 
-def changed(settings: DecodeSettings, fields: Fields, names: Iterable[str]) -> DecodeSettings:
-    """The settings with those of these names that are there, each judged alone so that it can be
-    named. Raises ApiError."""
+def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> DecodeSettings:
+    """The settings with those of these names that were posted, one after the other, so that the one
+    which does not go with the rest can be named. Raises ApiError."""
     for name in names:
-        if fields.has(name):
-            chosen: dict[str, Any] = {name: fields.raw(name)}
+        if name in asked.model_fields_set:
+            chosen: dict[str, Any] = {name: getattr(asked, name)}
             try:
                 settings = replace(settings, **chosen)
             except SettingsError as error:
@@ -113,46 +110,29 @@ def changed(settings: DecodeSettings, fields: Fields, names: Iterable[str]) -> D
     return settings
 
 
-def _prompt(fields: Fields) -> str | tuple[int, ...]:
-    """A text, token ids, or a list with a single one of either."""
-    value = fields.raw("prompt")
-    if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], int):
-        (value,) = value
-    if isinstance(value, str):
-        return checked_text(value, "prompt")
-    if isinstance(value, list) and value and all(type(token) is int for token in value):
-        return tuple(value)
-    if isinstance(value, list) and len(value) > 1:
-        fields.refuse("prompt", "must be one: send a request for each, they share forwards anyhow")
-    fields.refuse("prompt", "must be a text or a list of token ids")
+def _said(messages: Sequence[Message]) -> tuple[Said, ...]:
+    if messages[-1].role != "user":
+        raise ApiError(400, "messages must end with one of the role user.", "messages")
+    return tuple((ROLES[each.role], each.content) for each in messages)
 
 
-def _max_tokens(fields: Fields) -> int | None:
-    newer = fields.whole("max_completion_tokens", 1, MAX_NEW_TOKENS)
-    older = fields.whole("max_tokens", 1, MAX_NEW_TOKENS)
-    return older if newer is None else newer
+def _text_or_ids(prompt: str | list[int]) -> str | tuple[int, ...]:
+    return prompt if isinstance(prompt, str) else tuple(prompt)
 
 
-def _stops(fields: Fields) -> tuple[str, ...]:
-    value = fields.raw("stop")
-    if value is None or value == []:
-        return ()
-    stops = [value] if isinstance(value, str) else fields.items("stop", MAX_STOPS)
-    for stop in stops:
-        if not isinstance(stop, str) or not 1 <= len(stop) <= MAX_STOP_CHARS:
-            fields.refuse("stop", f"must be texts of 1 to {MAX_STOP_CHARS} characters")
-        checked_text(stop, "stop")
-    return tuple(stops)
+def _max_tokens(asked: AnswerBody) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if name in asked.model_fields_set:
+            return int(getattr(asked, name))
+    return None
 
 
-def _num_runners_up(kind: Kind, fields: Fields, settings: DecodeSettings) -> int | None:
-    if kind == "text":
-        number = fields.whole("logprobs", 0, MAX_RUNNERS_UP)
-    else:
-        top = fields.whole("top_logprobs", 0, MAX_RUNNERS_UP)
-        number = (top or 0) if fields.truth("logprobs") else None
-        if top and number is None:
-            fields.refuse("top_logprobs", "needs logprobs to be true")
+def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
+    number = asked.logprobs if isinstance(asked, TextFields) else None
+    if isinstance(asked, ChatFields):
+        number = asked.top_logprobs if asked.logprobs else None
+        if asked.top_logprobs and number is None:
+            raise ApiError(400, "top_logprobs needs logprobs to be true.", "top_logprobs")
     if number is not None and settings.metric != "probability":
-        fields.refuse("logprobs", "can only be told with the metric probability")
+        raise ApiError(400, "logprobs can only be told with the metric probability.", "logprobs")
     return number
