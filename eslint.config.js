@@ -13,7 +13,6 @@ export default [
       "no-var": "error",
       "prefer-const": ["error", { destructuring: "all" }],
       "no-control-regex": "off", // invisible characters are looked for on purpose
-      "max-lines": ["error", { max: 300 }],
     },
   },
   { files: ["tests/web/**/*.js", "*.js"], languageOptions: { sourceType: "module", globals: globals.node } },

@@ -222,7 +222,7 @@ DEFECTS = (
     ),
     Defect(
         EVENT,
-        f"{WEB}/core/feed.js",
+        f"{WEB}/core/wire.js",
         "this.isBehind = this.begin > this.taken;",
         "this.isBehind = this.begin > this.taken + 1;",
         (NODE, "tests/app/test_run_log.py"),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Feed } from "../../assets/web/core/feed.js";
+import { Feed } from "../../assets/web/core/wire.js";
 
 // What a sink was told, in order.
 function heard() {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { RunColours, identityOf } from "../../assets/web/core/run_colours.js";
+import { RunColours, identityOf } from "../../assets/web/core/colours.js";
 import { PLAIN, arOf, laneOf } from "./runs.js";
 
 const dated = (date) => laneOf(PLAIN, { header: { date } });

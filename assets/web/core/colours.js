@@ -1,6 +1,10 @@
-// The colours of the charts, read from the style sheet where a view stands, so that they follow the theme.
+// The colours of the charts, read from the style sheet where a view stands, so that they follow the theme; and which of
+// the palette a run wears, wherever it is shown: a pinned run keeps its own, any other wears the first that no pinned run
+// has, and keeps it when it is pinned. Plain AR is grey.
 
-export const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
+import { placeOfMethod } from "./methods.js";
+
+const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
 
 /** @param {Element} root */
 export function coloursOf(root) {
@@ -23,3 +27,76 @@ export function coloursOf(root) {
     isCoarse: window.matchMedia("(pointer: coarse)").matches,
   };
 }
+
+/** @type {WeakMap<HeaderEvent, string>} */
+const known = new WeakMap();
+
+/**
+ * What makes a run that run and no other: when, on what, with what and of what it was made.
+ * @param {HeaderEvent} header
+ */
+export function identityOf(header) {
+  const found = known.get(header) || hash(JSON.stringify([header.date, header.checkpoint, header.settings, header.prompt_ids])); // prettier-ignore
+  known.set(header, found);
+  return found;
+}
+
+/**
+ * 53 bits of a text (cyrb53).
+ * @param {string} text
+ */
+export function hash(text) {
+  let [a, b] = [0xdeadbeef, 0x41c6ce57];
+  for (let i = 0; i < text.length; i += 1) {
+    const code = text.charCodeAt(i);
+    a = Math.imul(a ^ code, 2654435761);
+    b = Math.imul(b ^ code, 1597334677);
+  }
+  a = Math.imul(a ^ (a >>> 16), 2246822507) ^ Math.imul(b ^ (b >>> 13), 3266489909);
+  b = Math.imul(b ^ (b >>> 16), 2246822507) ^ Math.imul(a ^ (a >>> 13), 3266489909);
+  return (4294967296 * (2097151 & b) + (a >>> 0)).toString(36);
+}
+
+export class RunColours {
+  constructor() {
+    /** @type {Map<string, number>} */
+    this.kept = new Map(); // identity of a pinned run -> its place in the palette
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+  }
+
+  /**
+   * The pinned runs as they are now.
+   * @param {Map<string, number>} kept
+   */
+  keep(kept) {
+    this.kept = kept;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** @param {Lane} lane */
+  isKept = ({ header }) => Boolean(header && this.kept.has(identityOf(header)));
+
+  /**
+   * A place in `runs` of coloursOf; 0 is plain AR's.
+   * @param {Pick<Lane, "header" | "method">} run
+   */
+  placeOf({ header, method }) {
+    if (method === "ar") return 0;
+    return (header && this.kept.get(identityOf(header))) ?? this.free(placeOfMethod(method));
+  }
+
+  /**
+   * Of those places the first that the fewest pinned runs have; of the methods of a race each has another.
+   * @param {number} method
+   */
+  free(method) {
+    const counts = new Array(NUM_RUNS + 1).fill(0);
+    for (const place of this.kept.values()) counts[place] += 1;
+    const places = counts.map((_, place) => place).slice(1);
+    return places.sort((a, b) => counts[a] - counts[b] || a - b)[method];
+  }
+}
+
+// Those of this page.
+export const runColours = new RunColours();

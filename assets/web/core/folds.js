@@ -151,3 +151,10 @@ export function settingsOf({ settings, name }) {
   if (!settings) throw new Error(`Nothing of ${name} was read yet.`);
   return settings;
 }
+
+/**
+ * @template T
+ * @param {readonly T[]} list
+ * @returns {T}
+ */
+export const lastOf = (list) => list[list.length - 1];

@@ -1,8 +1,8 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
 
+import { runColours } from "./colours.js";
 import { find } from "./dom.js";
-import { Feed } from "./feed.js";
-import { runColours } from "./run_colours.js";
+import { Feed } from "./wire.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
 

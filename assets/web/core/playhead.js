@@ -1,8 +1,7 @@
 // Where a reader stands in a run: one number, measured seconds, from which every lane shows the steps whose
 // clock is not later. Knows lanes and time; no DOM and no clock of its own.
 
-import { lastOf } from "./lists.js";
-import { mainLane, numUntil } from "./folds.js";
+import { lastOf, mainLane, numUntil } from "./folds.js";
 
 export class Playhead {
   /** @param {{ lanes: Lane[] }} run */

@@ -1,4 +1,4 @@
-// The lines that views are sent and send each other: the one place where they are read and written.
+// The lines that views are sent and send each other: the one place where they are written, and read as they come.
 // First line: the run as JSON, with `from`, the number of the line that follows it (0 if absent). Further lines:
 // `<tag>\t<JSON>`, the tag a lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`.
 // app/run_log.py writes the same.
@@ -45,4 +45,85 @@ export const statusLine = (note) => lineOf("status", JSON.stringify(note));
 export function readValue(value) {
   const [head, ...lines] = value.split("\n");
   return { head: JSON.parse(head), lines: lines.filter(Boolean).map(parted) };
+}
+
+export class Feed {
+  /** @param {Sink} sink */
+  constructor(sink) {
+    this.sink = sink;
+    /** @type {string | null} */
+    this.run = null;
+    /** @type {string[]} */
+    this.lines = []; // not worked on yet
+    /** @type {string | null} */
+    this.head = null;
+    this.isSame = false; // whether the first line is the one that was read before
+    this.isBehind = false;
+    this.begin = 0; // number of the value's first line
+    this.taken = 0; // lines of the run
+    this.offset = 0; // characters of the value
+  }
+
+  /**
+   * A line counts once its newline is there, so a value cut anywhere is never misread.
+   * @param {unknown} value
+   */
+  read(value) {
+    const text = typeof value === "string" ? value : "";
+    const end = text.indexOf("\n");
+    if (end < 0) {
+      if (this.run !== null && text === "") this.reset(null);
+      return;
+    }
+    const head = text.slice(0, end);
+    if (head !== this.head) this.readHead(head);
+    this.isBehind = this.begin > this.taken; // a part is missing, until a value brings it
+    if (this.isBehind) return;
+    const known = this.isSame ? this.offset : end + 1;
+    const last = text.lastIndexOf("\n") + 1;
+    const lines = last > known ? text.slice(known, last - 1).split("\n") : [];
+    const fresh = this.isSame ? lines : lines.slice(this.taken - this.begin);
+    for (const line of fresh) this.lines.push(line);
+    this.taken += fresh.length;
+    this.offset = last;
+    this.isSame ||= this.begin + lines.length === this.taken; // not after an older value, read once more
+  }
+
+  /**
+   * A first line that was not seen before: another run, or another window of this one.
+   * @param {string} head
+   */
+  readHead(head) {
+    const parsed = JSON.parse(head);
+    this.head = head;
+    this.isSame = false;
+    this.begin = parsed.from || 0;
+    if (parsed.run !== this.run) this.reset(parsed);
+  }
+
+  /** @param {Head | null} parsed */
+  reset(parsed) {
+    this.run = parsed && parsed.run;
+    if (!parsed) this.head = null;
+    this.taken = 0;
+    this.lines = [];
+    if (parsed) this.sink.start(parsed);
+    else this.sink.clear();
+  }
+
+  /**
+   * Hands lines to the sink for at most `budget` milliseconds; true when some are left for the next frame.
+   * @param {number} budget
+   */
+  work(budget) {
+    const until = performance.now() + budget;
+    let count = 0;
+    while (count < this.lines.length && performance.now() < until) {
+      const [tag, text] = parted(this.lines[count]);
+      count += 1;
+      this.sink.line(tag, JSON.parse(text), text);
+    }
+    this.lines.splice(0, count);
+    return this.lines.length > 0;
+  }
 }

@@ -7,7 +7,7 @@
  * @param {number} blockSize
  * @param {number} [firstBlock]
  */
-export function blockIds(length, prompt, blockSize, firstBlock = blockSize) {
+function blockIds(length, prompt, blockSize, firstBlock = blockSize) {
   /** @param {number} place */
   const block = (place) => (place < 0 ? -1 : Math.floor((place + blockSize - firstBlock) / blockSize));
   return Array.from({ length }, (_, position) => block(position - prompt));
@@ -32,7 +32,7 @@ export function streams(length, prompt, blockSize) {
  * @param {MaskSlot} query
  * @param {MaskSlot} key
  */
-export function sees(query, key) {
+function sees(query, key) {
   if (!query.isNoisy) return !key.isNoisy && key.position <= query.position;
   if (!key.isNoisy) return key.block < query.block;
   return key.block === query.block && key.position <= query.position;

@@ -1,10 +1,9 @@
 // Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it.
 // Two moments per forward: fed, then read. Drawn once, then only classes and texts change.
 
-import { headerOf } from "../core/folds.js";
-import { lastOf } from "../core/lists.js";
-import { counted, probability } from "../core/words.js";
 import { make, put, targetOf } from "../core/dom.js";
+import { headerOf, lastOf } from "../core/folds.js";
+import { counted, probability } from "../core/words.js";
 import { legend } from "./slot_words.js";
 import { momentOf } from "./slots.js";
 
@@ -13,7 +12,7 @@ const NAMES = { final: "final", pending: "fed again", draft: "draft", mask: "mas
 /** @type {Record<string, string>} */
 const MARKS = { accepted: "✓", agreed: "✓", replaced: "↺", refused: "✗", dropped: "✗", draft: "?" };
 
-export class SlotLane {
+class SlotLane {
   /** @type {{ place: number, above: HTMLElement, below: HTMLElement }[]} */
   columns;
   /** @type {SlotRun} */

@@ -2,8 +2,7 @@
 // what becomes of a proposal is told by panels/folds; here it is put in the terms of the pictures. No DOM.
 // Places count from the end of the prompt: -1 is its last token, 0 the first token of the output.
 
-import { draftIds } from "../core/folds.js";
-import { lastOf } from "../core/lists.js";
+import { draftIds, lastOf } from "../core/folds.js";
 import { Lane } from "../core/trace.js";
 import { promptTokens, slotsAt } from "../panels/folds/slots.js";
 import { proposalRows } from "../panels/folds/why.js";

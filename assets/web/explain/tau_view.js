@@ -136,7 +136,7 @@ const TRIED = [0.5, 0.8, 0.95, 1]; // what a visitor tries first, and the tour
  * The forward on which tau has most to say: the most different counts.
  * @param {SlotRun} run
  */
-export function tellingForward(run) {
+function tellingForward(run) {
   /** @param {SlotForward} given */
   const counts = ({ predicted }) =>
     new Set(

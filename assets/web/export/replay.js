@@ -33,7 +33,7 @@ export async function replayHtml({ root, run }) {
  * The value that shows this run again: its head, marked as recorded, its lines, and what was said of it.
  * @param {Run} run
  */
-export function runValue(run) {
+function runValue(run) {
   const header = headerOf(run.lanes[0]);
   const recorded =
     run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;

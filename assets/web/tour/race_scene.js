@@ -1,12 +1,11 @@
 // A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
 // A live run that fails or does not begin is replaced by the recording, and that is said.
 
-import { lastOf } from "../core/lists.js";
-import { counted, probability, short } from "../core/words.js";
 import { make, put } from "../core/dom.js";
+import { folds, lastOf } from "../core/folds.js";
 import { laneSpeedup, speedupText } from "../core/speedup.js";
-import { folds } from "../core/folds.js";
 import { Lane } from "../core/trace.js";
+import { counted, probability, short } from "../core/words.js";
 import { recording } from "../explain/recordings.js";
 import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau_view.js";

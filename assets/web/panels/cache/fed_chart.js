@@ -1,9 +1,9 @@
 // What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
 // Columns are kept and updated; choosing one is told to `choose`.
 
-import { lastOf } from "../../core/lists.js";
-import { counted, whole } from "../../core/words.js";
 import { make, put, shape, targetOf } from "../../core/dom.js";
+import { lastOf } from "../../core/folds.js";
+import { counted, whole } from "../../core/words.js";
 import { fedBy } from "../folds/slots.js";
 
 const COLUMNS = 60; // forwards in sight, the shown one among them

@@ -1,9 +1,8 @@
 // Pure: a lane to plotly traces and layouts. No DOM, no Plotly; colours come in as `c`.
 
+import { runColours } from "../../core/colours.js";
+import { lastOf, photoFinish } from "../../core/folds.js";
 import { factsOf } from "../../core/methods.js";
-import { photoFinish } from "../../core/folds.js";
-import { lastOf } from "../../core/lists.js";
-import { runColours } from "../../core/run_colours.js";
 import { short } from "../../core/words.js";
 import { moveText } from "../text/card.js";
 import { Boxes, Dashes } from "./shapes.js";

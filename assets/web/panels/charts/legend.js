@@ -1,7 +1,7 @@
 // Whose charts these are: a line of its own colour for each run, with its name and settings. Text only.
 
+import { runColours } from "../../core/colours.js";
 import { make, put } from "../../core/dom.js";
-import { runColours } from "../../core/run_colours.js";
 import { settingsText } from "../text/card.js";
 
 export class ChartLegend {

@@ -10,7 +10,7 @@ import { beginOf } from "./span.js";
  * @param {Json} more
  * @returns {Json[]}
  */
-export const shapeOf = (path, more) =>
+const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 /**

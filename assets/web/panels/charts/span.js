@@ -2,7 +2,7 @@
 
 import { mainLane } from "../../core/folds.js";
 
-export const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
+const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
 const LEAST = 24; // forwards that an axis has room for while running, so that the first bars are bars and not walls
 
 /**

@@ -7,7 +7,7 @@
 import { divergence } from "../../core/folds.js";
 import { isVerified } from "../../core/methods.js";
 
-export const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
+const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
 
 /**
  * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).

@@ -6,7 +6,7 @@
 // punctuation: what is left, signs and emoji included. A piece of a character is of the kind of
 // that character; the mark that ends the text is of none.
 
-export const KINDS = ["words", "numbers", "punctuation", "code", "white space"];
+const KINDS = ["words", "numbers", "punctuation", "code", "white space"];
 
 const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;

@@ -1,9 +1,8 @@
 // What became of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in,
 // plain values out. Knows no text and no DOM.
 
-import { draftIds } from "../../core/folds.js";
+import { draftIds, lastOf } from "../../core/folds.js";
 import { isVerified } from "../../core/methods.js";
-import { lastOf } from "../../core/lists.js";
 
 /** @param {Step} step */
 export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";

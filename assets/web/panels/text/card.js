@@ -20,7 +20,7 @@ const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
  * @param {Settings} settings
  * @param {number} [chosen]
  */
-export function blockText(settings, chosen) {
+function blockText(settings, chosen) {
   if (settings.block_size !== "auto") return `B ${settings.block_size}`;
   return chosen ? `B ${chosen} (auto)` : "B auto";
 }
@@ -29,7 +29,7 @@ export function blockText(settings, chosen) {
  * The threshold, or how it is held where it adapts.
  * @param {Settings} settings
  */
-export function tauText({ tau, threshold, target, lossless }) {
+function tauText({ tau, threshold, target, lossless }) {
   if (lossless || !threshold || threshold === "fixed") return `τ ${short(tau)}`;
   return `${threshold === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
 }

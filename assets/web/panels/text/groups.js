@@ -1,6 +1,6 @@
 // The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
 
-import { lastOf } from "../../core/lists.js";
+import { lastOf } from "../../core/folds.js";
 
 const GROUP = 48; // forwards in a group
 const AT_ONCE = 4; // hidden groups that one call shows again: laying out thousands of tokens would halt the page

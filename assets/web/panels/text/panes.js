@@ -1,9 +1,9 @@
 // One lane's pane: its head (settings, verdict, counts, first difference) above its text.
 
-import { counted } from "../../core/words.js";
-import { compared, divergence } from "../../core/folds.js";
+import { runColours } from "../../core/colours.js";
 import { make, put } from "../../core/dom.js";
-import { runColours } from "../../core/run_colours.js";
+import { compared, divergence } from "../../core/folds.js";
+import { counted } from "../../core/words.js";
 import { settingsText } from "./card.js";
 import { TokenView } from "./text.js";
 

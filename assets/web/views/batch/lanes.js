@@ -1,9 +1,9 @@
 // One method's lanes: for each row a strip of forwards, the state of its cache, its text.
 // One tab stop a side: the arrow keys move between forwards and rows.
 
-import { lastOf } from "../../core/lists.js";
-import { counted, whole } from "../../core/words.js";
 import { make, put, targetOf } from "../../core/dom.js";
+import { lastOf } from "../../core/folds.js";
+import { counted, whole } from "../../core/words.js";
 import { cacheText, cellText } from "./side.js";
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";

@@ -11,7 +11,7 @@ const SCALE_STEP = 16; // strips change their scale now and then, not with every
 const EMPTY =
   "Run decodes all prompts together, by one method and then by the other. Each prompt gets a lane that shows how many tokens every forward pass of the model gave it, and where it idled; plain AR writes one per pass.";
 
-export class BatchView extends LineView {
+class BatchView extends LineView {
   /** @type {string} */
   run;
   /** @type {Side[]} */

@@ -1,8 +1,8 @@
 // A run that was made to go on from a token of another: which run that is, at which token, and what it took instead.
 // Pure: lanes in, words out. A lane of the page that was branched from is remembered, for it need not be pinned.
 
+import { identityOf } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
-import { identityOf } from "../../core/run_colours.js";
 
 const MOST = 6; // lanes that are remembered
 

@@ -31,7 +31,7 @@ const ENDS = {
 const verdictText = (lane) =>
   lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
 /** @param {Lane} lane */
-export const dayOf = (lane) => (headerOf(lane).date || "").slice(0, 10);
+const dayOf = (lane) => (headerOf(lane).date || "").slice(0, 10);
 
 /** @type {[name: string, of: (lane: Lane) => string][]} */
 export const FACTS = [

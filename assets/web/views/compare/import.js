@@ -1,7 +1,7 @@
 // Files into the tray: a file is read as text, cut into runs, each judged by the server. Either all runs
 // of a file come in or none of them, and a file that is refused gets one sentence.
 
-import { lastOf } from "../../core/lists.js";
+import { lastOf } from "../../core/folds.js";
 
 const MOST_BYTES = 64_000_000; // of one file
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;

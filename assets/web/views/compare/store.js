@@ -4,8 +4,8 @@
 const NAME = "mars-live";
 const RECORDS = "pins";
 
-export const FORBIDDEN = "This browser does not let the page keep anything; pinned runs stay until the page is closed.";
-export const FULL =
+const FORBIDDEN = "This browser does not let the page keep anything; pinned runs stay until the page is closed.";
+const FULL =
   "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.";
 
 /**

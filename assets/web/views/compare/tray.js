@@ -1,8 +1,8 @@
 // The pinned runs of this visitor: what they are, and how they change. A pin is one lane, so one trace.
 // Knows the store and the fold of a trace; no DOM. The lines of a pin are the trace's own and never change.
 
+import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
-import { hash, identityOf, runColours } from "../../core/run_colours.js";
 import { Lane } from "../../core/trace.js";
 import { settingsText } from "../../panels/text/card.js";
 import { branchName, branchOf } from "./branches.js";
@@ -73,7 +73,7 @@ export class Pin {
  * What a run is called until its owner calls it otherwise.
  * @param {Lane} lane
  */
-export function nameOf(lane) {
+function nameOf(lane) {
   const { settings } = lane;
   const how = lane.isAr
     ? lane.facts.title

@@ -18,7 +18,7 @@ const box = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelec
 /** @param {string} id */
 const press = (id) => document.getElementById(id)?.click();
 
-export class ConversationView {
+class ConversationView {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;

@@ -1,7 +1,7 @@
 // Draws the chart of the frontier as SVG: axes, the paper's curves, ways with their intervals, the visitor's run.
 
 import { make, shape } from "../../core/dom.js";
-import { lastOf } from "../../core/lists.js";
+import { lastOf } from "../../core/folds.js";
 import { isVerified } from "../../core/methods.js";
 import { rangeOf } from "./points.js";
 

@@ -15,7 +15,7 @@ const WORDS = {
 };
 const FAILED = "The results could not be read: reload the page.";
 
-export class FrontierView {
+class FrontierView {
   /** @type {FrontierSet[]} */
   sets;
   /** @type {PaperCurves | null} */

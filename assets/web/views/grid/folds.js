@@ -1,7 +1,6 @@
 // Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
 
-import { lastOf } from "../../core/lists.js";
-import { divergence, folds } from "../../core/folds.js";
+import { divergence, folds, lastOf } from "../../core/folds.js";
 import { laneSpeedup } from "../../core/speedup.js";
 import { aligned } from "../../panels/folds/diff.js";
 

@@ -1,14 +1,14 @@
 // The grid view: binds the feed to the heat map and the chart beside it, says what is best, opens a cell as a run in
 // the race view below.
 
+import { runColours } from "../../core/colours.js";
 import { find, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
-import { runColours } from "../../core/run_colours.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
-import { Asked, onceText } from "../../panels/text/asked.js";
 import { valueOf } from "../../core/wire.js";
 import { environment } from "../../core/words.js";
+import { Asked, onceText } from "../../panels/text/asked.js";
 import { Cells } from "./cells.js";
 import { MEASURES, fastest, isDone, levelOf, parting, rangeOf } from "./folds.js";
 import { Frontier } from "./frontier.js";
@@ -19,7 +19,7 @@ const EMPTY =
   "Run decodes the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass). Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
-export class GridView extends LineView {
+class GridView extends LineView {
   /** @type {Map<string, Cell>} */
   named;
   /** @type {Cell[][]} */

@@ -10,7 +10,7 @@ import { Table, buildWords } from "./table.js";
 const EMPTY =
   "Run lets requests arrive as visitors would, without waiting for each other, and answers them on this machine by each way in turn. The table and the charts say how long they wait and how much is written meanwhile. One place stays free for other visitors; what they run slows this down.";
 
-export class LoadView extends LineView {
+class LoadView extends LineView {
   /** @type {LoadModel} */
   model;
   /** @type {number} */
