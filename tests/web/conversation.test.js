@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Lane } from "../../assets/web/core/trace.js";
-import { contextText } from "../../assets/web/panels/text/context.js";
+import { contextText } from "../../assets/web/text/asked.js";
 import { readTree, written } from "../../assets/web/views/conversation/store.js";
 import { Tree, answerOf, historyOf, roomText, toldOf, upTo } from "../../assets/web/views/conversation/tree.js";
 import { END, PLAIN, arOf, laneOf } from "./runs.js";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { takenAhead, takerOf } from "../../assets/web/core/folds.js";
-import { forwardsFigure } from "../../assets/web/panels/charts/chart_specs.js";
-import { sourceText, whyText } from "../../assets/web/panels/text/card.js";
+import { forwardsFigure } from "../../assets/web/charts/specs.js";
+import { sourceText, whyText } from "../../assets/web/text/card.js";
 import { END, forward, laneOf } from "./runs.js";
 
 // Blocks of four: c first, then a, then b and d, and all leave; of the next block e and the end, of which nothing follows.

@@ -1,12 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { acceptance, forwardCounts } from "../../assets/web/panels/folds/counts.js";
-import { aligned } from "../../assets/web/panels/folds/diff.js";
-import { calibration, draftsJudged, judge } from "../../assets/web/panels/folds/judged.js";
-import { byKind, codeRanges, kindsOf } from "../../assets/web/panels/folds/kinds.js";
-import { acceptPrefix, cellOf, whatIf } from "../../assets/web/panels/folds/whatif.js";
-import { endIds, proposalRows } from "../../assets/web/panels/folds/why.js";
+import {
+  acceptance,
+  byKind,
+  calibration,
+  codeRanges,
+  draftsJudged,
+  forwardCounts,
+  judge,
+  kindsOf,
+} from "../../assets/web/folds/statistics.js";
+import { aligned } from "../../assets/web/folds/diff.js";
+import { acceptPrefix, cellOf, whatIf } from "../../assets/web/folds/whatif.js";
+import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
 import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/views/grid/folds.js";
 import { END, LOSSLESS, LOSSLESS_SETTINGS, PLAIN, arOf, forward, laneOf } from "./runs.js";
 

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { regrouped } from "../../assets/web/panels/folds/lens.js";
-import { judgeAgain, whatIf } from "../../assets/web/panels/folds/whatif.js";
+import { judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
 import { END, LOSSLESS, LOSSLESS_SETTINGS, PLAIN, arOf, forward, laneOf } from "./runs.js";
 
 const plain = laneOf(PLAIN);

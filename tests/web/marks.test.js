@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Boxes, Dashes } from "../../assets/web/panels/charts/shapes.js";
-import { finestOf, stepsIn } from "../../assets/web/panels/charts/span.js";
+import { Boxes, Dashes, finestOf, stepsIn } from "../../assets/web/charts/marks.js";
 
 const ALL = { time: 0, height: 0 };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
-import { firstText } from "../../assets/web/panels/figures.js";
+import { firstText } from "../../assets/web/views/race/figures.js";
 import { PLAIN, arOf, laneOf } from "./runs.js";
 
 const warm = () => laneOf(PLAIN, { prefill: { num_reused: 96 } });

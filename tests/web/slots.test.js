@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { momentOf, slotRun } from "../../assets/web/explain/slots.js";
-import { cacheAt, fedBy, promptTokens, slotsAt } from "../../assets/web/panels/folds/slots.js";
+import { cacheAt, fedBy, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
 import { LOSSLESS, LOSSLESS_SETTINGS, laneOf, linesOf } from "./runs.js";
 
 const lane = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });

@@ -3,8 +3,8 @@ import { test } from "node:test";
 
 import { draftIds, drafterOf, folds } from "../../assets/web/core/folds.js";
 import { factsOf, isVerified } from "../../assets/web/core/methods.js";
-import { numChecked } from "../../assets/web/panels/folds/why.js";
-import { settingsText, sourceText, whyText } from "../../assets/web/panels/text/card.js";
+import { numChecked } from "../../assets/web/folds/proposals.js";
+import { settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
 import { forward, laneOf } from "./runs.js";
 
 // a | b c d | e: b is proposed by a mask of the target, c and d by the draft model; of the next two drafts none holds.

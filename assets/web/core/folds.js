@@ -94,6 +94,12 @@ export function photoFinish(lanes) {
 }
 
 /**
+ * When a forward began.
+ * @param {Step} step
+ */
+export const beginOf = (step) => step.clock - step.seconds;
+
+/**
  * How many steps of a lane have a clock of at most `time`; clocks never fall.
  * @param {Lane} lane
  * @param {number} time

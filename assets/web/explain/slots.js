@@ -1,11 +1,11 @@
 // A recorded run as cache slots: what each forward fed, what it predicted and what became of that. What a slot is and
-// what becomes of a proposal is told by panels/folds; here it is put in the terms of the pictures. No DOM.
+// what becomes of a proposal is told by folds/; here it is put in the terms of the pictures. No DOM.
 // Places count from the end of the prompt: -1 is its last token, 0 the first token of the output.
 
 import { draftIds, lastOf } from "../core/folds.js";
 import { Lane } from "../core/trace.js";
-import { promptTokens, slotsAt } from "../panels/folds/slots.js";
-import { proposalRows } from "../panels/folds/why.js";
+import { proposalRows } from "../folds/proposals.js";
+import { promptTokens, slotsAt } from "../folds/slots.js";
 
 // agreed: a draft that AR confirms; replaced: AR's token where a draft was wrong; accepted: emitted now;
 // draft: to be verified by the next forward; refused: below the threshold; dropped: behind a wrong draft.

@@ -1,8 +1,8 @@
 // One recorded forward and a threshold: how many of its proposals would be taken.
 
-import { probability, short } from "../core/words.js";
 import { make, put } from "../core/dom.js";
-import { acceptPrefix } from "../panels/folds/whatif.js";
+import { probability, short } from "../core/words.js";
+import { acceptPrefix } from "../folds/whatif.js";
 
 export class TauPicture {
   /** @type {{ row: HTMLElement, fate: HTMLElement }[]} */

@@ -1,16 +1,15 @@
 // A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
 // is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
 
-import { find, make, put, targetOf } from "../core/dom.js";
-import { loadPlotly } from "../core/plotly.js";
+import { timeSpan } from "../charts/marks.js";
+import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
 import { coloursOf } from "../core/colours.js";
+import { find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
-import { confidenceFigure, forwardsFigure, timeFigure } from "../panels/charts/chart_specs.js";
-import { latencyFigure } from "../panels/charts/latency_spec.js";
-import { timeSpan } from "../panels/charts/span.js";
-import { canSaveReplay, replayHtml } from "./replay.js";
+import { loadPlotly } from "../core/plotly.js";
 import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
+import { canSaveReplay, replayHtml } from "./replay.js";
 
 const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
 const NO_CHARTS = "The charts need plotly.js, which did not load.";

@@ -1,11 +1,11 @@
 // Pictures of what a view shows, drawn by the browser itself. The text goes by way of an SVG that holds the
 // elements and their styles, charts by way of plotly. Nothing is fetched; light or dark as the page is.
 
-import { find, make, put } from "../core/dom.js";
 import { coloursOf } from "../core/colours.js";
-import { Asked } from "../panels/text/asked.js";
+import { find, make, put } from "../core/dom.js";
 import { environment } from "../core/words.js";
-import { Pane } from "../panels/text/panes.js";
+import { Asked } from "../text/asked.js";
+import { Pane } from "../text/panes.js";
 
 const WIDTH = 880;
 const CHART = { width: 880, height: 260 };

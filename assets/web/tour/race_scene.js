@@ -9,7 +9,7 @@ import { counted, probability, short } from "../core/words.js";
 import { recording } from "../explain/recordings.js";
 import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau_view.js";
-import { TokenView } from "../panels/text/text.js";
+import { TokenView } from "../text/text.js";
 import { LiveRun } from "./live.js";
 
 const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on the screen

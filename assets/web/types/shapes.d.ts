@@ -16,7 +16,7 @@ interface Box {
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
 type KindToken = Pick<Token, "text" | "joins" | "isEnd"> & { step: { count: number } };
-type Judged = ReturnType<typeof import("../panels/folds/judged.js").judge>;
+type Judged = ReturnType<typeof import("../folds/statistics.js").judge>;
 
 interface Verdict {
   place: number;
@@ -36,7 +36,7 @@ interface PlaceEntry {
 interface ChartEntry {
   node: PlotNode;
   caption: HTMLElement;
-  overlay: import("../panels/charts/overlay.js").Overlay;
+  overlay: import("../charts/charts.js").Overlay;
   isPlotted: boolean;
   isTall: boolean; // zoomed by the reader in height
   config?: Json;

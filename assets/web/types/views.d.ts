@@ -28,10 +28,10 @@ interface WhatIfCell {
   gain: number;
 }
 
-type WhatIf = ReturnType<typeof import("../panels/folds/whatif.js").whatIf>;
-type CacheState = ReturnType<typeof import("../panels/folds/slots.js").cacheAt>;
-type Slot = ReturnType<typeof import("../panels/folds/slots.js").slotsAt>[number];
-type Fed = ReturnType<typeof import("../panels/folds/slots.js").fedBy>[number];
+type WhatIf = ReturnType<typeof import("../folds/whatif.js").whatIf>;
+type CacheState = ReturnType<typeof import("../folds/slots.js").cacheAt>;
+type Slot = ReturnType<typeof import("../folds/slots.js").slotsAt>[number];
+type Fed = ReturnType<typeof import("../folds/slots.js").fedBy>[number];
 type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
 type SlotForward = SlotRun["forwards"][number];
 type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
@@ -56,15 +56,15 @@ interface View {
   goTo(lane: Lane, step: number): void;
   canAsk(kind: string): boolean;
   ask(kind: string, data: object): boolean;
-  lens: import("../panels/lens/lens.js").Lens;
-  paneOf(lane: Lane): import("../panels/text/panes.js").Pane;
+  lens: import("../views/race/lens.js").Lens;
+  paneOf(lane: Lane): import("../text/panes.js").Pane;
   schedule(): void;
 }
 
 // Where a card stands: an element, or a box on the page.
 type Anchor = Element | { left: number; right: number; top: number; bottom: number };
 type RaceView = import("../views/race/view.js").RaceView;
-type TokenView = import("../panels/text/text.js").TokenView;
+type TokenView = import("../text/text.js").TokenView;
 
 interface TextReport {
   token(view: TokenView, index: number, anchor: Element, how: string): void;

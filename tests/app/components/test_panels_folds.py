@@ -29,7 +29,7 @@ def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.
     trace = samples.run(script)
     positions, counts = evaluate(
         page,
-        "panels/folds/counts.js",
+        "folds/statistics.js",
         "const { steps } = laneOf(given[0]); return [m.acceptance(steps), m.forwardCounts(steps)];",
         samples.trace_lines(trace),
     )
@@ -54,7 +54,7 @@ def tokens(*forwards: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
     given = tokens(("The", " sum"), (" is",), (" ", "4", "2", "."), ("\n", "END"))
-    kinds = evaluate(page, "panels/folds/kinds.js", "return m.byKind(given[0]);", given)
+    kinds = evaluate(page, "folds/statistics.js", "return m.byKind(given[0]);", given)
     found = {each["kind"]: each for each in kinds}
     assert (found["words"]["tokens"], found["words"]["forwards"]) == (3, 2.0)
     assert found["words"]["tpf"] == 1.5
@@ -68,7 +68,7 @@ def test_code_is_fences_and_blocks_and_nothing_behind_them(page: playwright.Page
     text = "So:\ndef f(x):\n    return 1\n\nDone now ```x = 1``` or maybe\n```\ny = 2"
     pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
     kinds = evaluate(
-        page, "panels/folds/kinds.js", "return m.kindsOf(given[0]);", tokens(tuple(pieces))
+        page, "folds/statistics.js", "return m.kindsOf(given[0]);", tokens(tuple(pieces))
     )
     code = "".join(piece for piece, kind in zip(pieces, kinds, strict=True) if kind == "code")
     for part in ("f(x)", "return 1", "x = 1", "y = 2"):
@@ -80,7 +80,7 @@ def test_code_is_fences_and_blocks_and_nothing_behind_them(page: playwright.Page
 def test_pieces_of_a_character_are_of_its_kind(page: playwright.Page) -> None:
     given = tokens(("", "", "é", "", "🌧", "END"))
     given[4]["text"] = "🌧"
-    kinds = evaluate(page, "panels/folds/kinds.js", "return m.kindsOf(given[0]);", given)
+    kinds = evaluate(page, "folds/statistics.js", "return m.kindsOf(given[0]);", given)
     assert kinds == ["words", "words", "words", "punctuation", "punctuation", None]
 
 
@@ -106,7 +106,7 @@ return m.aligned(first, second).map(({ kind, a, b, num }) =>
 def test_short_texts_are_aligned_exactly(
     page: playwright.Page, first: str, second: str, expected: list[str]
 ) -> None:
-    assert evaluate(page, "panels/folds/diff.js", ALIGN, first, second) == expected
+    assert evaluate(page, "folds/diff.js", ALIGN, first, second) == expected
 
 
 LONG = """
@@ -132,7 +132,7 @@ return { isWhole: String(mine) === String(first) && String(theirs) === String(se
 
 @pytest.mark.parametrize("variety", [2000, 40, 2])
 def test_long_texts_are_aligned_in_bounded_time(page: playwright.Page, variety: int) -> None:
-    found = evaluate(page, "panels/folds/diff.js", LONG, 7, variety)
+    found = evaluate(page, "folds/diff.js", LONG, 7, variety)
     assert found["isWhole"]
     assert found["isTrue"]
     if variety > 2:
@@ -157,7 +157,7 @@ def test_tokens_are_judged_by_the_next_forward(page: playwright.Page) -> None:
         for row in rows
         for i, (token, _) in enumerate(row.checks)
     ]
-    found = evaluate(page, "panels/folds/judged.js", JUDGED, lines["mars"], lines["ar"])
+    found = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
     assert (found["source"], found["judged"]) == ("checks", checks)
     assert found["own"] == len(rows)
     assert found["open"] == len(rows[-1].accepted) - 1
@@ -170,10 +170,10 @@ def test_a_check_is_not_known_before_the_forward_that_tells_it(page: playwright.
     num = next(i for i, row in enumerate(rows) if len(row.accepted) > 2) + 1
     cut = "const lane = laneOf(given[0]).at(given[1]); return m.judge(lane, null).open;"
     assert (
-        evaluate(page, "panels/folds/judged.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
+        evaluate(page, "folds/statistics.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
     )
     assert (
-        evaluate(page, "panels/folds/judged.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
+        evaluate(page, "folds/statistics.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
     )
 
 
@@ -184,10 +184,10 @@ def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
     rows = [row for row, _ in folds.row_steps(samples.read(lines["mars"]).events)]
     firsts = {row.start for row in rows}
     others = [place for place in range(sum(len(r.accepted) for r in rows)) if place not in firsts]
-    alone = evaluate(page, "panels/folds/judged.js", JUDGED, lines["mars"], None)
+    alone = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], None)
     assert (alone["own"], alone["open"]) == (len(firsts), len(others))
     assert (alone["source"], alone["judged"]) == ("", [])
-    by_lane = evaluate(page, "panels/folds/judged.js", JUDGED, lines["mars"], lines["ar"])
+    by_lane = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
     part = PROSE.change[0]
     assert by_lane["source"] == "lane"
     assert [place for place, _, _ in by_lane["judged"]] == [p for p in others if p <= part]
@@ -197,7 +197,7 @@ def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
 def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.Page) -> None:
     trace = samples.run(LOSSLESS)
     lines = samples.trace_lines(trace)
-    found = evaluate(page, "panels/folds/judged.js", JUDGED, lines, None)
+    found = evaluate(page, "folds/statistics.js", JUDGED, lines, None)
     assert (found["own"], found["open"]) == (folds.num_tokens(trace.events), 0)
     rows = [row for row, _ in folds.row_steps(trace.events)]
     expected = []
@@ -209,7 +209,7 @@ def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.
                 break
     pairs = evaluate(
         page,
-        "panels/folds/judged.js",
+        "folds/statistics.js",
         "return m.draftsJudged(laneOf(given[0])).map((d) => [d.confidence, d.agrees]);",
         lines,
     )
@@ -221,7 +221,7 @@ def test_bins_count_and_average(page: playwright.Page) -> None:
     pairs = [(0.1, False), (0.95, True), (0.96, False), (0.99, True), (1.0, True)]
     bins = evaluate(
         page,
-        "panels/folds/judged.js",
+        "folds/statistics.js",
         "return m.calibration(given[0].map(([confidence, agrees]) => ({ confidence, agrees })));",
         pairs,
     )
@@ -236,7 +236,7 @@ def test_the_cache_of_each_forward(page: playwright.Page, script: samples.Script
     trace = samples.run(script)
     states, slots = evaluate(
         page,
-        "panels/folds/slots.js",
+        "folds/slots.js",
         """const lane = laneOf(given[0]);
         const each = (fold) => lane.steps.map((_, i) => fold(lane, i, 5));
         return [each(m.cacheAt), each(m.slotsAt)];""",

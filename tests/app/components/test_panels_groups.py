@@ -73,7 +73,7 @@ def fates(before: RowStep | None, step: RowStep) -> list[str]:
 def test_what_became_of_every_proposal(page: playwright.Page, trace: Trace) -> None:
     body = """const lane = laneOf(given[0]);
     return lane.steps.map((_, i) => m.proposalRows(lane, i).map((row) => row.fate));"""
-    found = evaluate(page, "panels/folds/why.js", body, lines(trace))
+    found = evaluate(page, "folds/proposals.js", body, lines(trace))
     steps = steps_of(trace.events)
     assert found == [fates(*pair) for pair in pairwise([None, *steps])]
 
@@ -83,7 +83,7 @@ def test_another_threshold_drafts_another_number(
     page: playwright.Page, trace: Trace, tau: float
 ) -> None:
     body = "return m.whatIf(laneOf(given[0]), given[1], new Set()).cells;"
-    cells = evaluate(page, "panels/folds/whatif.js", body, lines(trace), tau)
+    cells = evaluate(page, "folds/whatif.js", body, lines(trace), tau)
     for cell, step in zip(cells, steps_of(trace.events), strict=True):
         assert cell["then"] == len(step.drafts)
         behind = step.proposals[len(step.accepted) - 1 :]
@@ -98,7 +98,7 @@ def test_another_threshold_drafts_another_number(
 def test_slots_that_were_fed(page: playwright.Page, trace: Trace) -> None:
     body = """const lane = laneOf(given[0]);
     return lane.steps.map((_, i) => m.slotsAt(lane, i, 0));"""
-    found = evaluate(page, "panels/folds/slots.js", body, lines(trace))
+    found = evaluate(page, "folds/slots.js", body, lines(trace))
     steps = steps_of(trace.events)
     for (before, step), slots in zip(pairwise([None, *steps]), found, strict=True):
         states = [slot["state"] for slot in slots]
@@ -119,7 +119,7 @@ def test_slots_that_were_fed(page: playwright.Page, trace: Trace) -> None:
 def test_the_card_says_who_drafted_a_token(page: playwright.Page, trace: Trace) -> None:
     body = """const lane = laneOf(given[0]);
     return lane.tokens.map((token) => m.sourceText(lane, token));"""
-    found = evaluate(page, "panels/text/card.js", body, lines(trace))
+    found = evaluate(page, "text/card.js", body, lines(trace))
     wanted: list[str] = []
     for number, (before, step) in enumerate(pairwise([None, *steps_of(trace.events)])):
         for place, token in enumerate(step.accepted):

@@ -31,10 +31,10 @@ def page() -> Iterator[playwright.Page]:
 def what_if(page: playwright.Page, lines: list[str], tau: float) -> dict[str, Any]:
     """``whatIf`` of a lane of these lines; ends are what ended it."""
     body = """
-    const { endIds } = await import("http://modules.test/panels/folds/why.js");
+    const { endIds } = await import("http://modules.test/folds/proposals.js");
     const lane = laneOf(given[0]);
     return m.whatIf(lane, given[1], endIds([lane]));"""
-    return evaluate(page, "panels/folds/whatif.js", body, lines, tau)
+    return evaluate(page, "folds/whatif.js", body, lines, tau)
 
 
 def judged_again(trace: Trace, tau: float) -> list[int]:
@@ -86,10 +86,10 @@ def test_under_its_own_threshold_a_run_is_itself(page: playwright.Page) -> None:
 def test_acceptance_is_that_of_the_runtime(page: playwright.Page) -> None:
     rows = [[], [0.1], [0.1, 0.9, 0.9], [0.9, 0.8, 0.8], [0.5, 0.79, 0.99], [1.0, 1.0, 1.0]]
     found = evaluate(
-        page, "panels/folds/whatif.js", "return given[0].map((r) => m.acceptPrefix(r, 0.8));", rows
+        page, "folds/whatif.js", "return given[0].map((r) => m.acceptPrefix(r, 0.8));", rows
     )
     assert found == [accept_prefix(row, 0.8) for row in rows] == [0, 1, 3, 3, 1, 3]
-    never = evaluate(page, "panels/folds/whatif.js", "return m.acceptPrefix([NaN, NaN, 1], 0);")
+    never = evaluate(page, "folds/whatif.js", "return m.acceptPrefix([NaN, NaN, 1], 0);")
     assert never == accept_prefix([float("nan"), float("nan"), 1.0], 0.0) == 1
 
 
@@ -144,11 +144,11 @@ def test_fates_of_proposals_by_hand(page: playwright.Page) -> None:
     const ends = m.endIds([lane]);
     const pair = (row) => [row.fate, row.verdict];
     return lane.steps.map((_, i) => m.proposalRows(lane, i, ends).map(pair));"""
-    plain = evaluate(page, "panels/folds/why.js", body, PLAIN_RUN)
+    plain = evaluate(page, "folds/proposals.js", body, PLAIN_RUN)
     assert plain[0] == [["own", None], ["taken", None], ["refused", "same"], ["unseen", "other"]]
     assert [verdict for _, verdict in plain[1]] == [None, "other", "unknown", "unknown"]
     assert plain[3] == [["own", None], ["taken", None]]
-    lossless = evaluate(page, "panels/folds/why.js", body, LOSSLESS_RUN)
+    lossless = evaluate(page, "folds/proposals.js", body, LOSSLESS_RUN)
     assert lossless[0] == [["own", None], ["drafted", "same"], ["refused", "same"]]
     assert [fate for fate, _ in lossless[1]] == ["confirmed", "own", "drafted", "drafted"]
     assert [verdict for _, verdict in lossless[1]] == [None, None, "other", "unknown"]
@@ -161,7 +161,7 @@ def test_a_place_that_is_not_written_yet_is_not_judged(page: playwright.Page) ->
     body = """
     const lane = laneOf(given[0].slice(0, 3));
     return m.proposalRows(lane, 0).map((row) => row.verdict);"""
-    assert evaluate(page, "panels/folds/why.js", body, PLAIN_RUN) == [
+    assert evaluate(page, "folds/proposals.js", body, PLAIN_RUN) == [
         None,
         None,
         "unwritten",

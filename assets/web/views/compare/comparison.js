@@ -1,10 +1,10 @@
 // The runs that are ticked, compared: figures in a table, texts aligned, charts over each other.
 
-import { find, make } from "../../core/dom.js";
 import { coloursOf } from "../../core/colours.js";
+import { find, make } from "../../core/dom.js";
 import { exportMenu, plotlyOf } from "../../export/menu.js";
 import { chartsPng, elementPng, paneOf } from "../../export/png.js";
-import { Card } from "../../panels/text/card.js";
+import { Card } from "../../text/card.js";
 import { LETTERS } from "./figures.js";
 import { PLOTS, overlayFigure } from "./plot_specs.js";
 import { Plots } from "./plots.js";

@@ -1,9 +1,9 @@
 // What is compared of several lanes: figures, which of them is best, and what makes them not comparable.
 // Pure: lanes in, numbers and sentences out.
 
-import { figure, milliseconds, threads, whole } from "../../core/words.js";
 import { folds, headerOf } from "../../core/folds.js";
-import { settingsText } from "../../panels/text/card.js";
+import { figure, milliseconds, threads, whole } from "../../core/words.js";
+import { settingsText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 

@@ -1,9 +1,9 @@
 // Pure: the compared lanes over each other as plotly traces and layouts. Runs are told apart by letter and by the kind
 // of line; each wears the colour that it has everywhere.
 
+import { axis, layout } from "../../charts/specs.js";
 import { runColours } from "../../core/colours.js";
 import { lastOf } from "../../core/folds.js";
-import { axis, layout } from "../../panels/charts/chart_specs.js";
 import { LETTERS } from "./figures.js";
 
 /** @type {[key: "time" | "forwards", title: string][]} */

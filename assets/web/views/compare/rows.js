@@ -1,11 +1,11 @@
 // One pinned run in the tray: its name, rating and note to edit, its figures, what can be done with it.
 // Names and notes are values of inputs, never markup. What is changed is told to `report`.
 
-import { figure } from "../../core/words.js";
 import { find, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
+import { figure } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
-import { settingsText } from "../../panels/text/card.js";
+import { settingsText } from "../../text/card.js";
 
 const PAUSE = 400; // milliseconds without a key before what was typed is kept
 const MOST_NAME = 120;

@@ -1,10 +1,10 @@
 // The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
 // What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
 
-import { counted } from "../../core/words.js";
 import { find, make, placeIn, put } from "../../core/dom.js";
-import { aligned } from "../../panels/folds/diff.js";
-import { Pane } from "../../panels/text/panes.js";
+import { counted } from "../../core/words.js";
+import { aligned } from "../../folds/diff.js";
+import { Pane } from "../../text/panes.js";
 import { LETTERS } from "./figures.js";
 
 export class Texts {

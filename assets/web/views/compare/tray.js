@@ -4,7 +4,7 @@
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
 import { Lane } from "../../core/trace.js";
-import { settingsText } from "../../panels/text/card.js";
+import { settingsText } from "../../text/card.js";
 import { branchName, branchOf } from "./branches.js";
 import { Store } from "./store.js";
 

@@ -2,7 +2,7 @@
 
 import { divergence, folds, lastOf } from "../../core/folds.js";
 import { laneSpeedup } from "../../core/speedup.js";
-import { aligned } from "../../panels/folds/diff.js";
+import { aligned } from "../../folds/diff.js";
 
 export const NUM_LEVELS = 5; // steps of the ramp that a heat map is coloured with
 

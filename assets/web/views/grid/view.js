@@ -8,7 +8,7 @@ import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
 import { environment } from "../../core/words.js";
-import { Asked, onceText } from "../../panels/text/asked.js";
+import { Asked, onceText } from "../../text/asked.js";
 import { Cells } from "./cells.js";
 import { MEASURES, fastest, isDone, levelOf, parting, rangeOf } from "./folds.js";
 import { Frontier } from "./frontier.js";

@@ -1,6 +1,6 @@
 // Pure: a load as plotly traces and layouts. Ways are told apart by colour and by the kind of line. No DOM.
 
-import { axis, layout } from "../../panels/charts/chart_specs.js";
+import { axis, layout } from "../../charts/specs.js";
 import { ORDER, endOf, steps, throughput } from "./folds.js";
 
 const DASHES = ["solid", "solid", "dash", "dot", "dashdot"]; // by the place of a way in ORDER

@@ -2,11 +2,11 @@
 // A panel is a class of assets/web/panels/: static id, static title, constructor(element, view), draw().
 
 import { make } from "../../core/dom.js";
-import { AgainstArPanel } from "../../panels/against_ar/against_ar.js";
-import { CachePanel } from "../../panels/cache/cache.js";
-import { StatisticsPanel } from "../../panels/statistics/statistics.js";
-import { WhatIfPanel } from "../../panels/whatif/whatif.js";
-import { WhyPanel } from "../../panels/why/why.js";
+import { AgainstArPanel } from "../../panels/against_ar.js";
+import { CachePanel } from "../../panels/cache.js";
+import { StatisticsPanel } from "../../panels/statistics.js";
+import { WhatIfPanel } from "../../panels/whatif.js";
+import { WhyPanel } from "../../panels/why.js";
 
 const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel];
 /** @type {Record<string, number>} */

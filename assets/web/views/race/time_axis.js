@@ -2,7 +2,7 @@
 // where the faster lane ended the other's place is kept. Knows the parts of a view; the charts hold the zoom.
 
 import { photoFinish } from "../../core/folds.js";
-import { beginOf } from "../../panels/charts/span.js";
+import { beginOf } from "../../core/folds.js";
 
 export class TimeAxis {
   /** @param {RaceView} view */

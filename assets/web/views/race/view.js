@@ -1,25 +1,24 @@
 // The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
+import { Charts } from "../../charts/charts.js";
 import { find, put } from "../../core/dom.js";
-import { LineView, mountView } from "../../core/line_view.js";
 import { compared, divergence, mainLane } from "../../core/folds.js";
-import { pinButton } from "../compare/pin.js";
+import { LineView, mountView } from "../../core/line_view.js";
+import { Playhead } from "../../core/playhead.js";
 import { runMenu } from "../../export/menu.js";
-import { TimeAxis } from "./time_axis.js";
+import { Asked } from "../../text/asked.js";
+import { Card } from "../../text/card.js";
+import { Pane } from "../../text/panes.js";
+import { pinButton } from "../compare/pin.js";
 import { Player } from "../player/player.js";
-import { Asked } from "../../panels/text/asked.js";
-import { Card } from "../../panels/text/card.js";
-import { Charts } from "../../panels/charts/charts.js";
-import { Figures, buildLegend, statusOf } from "../../panels/figures.js";
+import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
+import { Lens } from "./lens.js";
 import { Opening } from "./opening.js";
-import { Lens } from "../../panels/lens/lens.js";
 import { Panels } from "./panels.js";
 import { Pointing } from "./pointing.js";
 import { runOf } from "./run.js";
-import { Voice } from "./voice.js";
-import { Pane } from "../../panels/text/panes.js";
-import { Playhead } from "../../core/playhead.js";
+import { TimeAxis } from "./time_axis.js";
 
 /**
  * A race view as its parts see it: they are drawn only while there is a run.

@@ -1,8 +1,8 @@
 // The list of a replay site: one recording per line, with what it measured. Text only, from the page's data.
 
-import { counted, figure } from "../../core/words.js";
 import { find, make } from "../../core/dom.js";
-import { settingsText } from "../../panels/text/card.js";
+import { counted, figure } from "../../core/words.js";
+import { settingsText } from "../../text/card.js";
 import { frame, pageData } from "./page.js";
 
 const MOST = 8; // tokens per forward that fill the height of a bar

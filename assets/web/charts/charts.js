@@ -1,0 +1,400 @@
+// Plotly on nodes that live as long as the component: one newPlot each, then react on the same node.
+// Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text. All share one
+// time axis: what is zoomed, pointed at or chosen in one is so in all.
+
+import { coloursOf, runColours } from "../core/colours.js";
+import { find, make, put } from "../core/dom.js";
+import { beginOf, mainLane, numUntil } from "../core/folds.js";
+import { loadPlotly } from "../core/plotly.js";
+import { settingsText } from "../text/card.js";
+import { timeSpan } from "./marks.js";
+import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
+
+/** @type {[key: string, title: string, isOfOne: boolean][]} */
+const CHARTS = [
+  ["forwards", "Tokens accepted by each forward", true],
+  ["time", "Tokens against measured time, from the prompt read", false],
+  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused", true],
+  ["latency", "Time of each forward", false],
+];
+const PAUSE = 125; // milliseconds between two redraws
+
+export class Charts {
+  /** @type {Record<string, ChartEntry>} */
+  nodes;
+  /** @type {number} */
+  width;
+  /** @type {Plotly | null} */
+  plotly;
+  /** @type {Run | null} */
+  run;
+  /** @type {number | null} */
+  timer;
+  /** @type {Playhead} */
+  playhead;
+  /** @type {Span | null} */
+  zoom;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {ChartReport} report
+   */
+  constructor(root, report) {
+    this.root = root;
+    this.report = report;
+    this.element = find(root, ".rv-charts");
+    this.legend = new ChartLegend();
+    this.element.append(this.legend.element);
+    this.nodes = {};
+    this.dirty = new Set();
+    this.pause = PAUSE;
+    this.zoom = null; // of the time axis
+    /** @type {Focus | null} */
+    this.selected = null;
+    for (const [key] of CHARTS) {
+      const figureNode = make("figure");
+      figureNode.dataset.chart = key;
+      const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
+      const caption = make("figcaption");
+      figureNode.append(caption, node);
+      this.element.append(figureNode);
+      this.nodes[key] = { node, caption, overlay: new Overlay(node), isPlotted: false, isTall: false };
+    }
+    loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
+    new ResizeObserver(() => this.resized()).observe(this.element);
+  }
+
+  /** @param {Plotly | null} plotly */
+  ready(plotly) {
+    this.plotly = plotly;
+    if (plotly) return this.refresh();
+    this.element.replaceChildren(
+      make(
+        "p",
+        "rv-noplot",
+        "The charts need plotly.js, which did not load; text and figures are complete without them.",
+      ),
+    );
+    return undefined;
+  }
+
+  /** @param {Run | null} run */
+  show(run) {
+    this.run = run;
+    this.zoom = null;
+    this.selected = null;
+    this.legend.draw(run ? run.lanes : []);
+    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is drawn, in its turn
+    for (const entry of Object.values(this.nodes)) entry.isTall = false;
+    for (const [key, title, isOfOne] of CHARTS) {
+      const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
+      put(this.nodes[key].caption, lane ? `${lane.title}: ${title[0].toLowerCase()}${title.slice(1)}` : title);
+    }
+    this.refresh();
+  }
+
+  refresh() {
+    for (const [key] of CHARTS) this.dirty.add(key);
+    this.schedule();
+  }
+
+  resized() {
+    if (this.width === this.element.clientWidth) return;
+    this.width = this.element.clientWidth;
+    this.refresh();
+  }
+
+  schedule() {
+    if (this.timer || !this.plotly || !this.run || !this.dirty.size) return;
+    if (!this.root.isConnected) {
+      Object.values(this.nodes).forEach(({ node }) => this.plotly?.purge(node));
+      return;
+    }
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      const [key] = this.dirty;
+      this.dirty.delete(key);
+      const began = performance.now();
+      const isFirst = !this.nodes[key].isPlotted;
+      if (this.element.clientWidth > 0) this.draw(key);
+      this.pause = isFirst ? PAUSE : Math.max(PAUSE, Math.min(1000, (performance.now() - began) * 10));
+      this.schedule();
+    }, this.pause);
+  }
+
+  /**
+   * @param {string} key
+   * @returns {Figure}
+   */
+  spec(key) {
+    const { lanes } = /** @type {Run} */ (this.run);
+    const isLive = lanes.some((lane) => !lane.end);
+    const span = timeSpan(lanes, isLive);
+    const seen = this.zoom ?? span;
+    const c = coloursOf(this.root);
+    if (key === "time") return timeFigure(lanes, c, span);
+    if (key === "latency") return latencyFigure(lanes, c, span, seen);
+    const main = mainLane({ lanes });
+    return key === "forwards" ? forwardsFigure(main, c, span, isLive, seen) : confidenceFigure(main, c, span, seen);
+  }
+
+  /** @param {string} key */
+  draw(key) {
+    const { run, plotly } = this;
+    if (!run || !plotly || !run.lanes.some((lane) => lane.steps.length)) return;
+    this.legend.draw(run.lanes);
+    const spec = this.spec(key);
+    const entry = this.nodes[key];
+    spec.layout.width = entry.node.clientWidth;
+    spec.layout.height = entry.node.clientHeight;
+    if (this.zoom) spec.layout.xaxis.range = [this.zoom.from, this.zoom.to];
+    if (entry.isPlotted) {
+      if (entry.isTall) spec.layout.yaxis.range = [...entry.node._fullLayout.yaxis.range];
+      plotly.react(entry.node, spec.data, spec.layout, this.config(key));
+    } else this.plot(key, entry, spec);
+    delete entry.node.dataset.isStale;
+    this.drawOver(entry);
+  }
+
+  /**
+   * @param {string} key
+   * @param {ChartEntry} entry
+   * @param {Figure} spec
+   */
+  plot(key, entry, spec) {
+    entry.isPlotted = true;
+    this.plotly?.newPlot(entry.node, spec.data, spec.layout, this.config(key));
+    entry.node.on("plotly_relayout", (event) => {
+      this.zoomed(entry, event);
+      this.drawOver(entry);
+    });
+    entry.node.on("plotly_doubleclick", () => this.unzoom());
+    listen(key, entry.node, () => this.run, this.report);
+  }
+
+  /**
+   * Where a reader stands: what is later is veiled in every chart, behind a line.
+   * @param {Playhead} playhead
+   */
+  place(playhead) {
+    this.playhead = playhead;
+    for (const entry of Object.values(this.nodes)) this.drawOver(entry);
+  }
+
+  /** @param {Focus | null} selected */
+  select(selected) {
+    this.selected = selected;
+    for (const entry of Object.values(this.nodes)) this.drawOver(entry);
+  }
+
+  /** @param {ChartEntry} entry */
+  drawOver({ overlay }) {
+    const { playhead, selected } = this;
+    overlay.veil(playhead && !playhead.isFollowing ? playhead.now : null);
+    overlay.place(overlay.chosen, selected && spanOf(selected.lane, selected.step));
+  }
+
+  /** @param {string} key */
+  config(key) {
+    const entry = this.nodes[key];
+    const showAll = { name: "all", title: "Show all", icon: this.plotly?.Icons.home, click: () => this.unzoom() };
+    entry.config ||= {
+      displaylogo: false,
+      responsive: false,
+      doubleClick: false,
+      modeBarButtons: [["toImage", showAll]],
+    };
+    return entry.config;
+  }
+
+  /**
+   * Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
+   * @param {ChartEntry} entry
+   * @param {Json} event
+   */
+  zoomed(entry, event) {
+    /** @param {string} name */
+    const hasMoved = (name) => Object.keys(event).some((changed) => changed.startsWith(`${name}.range`));
+    if (hasMoved("yaxis")) entry.isTall = true;
+    if (!hasMoved("xaxis")) return;
+    const [from, to] = entry.node._fullLayout.xaxis.range;
+    if (this.zoom && this.zoom.from === from && this.zoom.to === to) return;
+    this.zoom = { from, to };
+    for (const { node, isPlotted } of Object.values(this.nodes))
+      if (isPlotted && node !== entry.node) this.plotly?.relayout(node, { "xaxis.range": [from, to] });
+    this.report.zoom();
+    this.refresh(); // of what is zoomed more can be seen
+  }
+
+  unzoom() {
+    this.zoom = null;
+    for (const entry of Object.values(this.nodes)) entry.isTall = false;
+    this.report.zoom();
+    this.refresh();
+  }
+
+  /**
+   * The time of the forward that is pointed at, in every chart; null for none.
+   * @param {Focus | null} pointed
+   */
+  cursor(pointed) {
+    const span = pointed && spanOf(pointed.lane, pointed.step);
+    for (const { overlay } of Object.values(this.nodes)) overlay.place(overlay.cursor, span);
+  }
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @returns {Span}
+ */
+const spanOf = (lane, index) => ({ from: beginOf(lane.steps[index]), to: lane.steps[index].clock });
+
+// What lies over a chart without being drawn by plotly, so that moving it redraws nothing: the forward pointed at, the
+// chosen one, and a veil over what is later than the place in a replay.
+export class Overlay {
+  /** @param {PlotNode} node */
+  constructor(node) {
+    this.node = node;
+    this.cursor = make("div", "rv-cursor");
+    this.chosen = make("div", "rv-cursor rv-cursor-chosen");
+    this.later = make("div", "rv-later");
+    for (const mark of [this.later, this.chosen, this.cursor]) {
+      mark.hidden = true;
+      node.append(mark); // inside the plot: its own offsets place them, so that moving them asks for no layout
+    }
+  }
+
+  /**
+   * The time of one forward, at least a pixel wide; null hides the mark.
+   * @param {HTMLElement} mark
+   * @param {Span | null} span
+   */
+  place(mark, span) {
+    const full = this.node._fullLayout;
+    mark.hidden = true;
+    if (!span || !full || !full.xaxis || !full.yaxis) return;
+    const { xaxis, yaxis } = full;
+    const left = Math.max(0, xaxis.l2p(span.from));
+    const right = Math.min(xaxis._length, xaxis.l2p(span.to));
+    if (right < left) return;
+    mark.style.left = `${xaxis._offset + left}px`;
+    mark.style.width = `${Math.max(1, right - left)}px`;
+    mark.style.top = `${yaxis._offset}px`;
+    mark.style.height = `${yaxis._length}px`;
+    mark.hidden = false;
+  }
+
+  /** @param {number | null} time null where nothing is later */
+  veil(time) {
+    const { later, node } = this;
+    const full = node._fullLayout;
+    later.hidden = time === null || !full || !full.xaxis;
+    if (later.hidden || time === null) return;
+    const { xaxis, yaxis } = full;
+    const left = Math.max(0, Math.min(xaxis._length, xaxis.l2p(time)));
+    later.style.transform = `translate(${xaxis._offset + left}px, ${yaxis._offset}px)`;
+    later.style.width = `${xaxis._length - left}px`;
+    later.style.height = `${yaxis._length}px`;
+  }
+}
+
+/** @type {Record<string, ((step: Step) => number) | undefined>} */
+const HEIGHTS = { time: (step) => step.first + step.count, latency: (step) => step.seconds * 1000 };
+
+/**
+ * The forward that was going on at a time; -1 for none.
+ * @param {Lane} lane
+ * @param {number} time
+ */
+function stepAt(lane, time) {
+  const index = numUntil(lane, time);
+  return time >= 0 && index < lane.steps.length ? index : -1;
+}
+
+/**
+ * The forward under the pointer: its whole column answers, however low its bar is; where all lanes are drawn, that of
+ * the nearest. Null beside them.
+ * @param {string} key
+ * @param {PlotNode} node
+ * @param {Run} run
+ * @param {MouseEvent} event
+ * @returns {{ lane: Lane, index: number, anchor: Anchor } | null}
+ */
+function under(key, node, run, event) {
+  const { xaxis, yaxis } = node._fullLayout;
+  const box = node.getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
+  if (x < 0 || x > xaxis._length || y < 0 || y > yaxis._length) return null;
+  const height = HEIGHTS[key];
+  const found = (height ? run.lanes : [mainLane(run)])
+    .map((lane) => ({ lane, index: stepAt(lane, xaxis.p2l(x)) }))
+    .filter(({ index }) => index >= 0);
+  /** @param {{ lane: Lane, index: number }} given */
+  const away = ({ lane, index }) => (height ? Math.abs(yaxis.l2p(height(lane.steps[index])) - y) : 0);
+  const nearest = found.sort((a, b) => away(a) - away(b))[0];
+  const top = box.top + yaxis._offset;
+  const anchor = { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length };
+  return nearest ? { ...nearest, anchor } : null;
+}
+
+/**
+ * @param {string} key
+ * @param {PlotNode} node
+ * @param {() => Run | null} runOf
+ * @param {ChartReport} report
+ */
+function listen(key, node, runOf, report) {
+  /** @param {MouseEvent} event */
+  const at = (event) => {
+    const run = runOf();
+    return run && under(key, node, run, event);
+  };
+  node.addEventListener("pointermove", (event) => {
+    const found = at(event);
+    if (!found || event.buttons) return report.leave();
+    return report.step(found.lane, found.index, found.anchor);
+  });
+  node.addEventListener("pointerleave", () => report.leave());
+  // Plotly covers the page while a button is down: a press that ends where it began is a click.
+  node.addEventListener(
+    "pointerdown",
+    (press) => {
+      const found = at(press);
+      if (!found || press.button !== 0) return;
+      window.addEventListener(
+        "pointerup",
+        (event) => {
+          const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
+          if (isStill) report.choose(found.lane, found.index);
+        },
+        { once: true },
+      );
+    },
+    true,
+  );
+}
+
+// Whose charts these are: a line of its own colour for each run, with its name and settings.
+class ChartLegend {
+  constructor() {
+    this.element = make("p", "rv-runs rv-num");
+  }
+
+  /** @param {Lane[]} lanes */
+  draw(lanes) {
+    while (this.element.children.length > lanes.length) this.element.lastElementChild?.remove();
+    lanes.forEach((lane, i) => {
+      if (!this.element.children[i]) {
+        const item = make("span", "rv-run");
+        item.append(make("i"), make("b", "rv-run-name"), make("span"));
+        this.element.append(item);
+      }
+      const item = /** @type {HTMLElement} */ (this.element.children[i]);
+      item.dataset.colour = String(runColours.placeOf(lane));
+      item.dataset.twin = String(i > 0 && lanes[0].method === lane.method);
+      put(item.children[1], lane.title);
+      put(item.children[2], settingsText(lane.settings));
+    });
+  }
+}

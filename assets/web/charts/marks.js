@@ -1,0 +1,147 @@
+// Pure: the one time axis that all charts of a run share (measured seconds of decoding, each lane on its own clock), and
+// what charts draw in data coordinates on it, as shapes of plotly.
+
+import { beginOf, mainLane } from "../core/folds.js";
+
+/**
+ * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
+ * calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
+ * between the grid and the traces survive react when their number falls (plotly.js 4.1).
+ * @param {string} path
+ * @param {Json} more
+ * @returns {Json[]}
+ */
+const shapeOf = (path, more) =>
+  path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
+
+/**
+ * What could not be seen if it were finer: seconds, and what a height is rounded to; 0 where all can be seen.
+ * @typedef {{ time: number, height: number }} Finest
+ */
+
+const JOINED = 0.02; // of a forward's time: a gap that no clock made
+
+// Marks at heights, as wide as their forwards took. Of what repeats without a gap one mark is made: a path costs by its
+// numbers, and a run of thousands of forwards would halt the page when it ends.
+class Marks {
+  /** @param {number} gap seconds that could not be seen */
+  constructor(gap) {
+    this.gap = gap;
+    /** @type {{ left: number, right: number, low: number, high: number }[]} */
+    this.marks = [];
+    /** @type {Map<string, { left: number, right: number }>} */
+    this.latest = new Map();
+  }
+
+  /**
+   * share: of its time that a mark leaves free at either side.
+   * @param {Step} step
+   * @param {number} share
+   * @param {number} low
+   * @param {number} high
+   */
+  add(step, share, low, high) {
+    const room = step.seconds * share;
+    const mark = { left: beginOf(step) + room, right: step.clock - room, low: round(low), high: round(high) };
+    const key = `${mark.low} ${mark.high}`;
+    const before = this.latest.get(key);
+    if (before && mark.left - before.right < Math.max(this.gap, step.seconds * JOINED)) before.right = mark.right;
+    else {
+      this.marks.push(mark);
+      this.latest.set(key, mark);
+    }
+  }
+}
+
+// Rectangles of one colour.
+export class Boxes extends Marks {
+  /**
+   * @param {string} color
+   * @param {Finest} finest
+   */
+  constructor(color, finest) {
+    super(finest.time);
+    this.color = color;
+  }
+
+  get shapes() {
+    const path = this.marks.map(
+      ({ left, right, low, high }) => `M${round(left)},${low}H${round(right)}V${high}H${round(left)}Z`,
+    );
+    return shapeOf(path.join(""), { fillcolor: this.color });
+  }
+}
+
+// Lines at a height.
+export class Dashes extends Marks {
+  /**
+   * @param {Json} line
+   * @param {Finest} finest
+   */
+  constructor(line, finest) {
+    super(finest.time);
+    this.line = line;
+    this.finest = finest.height;
+  }
+
+  /**
+   * @param {Step} step
+   * @param {number} height
+   * @param {number} [share]
+   */
+  hold(step, height, share = 0) {
+    const seen = this.finest ? Math.round(height / this.finest) * this.finest : height;
+    this.add(step, share, seen, seen);
+  }
+
+  get shapes() {
+    const path = this.marks.map(({ left, right, low }) => `M${round(left)},${low}H${round(right)}`);
+    return shapeOf(path.join(""), { line: this.line });
+  }
+}
+
+/** @param {number} value */
+const round = (value) => Math.round(value * 1e5) / 1e5;
+
+const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
+const LEAST = 24; // forwards that an axis has room for while running, so that the first bars are bars and not walls
+
+/**
+ * From where to where the axis goes: all of a run that is over, and no more; of a live one the latest forwards.
+ * @param {Lane[]} lanes
+ * @param {boolean} isLive
+ * @returns {Span}
+ */
+export function timeSpan(lanes, isLive) {
+  const length = Math.max(...lanes.map((lane) => lane.steps.at(-1)?.clock ?? 0));
+  if (!isLive) return { from: 0, to: length || 0.01 };
+  const { steps } = mainLane({ lanes });
+  const from = steps.length > WINDOW ? beginOf(steps[steps.length - WINDOW]) : 0;
+  const each = length / Math.max(1, ...lanes.map((lane) => lane.steps.length));
+  return { from, to: Math.max(length, from + LEAST * each) || 0.01 };
+}
+
+/**
+ * The forwards of a lane that such an axis shows.
+ * @param {Lane} lane
+ * @param {Span} span
+ */
+export const stepsIn = (lane, { from, to }) => lane.steps.filter((step) => step.clock > from && beginOf(step) < to);
+
+const [WIDE, HIGH] = [900, 150]; // pixels of a chart, about
+
+/**
+ * What could not be seen in a chart if it were finer; of few forwards everything can.
+ * @param {Step[]} steps
+ * @param {Span} span
+ * @param {number} height
+ */
+export const finestOf = (steps, { from, to }, height) =>
+  steps.length > WINDOW ? { time: (to - from) / WIDE, height: height / HIGH } : { time: 0, height: 0 };
+
+// Confidence on a scale on which 0.9 and 0.99 are as far apart as 0.99 and 0.999: the number of nines.
+export const TICKS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999];
+const MOST = 4; // nines; surer than that is drawn there
+
+/** @param {number} p */
+export const nines = (p) => Math.min(MOST, -Math.log10(Math.max(1 - p, 10 ** -MOST)));

@@ -1,0 +1,331 @@
+// Pure: a lane to plotly traces and layouts: what each forward took, tokens against time, confidence, the time of each
+// forward. No DOM, no Plotly; colours come in as `c`.
+
+import { runColours } from "../core/colours.js";
+import { beginOf, lastOf, photoFinish } from "../core/folds.js";
+import { factsOf } from "../core/methods.js";
+import { figure, short } from "../core/words.js";
+import { moveText } from "../text/card.js";
+import { Boxes, Dashes, TICKS, finestOf, nines, stepsIn } from "./marks.js";
+
+/**
+ * @param {Colours} c
+ * @param {string} title
+ * @param {Json} more
+ * @returns {Json}
+ */
+export const axis = (c, title, more) => ({
+  title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
+  color: c.muted,
+  gridcolor: c.grid,
+  linecolor: c.line,
+  zeroline: false,
+  ticks: "outside",
+  ticklen: 3,
+  tickcolor: c.line,
+  tickfont: { size: 11 },
+  tickmode: "auto",
+  nticks: 7,
+  automargin: false,
+  ticklabeloverflow: "allow",
+  ...more,
+});
+
+/**
+ * @param {Colours} c
+ * @param {Json} xaxis
+ * @param {Json} yaxis
+ * @param {Json} more
+ * @returns {Json}
+ */
+export const layout = (c, xaxis, yaxis, more) => ({
+  margin: { l: 56, r: 62, t: 8, b: 40 }, // of all alike, so that one second is as wide in each
+  paper_bgcolor: "rgba(0,0,0,0)",
+  plot_bgcolor: "rgba(0,0,0,0)",
+  font: { family: c.font, size: 12, color: c.muted },
+  showlegend: false,
+  hovermode: "closest",
+  dragmode: c.isCoarse ? false : "zoom",
+  uirevision: "keep",
+  modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
+  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } },
+  xaxis,
+  yaxis,
+  ...more,
+});
+
+/**
+ * A line through the whole height at a moment.
+ * @param {number} time
+ * @param {string} color
+ */
+const momentLine = (time, color) => ({
+  type: "line",
+  xref: "x",
+  yref: "paper",
+  x0: time,
+  x1: time,
+  y0: 0,
+  y1: 1,
+  line: { color, width: 1, dash: "dot" },
+});
+
+/**
+ * Vertical lines where τ, B or the mode moved, with what moved written at the top.
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {Span} span
+ * @param {boolean} isNamed
+ */
+function moveMarks(lane, c, span, isNamed) {
+  /** @param {Move} move */
+  const at = (move) => beginOf(lane.steps[move.step]);
+  const moves = lane.moves.filter((move) => at(move) >= span.from);
+  /** @type {Json[]} */
+  const shapes = moves.map((move) => momentLine(at(move), c.warm));
+  // A name needs room before the next one; of a dense row the last is named.
+  const room = (span.to - span.from) * 0.1;
+  /**
+   * @param {Move} move
+   * @param {number} i
+   */
+  const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
+  /** @type {Json[]} */
+  const annotations = moves.filter(hasRoom).map((move) => ({
+    x: at(move),
+    y: 1,
+    xref: "x",
+    yref: "paper",
+    text: moveText(move),
+    showarrow: false,
+    xanchor: "left",
+    yanchor: "top",
+    xshift: 3,
+    font: { size: 11, color: c.warm },
+  }));
+  return { shapes, annotations };
+}
+
+const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
+
+/**
+ * Where the faster lane ended, with the other's place at that moment.
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ * @returns {{ shapes: Json[], annotations: Json[] }}
+ */
+function finishMarks(lanes, c) {
+  const finish = photoFinish(lanes);
+  if (!finish) return { shapes: [], annotations: [] };
+  const { time, first, other, tokens } = finish;
+  const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
+  const label = endLabel(`${winner} ended, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
+  const placed = { xanchor: "right", xshift: -4, yref: "paper" }; // at the foot, where no curve is at the end
+  return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
+}
+
+/**
+ * seen: the part of the span that is zoomed; what lies outside of it is not drawn.
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {Span} span
+ * @param {boolean} isLive
+ * @param {Span} [seen]
+ */
+export function forwardsFigure(lane, c, span, isLive, seen = span) {
+  const steps = stepsIn(lane, span);
+  const near = stepsIn(lane, seen);
+  const finest = finestOf(near, seen, 0);
+  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest));
+  const caps = new Boxes(c.mars, finest);
+  const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
+  const free = finest.time ? 0 : 0.08;
+  for (const step of near) {
+    if (!step.count) continue; // block diffusion: it filled places, and nothing left yet
+    bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
+    if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
+  }
+  const y = axis(c, "tokens accepted", {
+    range: [0, tallest + 0.6],
+    tickmode: "linear",
+    tick0: 0,
+    dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
+  });
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const marks = moveMarks(lane, c, span, true);
+  marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
+  return { data: [EMPTY], layout: layout(c, x, y, marks) };
+}
+
+const NINES = [-0.12, 4.15]; // from where to where confidence is shown
+const THICK = 2.5; // pixels of a dash
+
+/**
+ * @param {Lane} lane
+ * @param {Colours} c
+ * @param {Span} span
+ * @param {Span} [seen]
+ */
+export function confidenceFigure(lane, c, span, seen = span) {
+  const near = stepsIn(lane, seen);
+  const finest = finestOf(near, seen, NINES[1] - NINES[0]);
+  const free = finest.time ? 0 : 0.1;
+  const accepted = new Dashes({ width: THICK, color: c.mars }, finest);
+  const refused = new Dashes({ width: THICK, color: c.warm }, finest);
+  const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 });
+  for (const step of near) {
+    step.proposals.slice(0, step.count).forEach((p) => accepted.hold(step, nines(p[1]), free));
+    const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
+    if (next) refused.hold(step, nines(next[1]), free);
+    if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
+  }
+  const metric = (lane.settings && lane.settings.metric) || "probability";
+  const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
+  const y = axis(c, metric, { range: NINES, ...ticks });
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const marks = moveMarks(lane, c, span, false);
+  const tau = lane.steps.at(-1)?.tau;
+  if (threshold.marks.length && tau !== undefined) {
+    marks.annotations.push({
+      ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm),
+      xref: "paper",
+      xshift: 3,
+    });
+  }
+  marks.shapes.unshift(...[accepted, refused, threshold].flatMap((dashes) => dashes.shapes));
+  return { data: [EMPTY], layout: layout(c, x, y, marks) };
+}
+
+/**
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {string} color
+ * @param {string} [yanchor]
+ */
+const endLabel = (text, x, y, color, yanchor = "middle") => ({
+  x,
+  y,
+  xref: "x",
+  yref: "y",
+  text,
+  showarrow: false,
+  xanchor: "left",
+  yanchor,
+  xshift: 4,
+  font: { size: 12, color },
+});
+
+/**
+ * Tokens against each lane's own measured clock, which starts when the prompt has been read.
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ * @param {Span} span
+ */
+export function timeFigure(lanes, c, span) {
+  let most = 10;
+  const data = lanes.map((lane) => {
+    const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
+    const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
+    most = Math.max(most, lane.tokens.length);
+    const isTwin = lanes.indexOf(lane) > 0 && lanes[0].method === lane.method;
+    return {
+      type: "scatter",
+      mode: "lines",
+      x: [0, ...kept.map((s) => s.clock)],
+      y: [0, ...kept.map((s) => s.first + s.count)],
+      line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
+      hoverinfo: "skip", // the card of the forward tells it
+    };
+  });
+  const annotations = data.map(({ x: xs, y: ys, line }, i) =>
+    endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isAr ? "top" : "bottom"),
+  );
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const y = axis(c, "tokens", { range: [0, most * 1.12] });
+  const finish = finishMarks(lanes, c);
+  const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
+  return { data, layout: layout(c, x, y, more) };
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Colours} c
+ */
+const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
+
+/** @param {Lane[]} lanes */
+const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.method !== lanes[0].method);
+
+/**
+ * The method, or where that tells two lanes not apart their titles, which plotly must not read as markup.
+ * @param {Lane} lane
+ * @param {Lane[]} lanes
+ */
+function lineName(lane, lanes) {
+  if (isRace(lanes)) return lane.facts.title;
+  return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
+}
+
+const MOST = 4; // times the middle one: what took longer would press all others to the ground
+const THIN = 2; // pixels of a dash here
+const NEAR = 0.12; // of the height: labels closer than that stand above and below
+
+/** @param {number[]} numbers */
+const middle = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1] ?? 0;
+
+/** @param {Step} step */
+const took = (step) => step.seconds * 1000;
+
+/**
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ * @param {Span} span
+ * @param {Span} [seen]
+ * @returns {Figure}
+ */
+export function latencyFigure(lanes, c, span, seen = span) {
+  const each = lanes.map((lane) => stepsIn(lane, span));
+  const all = each.flat().map(took);
+  const [longest, most] = [Math.max(0.01, ...all), MOST * middle(all)];
+  const top = 1.12 * (longest > most ? most : longest);
+  const shapes = lanes.flatMap((lane) => {
+    const near = stepsIn(lane, seen);
+    const dashes = new Dashes({ width: THIN, color: laneColour(lane, c) }, finestOf(near, seen, THIN * top));
+    near.forEach((step) => dashes.hold(step, took(step)));
+    return dashes.shapes;
+  });
+  const middles = each.map((steps) => middle(steps.map(took)));
+  const isNear = middles.length === 2 && Math.abs(middles[0] - middles[1]) < NEAR * top;
+  const labels = lanes.map((lane, i) => {
+    const isUpper = middles[i] >= Math.max(...middles);
+    const side = isNear ? (isUpper ? "bottom" : "top") : "middle";
+    return {
+      ...endLabel(`${figure(middles[i])} ms`, 1, middles[i], laneColour(lane, c), side),
+      xref: "paper",
+      xshift: 3,
+    };
+  });
+  const cut = longest > top ? [cutLabel(`the longest took ${figure(longest)} ms`, c)] : [];
+  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
+  const y = axis(c, "milliseconds", { range: [0, top], nticks: 5 });
+  const marks = finishMarks(lanes, c);
+  const more = {
+    shapes: [...shapes, ...marks.shapes],
+    annotations: [...labels.filter((_, i) => each[i].length), ...cut],
+  };
+  return { data: [EMPTY], layout: layout(c, x, y, more) };
+}
+
+/**
+ * @param {string} text
+ * @param {Colours} c
+ */
+const cutLabel = (text, c) => ({
+  ...endLabel(text, 1, 1, c.muted, "top"),
+  xref: "paper",
+  yref: "paper",
+  xanchor: "right",
+  xshift: 0,
+  font: { size: 11, color: c.muted },
+});

@@ -1,0 +1,116 @@
+// What became of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in,
+// plain values out. Knows no text and no DOM.
+
+import { draftIds, lastOf } from "../core/folds.js";
+import { isVerified } from "../core/methods.js";
+
+/** @param {Step} step */
+export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";
+
+/**
+ * Ids that ended a text of these lanes: the only ones that a trace tells.
+ * @param {Lane[]} lanes
+ */
+export function endIds(lanes) {
+  const ids = new Set();
+  for (const lane of lanes) {
+    const last = lane.steps.at(-1);
+    if (last && last.stop === "eos" && lane.tokens.length) ids.add(lastOf(lane.tokens).id);
+  }
+  return ids;
+}
+
+/**
+ * How many drafts of the forward before were fed with this one, to be compared with what AR chooses.
+ * @param {Lane} lane
+ * @param {number} index
+ */
+export function numChecked(lane, index) {
+  const [before, step] = [lane.steps[index - 1], lane.steps[index]];
+  if (!before || !isLossless(step)) return 0;
+  const limit = step.settings.max_new_tokens;
+  const room = Number.isFinite(limit) ? limit - step.first - 1 : Infinity;
+  return Math.max(0, Math.min(draftIds(before).length, room, step.pending - 1));
+}
+
+/**
+ * What became of proposal `i`:
+ * own, AR's own choice, taken whatever its confidence; taken; confirmed, a draft that AR agreed with;
+ * replaced, AR's own token where the draft was another; drafted, waiting to be checked;
+ * refused, the first below the threshold; unseen, behind that one; outbid, for more was found in the text;
+ * dropped, behind a wrong draft; past, behind an end.
+ * @param {Step} step
+ * @param {number} i
+ * @param {number} numDrafts
+ * @param {number | undefined} draft
+ * @param {Set<number>} ends
+ * @returns {string}
+ */
+function fate(step, i, numDrafts, draft, ends) {
+  const isOver = step.stop === "eos" || step.stop === "limit";
+  if (i < step.count) {
+    if (i < numDrafts) return step.proposals[i][0] === draft ? "confirmed" : "replaced";
+    return i === numDrafts ? "own" : "taken";
+  }
+  if (isOver) return "past";
+  if (isDropped(step)) return "dropped";
+  if (step.lookedUp.length) return "outbid";
+  const handed = step.count + step.drafted;
+  if (i < handed) return "drafted";
+  const last = step.proposals[handed - 1];
+  if (step.drafted && last && ends.has(last[0])) return "past";
+  return i === handed ? "refused" : "unseen";
+}
+
+/**
+ * Whether a wrong draft spoilt what was proposed behind it: the masks after the last good one go on from there.
+ * @param {Step} step
+ */
+export const isDropped = (step) =>
+  step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // there it is guessed next
+
+/**
+ * Whether the run wrote at a place what was proposed for it. A proposal can be judged while the text before it is
+ * the one that it continued: same, other; else unknown; unwritten where nothing stands there yet.
+ * @param {Token | undefined} token
+ * @param {number} id
+ * @param {boolean} isSame
+ */
+function judged(token, id, isSame) {
+  if (!isSame) return "unknown";
+  if (!token) return "unwritten";
+  return token.id === id ? "same" : "other";
+}
+
+/**
+ * Every proposal of a forward, in order: {place, id, confidence, runnersUp, draft, fate, token, verdict}.
+ * token: what stands at its place now; draft: the id that AR replaced there; verdict is null for what was emitted.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {Set<number>} [ends]
+ */
+export function proposalRows(lane, index, ends = new Set()) {
+  const step = lane.steps[index];
+  const before = lane.steps[index - 1];
+  const numDrafts = numChecked(lane, index);
+  let isSame = true;
+  return step.proposals.map(([id, confidence, runnersUp], i) => {
+    const place = step.first + i;
+    const draft = i < numDrafts ? draftIds(before)[i] : undefined;
+    const token = lane.tokens[place];
+    const what = fate(step, i, numDrafts, draft, ends);
+    const hasVerdict = i >= step.count && what !== "past";
+    const verdict = hasVerdict ? judged(token, id, isSame && what !== "dropped") : null;
+    if (i >= step.count && token && token.id !== id) isSame = false;
+    return {
+      place,
+      id,
+      confidence,
+      runnersUp: runnersUp || [],
+      draft: what === "replaced" ? draft : undefined,
+      fate: what,
+      token,
+      verdict,
+    };
+  });
+}

@@ -1,0 +1,136 @@
+// The slots of a lane's cache at one forward: final, fed again, drafts, masks. Pure; no DOM.
+
+import { draftIds } from "../core/folds.js";
+
+/**
+ * Tokens that were there before the first one was predicted.
+ * @param {Lane} lane
+ */
+export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
+
+/** @param {Lane} lane */
+export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
+
+/**
+ * What forward `index` found and fed. prompt + output are final; pending, drafts and masks were fed.
+ * after: the cursor once it was done, so what became final.
+ * @param {Lane} lane
+ * @param {number} index
+ */
+export function cacheAt(lane, index) {
+  const step = lane.steps[index];
+  const prompt = Math.min(promptTokens(lane), step.cursor);
+  const drafts = Math.max(0, step.cursor + step.pending - promptTokens(lane) - step.first);
+  return {
+    prompt,
+    output: step.cursor - prompt,
+    pending: step.pending - drafts,
+    drafts,
+    masks: step.fed - step.pending,
+    cursor: step.cursor,
+    used: step.cursor + step.fed,
+    after: cursorAfter(lane, index, drafts),
+    isCommit: step.isCommit,
+  };
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} drafts
+ */
+function cursorAfter(lane, index, drafts) {
+  const step = lane.steps[index];
+  const next = lane.steps[index + 1];
+  if (next) return next.cursor;
+  if (isBlockwise(lane)) return step.isCommit ? step.cursor + step.pending : step.cursor;
+  const agreed = step.stop === "mismatch" ? step.count - 1 : Math.min(drafts, step.count);
+  return step.cursor + step.pending - drafts + agreed;
+}
+
+/**
+ * Slots one by one, from `before` ahead of the cursor to the last that was fed.
+ * {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted,
+ * group: of a mask, after which draft it stands (0: after the token before them)}; only proposals of the group that
+ * was used are known.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} before
+ */
+export function slotsAt(lane, index, before) {
+  const step = lane.steps[index];
+  const { prompt, drafts, cursor, used } = cacheAt(lane, index);
+  const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would make
+  const slots = [];
+  for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
+    const state =
+      slot < prompt
+        ? "prompt"
+        : slot < cursor
+          ? "final"
+          : slot <= first
+            ? "pending"
+            : slot < cursor + step.pending
+              ? "draft"
+              : "mask";
+    const { group, proposal } = predictionAt(step, slot - first, drafts);
+    slots.push({
+      slot,
+      state,
+      group,
+      id: idOf(lane, index, slot, state, first),
+      proposal,
+      isTaken: slot >= first && slot - first < step.count,
+    });
+  }
+  return slots;
+}
+
+/**
+ * What the slot `offset` behind the first one that AR reads predicted, and the group of a mask.
+ * @param {Step} step
+ * @param {number} offset
+ * @param {number} drafts
+ */
+function predictionAt(step, offset, drafts) {
+  const isMask = offset > drafts;
+  if (offset < 0) return { group: 0, proposal: null };
+  if (!step.groups.length) return { group: isMask ? drafts : 0, proposal: step.proposals[offset] || null };
+  if (!isMask) return { group: 0, proposal: offset < step.count ? step.proposals[offset] || null : null };
+  let [group, place] = [0, offset - drafts - 1];
+  while (group < step.groups.length - 1 && place >= step.groups[group]) place -= step.groups[group++];
+  const isUsed = group === step.count - 1 && step.stop !== "eos" && step.stop !== "limit";
+  return { group, proposal: isUsed ? step.proposals[step.count + place] || null : null };
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} slot
+ * @param {string} state
+ * @param {number} first
+ */
+function idOf(lane, index, slot, state, first) {
+  if (state === "mask") return null;
+  const place = slot - promptTokens(lane);
+  if (state === "draft") {
+    const before = lane.steps[index - 1];
+    return before ? (draftIds(before)[slot - first - 1] ?? null) : null;
+  }
+  if (place >= 0) return lane.tokens[place] ? lane.tokens[place].id : null;
+  const ids = (lane.header && lane.header.prompt_ids) || [];
+  return ids.length === promptTokens(lane) ? ids[slot] : null;
+}
+
+/**
+ * What each forward from `from` to `to` fed: {index, cursor, pending, drafts, masks, isCommit}.
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} to
+ */
+export function fedBy(lane, from, to) {
+  const all = [];
+  for (let i = Math.max(0, from); i < Math.min(to, lane.steps.length); i += 1)
+    all.push({ index: i, ...cacheAt(lane, i) });
+  return all;
+}

@@ -1,0 +1,199 @@
+// What the forwards of a run took, in numbers: agreement with plain AR, acceptance by position, how many tokens each
+// forward took, tokens per forward by kind of text. Pure; no DOM.
+
+import { divergence } from "../core/folds.js";
+import { isVerified } from "../core/methods.js";
+
+// Agreement with plain AR: what it would have chosen at the place of each token, given the same text before. The first
+// token of a forward is AR's own choice by construction, as is every token of AR and of a lossless run. The others are
+// judged by what the next forward said of them (`token.check`) or, where a trace does not tell that, by the lane of AR up
+// to the first difference.
+//
+const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
+
+/**
+ * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
+ * source: "checks", "lane" or "" where nothing tells.
+ * @param {Lane} lane
+ * @param {Lane | null | undefined} other
+ */
+export function judge(lane, other) {
+  /** @param {Token} token */
+  const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // by the next forward
+  const hasChecks = lane.tokens.some(isTold);
+  const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
+  const end = source === "lane" && other ? comparable(lane, other) : 0;
+  /** @type {Verdict[]} */
+  const judged = [];
+  let [own, open] = [0, 0];
+  lane.tokens.forEach((token, place) => {
+    if (token.position === 0 || isVerified(token.step.settings)) own += 1;
+    else if (token.check && isTold(token))
+      judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
+    else if (other && place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
+    else open += 1;
+  });
+  return { own, judged, open, agreed: judged.filter((each) => each.agrees).length, source };
+}
+
+/**
+ * @param {Token} token
+ * @param {Token} choice
+ */
+const laneSays = (token, choice) => ({ ar: { id: choice.id, p: choice.confidence }, agrees: choice.id === token.id });
+
+/**
+ * How many places can be compared: up to the first difference, that place included.
+ * @param {Lane} lane
+ * @param {Lane} other
+ */
+function comparable(lane, other) {
+  const place = divergence(lane, other, 0);
+  return place < 0 ? Math.min(lane.tokens.length, other.tokens.length) : place + 1;
+}
+
+/**
+ * What became of the drafts of lossless forwards: up to the first one that AR did not confirm.
+ * @param {Lane} lane
+ */
+export function draftsJudged(lane) {
+  /** @type {{ place: number, draft: Proposal, token: Token, confidence: number, agrees: boolean }[]} */
+  const found = [];
+  lane.steps.forEach((step, i) => {
+    const next = lane.steps[i + 1];
+    if (!step.drafted || !next || !isVerified(next.settings)) return;
+    for (let j = 0; j < Math.min(step.drafted, next.count); j += 1) {
+      const draft = step.proposals[step.count + j];
+      const token = lane.tokens[next.first + j];
+      const agrees = draft[0] === token.id;
+      found.push({ place: next.first + j, draft, token, confidence: draft[1], agrees });
+      if (!agrees) break;
+    }
+  });
+  return found;
+}
+
+/**
+ * Bins of confidence: how many were judged, how many of these agree, their mean confidence.
+ * @param {{ confidence: number, agrees: boolean }[]} pairs
+ */
+export function calibration(pairs) {
+  const bins = EDGES.slice(1).map((high, i) => ({ low: EDGES[i], high, num: 0, agreed: 0, sum: 0 }));
+  for (const { confidence, agrees } of pairs) {
+    const index = EDGES.findLastIndex((edge) => confidence >= edge);
+    const bin = bins[Math.min(Math.max(index, 0), bins.length - 1)];
+    bin.num += 1;
+    bin.sum += confidence;
+    if (agrees) bin.agreed += 1;
+  }
+  return bins.map(({ sum, ...bin }) => ({ ...bin, share: bin.agreed / bin.num, mean: sum / bin.num }));
+}
+
+/**
+ * For each position in a forward: how many forwards proposed there, and how many of these emitted there.
+ * @param {Pick<Step, "proposals" | "count">[]} steps
+ */
+export function acceptance(steps) {
+  const positions = [];
+  for (const { proposals, count } of steps) {
+    while (positions.length < proposals.length) positions.push({ proposed: 0, emitted: 0 });
+    for (let i = 0; i < proposals.length; i += 1) {
+      positions[i].proposed += 1;
+      if (i < count) positions[i].emitted += 1;
+    }
+  }
+  return positions.map((each, i) => ({ position: i + 1, ...each, share: each.emitted / each.proposed }));
+}
+
+/**
+ * How many forwards took 1, 2, 3 ... tokens, up to the most that one took.
+ * @param {Pick<Step, "proposals" | "count">[]} steps
+ */
+export function forwardCounts(steps) {
+  const counts = [];
+  for (const { count } of steps) {
+    while (counts.length < count) counts.push({ count: counts.length + 1, forwards: 0 });
+    if (count > 0) counts[count - 1].forwards += 1;
+  }
+  return counts;
+}
+
+// Kinds of text, by this rule in this order. code: any character between ``` fences, or in a Python block: a line that
+// begins with `def name...:` or `class Name...:` and the indented or empty lines after it. white space: nothing else in
+// the token. words: it has a letter. numbers: it has a digit. punctuation: what is left, signs and emoji included. A piece
+// of a character is of the kind of that character; the mark that ends the text is of none.
+const KINDS = ["words", "numbers", "punctuation", "code", "white space"];
+
+const HEAD = /^(?:def|class) \w+.*:\s*$/;
+const INSIDE = /^(?:[ \t]|@|$)/;
+
+/**
+ * Where code begins and ends in a text: [from, to) in order, fences before blocks.
+ * @param {string} text
+ */
+export function codeRanges(text) {
+  const marks = [...text.matchAll(/```/g)].map((found) => found.index);
+  /** @type {[from: number, to: number][]} */
+  const ranges = [];
+  for (let i = 0; i < marks.length; i += 2)
+    ranges.push([marks[i], i + 1 < marks.length ? marks[i + 1] + 3 : text.length]);
+  /** @param {number} at */
+  const isFenced = (at) => ranges.some(([from, to]) => at >= from && at < to);
+  /** @type {[from: number, to: number][]} */
+  const blocks = [];
+  let at = 0;
+  /** @type {[from: number, to: number] | null} */
+  let block = null;
+  for (const line of text.split("\n")) {
+    const isHead = HEAD.test(line) && !isFenced(at);
+    if (isHead && !block) blocks.push((block = [at, at + line.length]));
+    else if (block && (isHead || INSIDE.test(line))) block[1] = line.trim() ? at + line.length : block[1];
+    else block = null;
+    at += line.length + 1;
+  }
+  return [...ranges, ...blocks];
+}
+
+/** @param {string} text */
+function plainKind(text) {
+  if (!text.trim()) return "white space";
+  if (/\p{L}/u.test(text)) return "words";
+  return /\p{N}/u.test(text) ? "numbers" : "punctuation";
+}
+
+/**
+ * The kind of each token of a lane, in order; null for the mark that ends the text.
+ * @param {KindToken[]} tokens
+ */
+export function kindsOf(tokens) {
+  const ranges = codeRanges(tokens.map((token) => token.text).join(""));
+  /** @type {(string | null)[]} */
+  const kinds = new Array(tokens.length).fill(null);
+  let [at, first] = [0, 0]; // first: of the pieces that wait for their character
+  tokens.forEach((token, i) => {
+    const end = at + token.text.length;
+    if (token.joins >= 0) kinds[i] = kinds[token.joins];
+    else if (token.text) {
+      const isCode = ranges.some(([from, to]) => at < to && end > from);
+      kinds.fill(isCode ? "code" : plainKind(token.text), first, i + 1);
+    }
+    if (token.text || token.isEnd || token.joins >= 0) first = i + 1;
+    at = end;
+  });
+  return kinds;
+}
+
+/**
+ * A token carries 1/n of a forward that took n tokens, so the shares of all kinds add up to the forwards.
+ * @param {KindToken[]} tokens
+ */
+export function byKind(tokens) {
+  const found = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
+  kindsOf(tokens).forEach((kind, i) => {
+    const entry = kind && found.get(kind);
+    if (!entry) return;
+    entry.tokens += 1;
+    entry.forwards += 1 / tokens[i].step.count;
+  });
+  return [...found.values()].map((entry) => ({ ...entry, tpf: entry.tokens / entry.forwards }));
+}

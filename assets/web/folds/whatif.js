@@ -1,0 +1,297 @@
+// Recorded forwards judged again under another threshold. Pure: a lane in, plain values out.
+// A forward by itself can be judged exactly, for all its proposals and confidences were recorded; what follows the
+// first forward that takes another number of tokens would have been predicted from another text: an estimate.
+// The groups in which a finished text would then stand end where another text would have been written.
+
+import { draftIds } from "../core/folds.js";
+import { factsOf } from "../core/methods.js";
+import { isDropped, isLossless, numChecked, proposalRows } from "./proposals.js";
+
+const REACH = 40; // forwards after which no place that a forward spoke of is still to be written or checked
+
+/**
+ * How many proposals are taken, from left to right, while confidence >= tau; the first always, NaN never.
+ * @param {readonly number[]} confidences
+ * @param {number} tau
+ */
+export function acceptPrefix(confidences, tau) {
+  let count = 0;
+  for (const confidence of confidences) {
+    if (count && !(confidence >= tau)) break;
+    count += 1;
+  }
+  return count;
+}
+
+/**
+ * What a forward hands on under `tau`: tokens that it emits, or in a lossless run drafts for the next one to check.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
+export function judgeAgain(lane, index, tau, ends) {
+  const step = lane.steps[index];
+  if (step.settings?.method === "jacobi") return draftIds(step).length; // guesses, whatever τ is
+  if (!isLossless(step)) {
+    if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
+    return acceptedUntilEnd(step.proposals, tau, ends);
+  }
+  if (step.stop === "eos" || step.stop === "limit" || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
+  const would = maskDrafts(lane, step, tau, ends);
+  const allowed = maskDrafts(lane, step, step.settings.tau, ends);
+  const looked = step.lookedUp.length;
+  if (looked) return would <= allowed ? looked : Math.max(would, looked); // it was preferred to as many as were allowed
+  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // B auto drafts fewer whatever the threshold is
+}
+
+/**
+ * The drafts that masks propose under `tau`, behind AR's own token.
+ * @param {Lane} lane
+ * @param {Step} step
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
+function maskDrafts(lane, step, tau, ends) {
+  const own = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, step.index);
+  return acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1;
+}
+
+/**
+ * @param {Proposal[]} proposals
+ * @param {number} tau
+ * @param {Set<number>} ends
+ * @param {number} [from]
+ */
+function acceptedUntilEnd(proposals, tau, ends, from = 0) {
+  const count = acceptPrefix(
+    proposals.map((proposal) => proposal[1]),
+    tau,
+  );
+  const end = proposals.findIndex(([id], i) => i >= from && ends.has(id));
+  return end >= 0 ? Math.min(count, end + 1) : count;
+}
+
+/**
+ * One forward, judged again: then and now are tokens taken, or drafted where it is lossless; same, other, unknown say
+ * of proposals that only the other threshold takes whether the run wrote them; of tokens that only the run took,
+ * checked could be compared with AR's choice and wrong were not it; gain is what the forward brings more.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
+export function cellOf(lane, index, tau, ends) {
+  const step = lane.steps[index];
+  const drafts = isLossless(step);
+  const then = drafts ? draftIds(step).length : step.count;
+  const now = judgeAgain(lane, index, tau, ends);
+  const cell = {
+    index,
+    isLossless: drafts,
+    then,
+    now,
+    same: 0,
+    other: 0,
+    unknown: 0,
+    checked: 0,
+    wrong: 0,
+    agreedThen: 0,
+    agreedNow: 0,
+    gain: now - then,
+  };
+  if (drafts && step.lookedUp.length) weighLookedUp(cell, lane, step);
+  else if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
+  else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
+  else if (now < then) check(cell, lane.tokens.slice(step.first + now, step.first + then));
+  return cell;
+}
+
+/**
+ * What was found in the text is drafted under any threshold, unless masks then propose more: how far is known of it alone.
+ * @param {WhatIfCell} cell
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+function weighLookedUp(cell, lane, step) {
+  const first = step.first + step.count;
+  const wrong = step.lookedUp.findIndex((id, i) => lane.tokens[first + i]?.id !== id);
+  cell.agreedThen = wrong < 0 ? step.lookedUp.length : wrong;
+  cell.agreedNow = cell.agreedThen;
+  cell.gain = 0;
+}
+
+/**
+ * Drafts agree up to the first that the run, which writes AR's text, wrote otherwise.
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ */
+function weighDrafts(cell, rows) {
+  const agreed = rows.findIndex((row) => row.verdict !== "same");
+  const most = agreed < 0 ? rows.length : agreed;
+  cell.agreedThen = Math.min(cell.then, most);
+  cell.agreedNow = Math.min(cell.now, most);
+  cell.gain = cell.agreedNow - cell.agreedThen;
+  if (cell.now > cell.then) count(cell, rows.slice(cell.then, cell.now));
+}
+
+/**
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ */
+function count(cell, rows) {
+  for (const row of rows) {
+    if (row.verdict === "same") cell.same += 1;
+    else if (row.verdict === "other") cell.other += 1;
+    else cell.unknown += 1;
+  }
+}
+
+/**
+ * @param {WhatIfCell} cell
+ * @param {Token[]} tokens
+ */
+function check(cell, tokens) {
+  const checked = tokens.filter((token) => token.check);
+  cell.checked = checked.length;
+  cell.wrong = checked.filter((token) => token.check?.id !== token.id).length;
+}
+
+/**
+ * @param {WhatIfCell[]} cells
+ * @param {(cell: WhatIfCell) => number} value
+ */
+const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
+
+/**
+ * The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
+ * exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
+ * whole: the same over all forwards, each judged by itself. taken: proposals that only the other threshold takes.
+ * known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
+ * @param {Lane} lane
+ * @param {number} tau
+ * @param {Set<number>} ends
+ * @param {WhatIfCell[]} [known]
+ */
+export function whatIf(lane, tau, ends, known = []) {
+  const cells = known.slice(0, Math.max(0, known.length - REACH));
+  for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
+  const first = cells.findIndex((cell) => cell.then !== cell.now);
+  const num = cells.length;
+  // A draft more or less shows in what the next forward emits.
+  const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
+  /** @param {number} upTo */
+  const span = (upTo) => {
+    const last = lane.steps[upTo - 1];
+    const tokens = last ? last.first + last.count : 0;
+    return { forwards: upTo, then: tokens, now: tokens + sum(cells.slice(0, upTo), (cell) => cell.gain) };
+  };
+  const exactly = span(exact);
+  if (first >= 0 && exact > first + 1) exactly.now = exactly.then + cells[first].gain;
+  return {
+    cells,
+    first,
+    exact: exactly,
+    whole: span(num),
+    taken: takenMore(cells),
+    left: takenLess(cells),
+    drafts: draftsOf(cells),
+  };
+}
+
+/** @param {WhatIfCell[]} cells */
+function takenMore(cells) {
+  const same = sum(cells, (cell) => cell.same);
+  const other = sum(cells, (cell) => cell.other);
+  const unknown = sum(cells, (cell) => cell.unknown);
+  return {
+    forwards: cells.filter((cell) => cell.now > cell.then).length,
+    num: same + other + unknown,
+    same,
+    other,
+    unknown,
+  };
+}
+
+/** @param {WhatIfCell[]} cells */
+function takenLess(cells) {
+  const fewer = cells.filter((cell) => cell.now < cell.then);
+  return {
+    forwards: fewer.length,
+    num: sum(fewer, (cell) => cell.then - cell.now),
+    checked: sum(fewer, (cell) => cell.checked),
+    wrong: sum(fewer, (cell) => cell.wrong),
+  };
+}
+
+/**
+ * Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.
+ * @param {WhatIfCell[]} cells
+ */
+function draftsOf(cells) {
+  if (!cells.some((cell) => cell.isLossless)) return null;
+  return {
+    then: sum(cells, (cell) => (cell.isLossless ? cell.then : 0)),
+    now: sum(cells, (cell) => (cell.isLossless ? cell.now : 0)),
+    agreedThen: sum(cells, (cell) => cell.agreedThen),
+    agreedNow: sum(cells, (cell) => cell.agreedNow),
+  };
+}
+
+/**
+ * Groups in order, which hold every token once. isGuess: behind the first difference; isFirst: the group of that
+ * difference, the last that is exact.
+ * @param {Lane} lane
+ * @param {WhatIf} found
+ * @param {number} tau
+ */
+export function regrouped(lane, found, tau) {
+  /** @type {LensGroup[]} */
+  const groups = [];
+  let place = 0;
+  for (const step of lane.steps) {
+    const end = step.first + step.count;
+    while (place < end) {
+      const count = Math.min(reach(lane, step, place - step.first, found.cells, tau), lane.tokens.length - place);
+      const isExact = found.first < 0 || step.index < found.exact.forwards;
+      const isFirst = found.first >= 0 && step.index === found.exact.forwards - 1 && place === step.first;
+      groups.push({ first: place, count, isGuess: !isExact || (place > step.first && found.first >= 0), isFirst });
+      place += count;
+    }
+  }
+  return groups;
+}
+
+/**
+ * How many tokens, at least one, a forward pass would have accepted if it had begun at number `from` of its tokens.
+ * @param {Lane} lane
+ * @param {Step} step
+ * @param {number} from
+ * @param {WhatIfCell[]} cells
+ * @param {number} tau
+ */
+function reach(lane, step, from, cells, tau) {
+  if (isLossless(step)) return Math.max(1, confirmed(lane, step, from, cells, tau));
+  const proposals = step.proposals.slice(from);
+  const confidences = proposals.map((proposal) => proposal[1]);
+  const count = from ? acceptPrefix(confidences, tau) : cells[step.index].now;
+  const other = proposals.findIndex(([id], i) => lane.tokens[step.first + from + i]?.id !== id);
+  return Math.max(1, other < 0 ? count : Math.min(count, other));
+}
+
+/**
+ * In a lossless run: the drafts that would have been made and that AR confirms, and AR's own token behind them.
+ * @param {Lane} lane
+ * @param {Step} step
+ * @param {number} from
+ * @param {WhatIfCell[]} cells
+ * @param {number} tau
+ */
+function confirmed(lane, step, from, cells, tau) {
+  const before = lane.steps[step.index - 1];
+  const gain = before && isLossless(before) ? cells[before.index].gain : 0;
+  if (!from || gain >= 0) return step.count + gain - from;
+  const drafts = before.proposals.slice(before.count + from, before.count + step.count - 1);
+  const doubted = drafts.findIndex((proposal) => !(proposal[1] >= tau));
+  return (doubted < 0 ? drafts.length : doubted) + 1;
+}

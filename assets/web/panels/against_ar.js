@@ -1,0 +1,401 @@
+// The panel "Against AR": how many tokens AR would have chosen too, where not, and both texts aligned.
+// Folds in, text out; the aligned texts wait for a pause of half a second while a run goes on.
+
+import { shown, visible } from "../core/bytes.js";
+import { make, put } from "../core/dom.js";
+import { divergence } from "../core/folds.js";
+import { isVerified } from "../core/methods.js";
+import { counted, figure, probability, whole } from "../core/words.js";
+import { aligned } from "../folds/diff.js";
+import { draftsJudged, judge } from "../folds/statistics.js";
+import { shownKey, shownLanes, subject } from "./shown.js";
+
+const LISTED = 8;
+const PAUSE = 500; // milliseconds between two alignments
+const AROUND = 8; // tokens shown on each side of the first difference
+
+const PARTS = ["own", "agreed", "differs", "open"];
+
+export class AgainstArPanel {
+  /** @type {string} */
+  key;
+  /** @type {string} */
+  placed;
+  /** @type {string} */
+  listed;
+  /** @type {[Lane | null, Lane | undefined]} */
+  waiting;
+  /** @type {number | null} */
+  timer = null;
+  /** @type {number | undefined} */
+  alignedAt;
+
+  static id = "against-ar";
+
+  static title = "Against AR";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.view = view;
+    element.classList.add("rv-against");
+    this.head = make("p", "rv-ag-head");
+    this.share = make("b", "rv-ag-share rv-num");
+    this.headText = make("span");
+    this.head.append(this.share, this.headText);
+    this.bar = make("div", "rv-ag-bar");
+    this.bar.setAttribute("role", "img");
+    this.parts = Object.fromEntries(PARTS.map((name) => [name, make("i", `rv-ag-${name}`)]));
+    this.bar.append(...Object.values(this.parts));
+    this.detail = make("p", "rv-ag-detail rv-num");
+    this.list = make("ol", "rv-ag-list");
+    this.listTitle = make("h4");
+    this.place = make("div", "rv-ag-place");
+    this.placeTitle = make("h4");
+    this.diff = new DiffText(["MARS", "AR"]);
+    const left = make("section", "rv-ag-left");
+    left.append(this.head, this.bar, this.detail, this.listTitle, this.list);
+    const right = make("section", "rv-ag-right");
+    right.append(this.placeTitle, this.place, this.diff.element);
+    element.append(left, right);
+  }
+
+  draw() {
+    const key = shownKey(this.view);
+    if (key === this.key) return;
+    this.key = key;
+    const [lane, other] = shownLanes(this.view);
+    const sentence = nothing(lane);
+    const spoken = sentence ? null : lane || null;
+    this.drawMeter(spoken, other, sentence);
+    this.drawPlace(spoken, other);
+    this.later(spoken, other);
+  }
+
+  /**
+   * The share of tokens that AR would have chosen, and what it is made of.
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
+   * @param {string} sentence
+   */
+  drawMeter(lane, other, sentence) {
+    const found = lane ? judge(lane, other) : null;
+    const isLossless = lane && lane.steps.every((step) => isVerified(step.settings));
+    const hasMeter = Boolean(lane) && !isLossless && Boolean(found && (found.judged.length || found.source));
+    this.bar.hidden = !hasMeter;
+    this.share.hidden = !hasMeter;
+    put(this.detail, "");
+    if (!lane) {
+      put(this.headText, sentence);
+      return this.drawList("", []);
+    }
+    if (isLossless) {
+      const drafts = draftsJudged(lane);
+      const refused = drafts.filter((draft) => !draft.agrees);
+      put(this.headText, "Lossless: every token is AR's own choice, by construction.");
+      put(
+        this.detail,
+        drafts.length
+          ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "draft")} that it judged.`
+          : "",
+      );
+      return this.drawList(
+        "Where AR corrected a draft",
+        refused.map(({ place, draft, token }) => correction(lane, place, draft, token)),
+      );
+    }
+    if (!hasMeter || !found) {
+      put(
+        this.headText,
+        "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.",
+      );
+      return this.drawList("", []);
+    }
+    this.drawShare(found);
+    const wrong = found.judged.filter((each) => !each.agrees);
+    return this.drawList(
+      wrong.length ? "Where AR would have chosen otherwise" : "",
+      wrong.map(({ place, token, ar }) => ({
+        place,
+        step: token.step.index,
+        mine: lane.tokenName(token.id),
+        theirs: lane.tokenName(ar.id),
+        p: ar.p,
+      })),
+    );
+  }
+
+  /** @param {Judged} found */
+  drawShare({ own, judged, agreed, open, source }) {
+    const known = own + judged.length;
+    put(this.share, `${figure((100 * (own + agreed)) / known)} %`);
+    put(
+      this.headText,
+      ` of ${counted(known, "judged token")} are what AR would have chosen, given the same text before.`,
+    );
+    /** @type {Record<string, number>} */
+    const numbers = { own, agreed, differs: judged.length - agreed, open };
+    for (const name of PARTS) this.parts[name].style.flexGrow = String(numbers[name]);
+    const parts = [
+      `${whole(own)} AR's own (first of a forward)`,
+      `${whole(agreed)} of ${whole(judged.length)} others agree`,
+    ];
+    if (open)
+      parts.push(
+        source === "lane"
+          ? `${whole(open)} cannot be judged after the first difference`
+          : `${whole(open)} not judged yet`,
+      );
+    put(this.detail, parts.join(" · "));
+    this.bar.setAttribute("aria-label", this.detail.textContent);
+  }
+
+  /**
+   * @param {string} title
+   * @param {PlaceEntry[]} entries
+   */
+  drawList(title, entries) {
+    const more = entries.length > LISTED ? `: the first ${LISTED} of ${whole(entries.length)}` : "";
+    put(this.listTitle, title && entries.length ? title + more : "");
+    const shownEntries = entries.slice(0, LISTED);
+    const key = JSON.stringify(shownEntries);
+    if (key === this.listed) return;
+    this.listed = key;
+    this.list.replaceChildren(...shownEntries.map((entry) => this.entry(entry)));
+  }
+
+  /** @param {PlaceEntry} found */
+  entry({ place, step, mine, theirs, p }) {
+    const item = make("li");
+    const button = make("button", "rv-num");
+    button.type = "button";
+    button.append(
+      make("span", "rv-ag-where", `token ${whole(place + 1)}`),
+      make("code", "rv-ag-mine", mine),
+      make("span", "rv-ag-word", "AR"),
+      make("code", "rv-ag-theirs", theirs),
+      make("span", "rv-ag-p", p !== null && Number.isFinite(p) ? probability(p) : ""),
+    );
+    button.addEventListener("click", () => this.view.choose(subject(this.view), step));
+    item.append(button);
+    return item;
+  }
+
+  /**
+   * The first difference between the two texts, with what stands around it in both.
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
+   */
+  drawPlace(lane, other) {
+    const place = lane && other ? divergence(lane, other, 0) : -1;
+    const both = lane && other ? [lane, other] : [];
+    const [length, least] = [lane?.tokens.length || 0, Math.min(...both.map((each) => each.tokens.length))];
+    const key = place >= 0 ? `${place}:${least - place > AROUND}` : `${length}:${other?.tokens.length || 0}:${place}`;
+    if (place >= 0 && this.placed === key) return;
+    this.placed = key;
+    put(this.placeTitle, lane && other ? placeText(lane, other, place) : "");
+    this.place.replaceChildren(...(place < 0 ? [] : both.map((each) => around(each, place))));
+  }
+
+  /**
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
+   */
+  later(lane, other) {
+    this.waiting = [lane, other];
+    if (this.timer) return;
+    const rest =
+      this.alignedAt === undefined || (lane && lane.end)
+        ? 0
+        : Math.max(0, PAUSE - (performance.now() - this.alignedAt));
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      this.alignedAt = performance.now();
+      this.diff.draw(...this.waiting);
+    }, rest);
+  }
+}
+
+/** @param {Lane | undefined} lane */
+function nothing(lane) {
+  if (!lane || !lane.steps.length) return "Nothing has been decoded yet.";
+  return lane.isAr ? "This run is plain AR itself; run MARS, with or without AR beside it, to compare." : "";
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} place
+ * @param {Proposal} draft
+ * @param {Token} token
+ */
+const correction = (lane, place, draft, token) => ({
+  place,
+  step: token.step.index,
+  mine: lane.tokenName(draft[0]),
+  theirs: lane.tokenName(token.id),
+  p: token.confidence,
+});
+
+/**
+ * @param {Lane} lane
+ * @param {Lane} other
+ * @param {number} place
+ */
+function placeText(lane, other, place) {
+  if (place >= 0) return `First difference at token ${whole(place + 1)}`;
+  const shared = Math.min(lane.tokens.length, other.tokens.length);
+  if (!shared) return "";
+  return lane.end && other.end && lane.tokens.length === other.tokens.length
+    ? "Same text, token for token"
+    : `The same in the first ${counted(shared, "token")}`;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} place
+ */
+function around(lane, place) {
+  const line = make("p");
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
+  const text = (from, to) =>
+    lane.tokens
+      .slice(Math.max(0, from), to)
+      .map((token) => lane.tokenName(token.id))
+      .join("");
+  const rest = text(place + 1, place + 1 + AROUND);
+  const words = make("span");
+  words.append(
+    make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
+    make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)),
+    make("code", "", rest),
+  );
+  line.append(make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
+  return line;
+}
+
+const CONTEXT = 16; // tokens of a folded part that stay on each side
+const FOLD = 48; // parts longer than this are folded
+
+// Two texts as one, aligned token by token: what both have, what only one has. Long equal parts are folded;
+// colour, line and a word say whose a part is.
+class DiffText {
+  /**
+   * names: what to call the first and the second text.
+   * @param {[string, string]} names
+   */
+  constructor(names) {
+    this.names = names;
+    this.element = make("div", "rv-df");
+    this.title = make("h4");
+    this.text = make("div", "rv-df-text");
+    this.text.tabIndex = 0;
+    this.text.setAttribute("role", "group");
+    this.text.setAttribute("aria-label", "Both texts aligned");
+    this.element.append(this.title, this.text);
+    this.unfolded = new Set();
+  }
+
+  /**
+   * @param {Lane | null} lane
+   * @param {Lane | undefined} other
+   */
+  draw(lane, other) {
+    const segments =
+      lane?.tokens.length && other?.tokens.length
+        ? aligned(
+            lane.tokens.map((token) => token.id),
+            other.tokens.map((token) => token.id),
+          )
+        : [];
+    this.element.hidden = segments.every((segment) => segment.kind === "both");
+    if (this.element.hidden || !lane || !other) return;
+    markAhead(segments, lane, other);
+    put(this.title, summary(segments, this.names));
+    const top = this.text.scrollTop;
+    this.text.replaceChildren(...segments.flatMap((segment) => this.nodes(segment, lane, other)));
+    this.text.scrollTop = top;
+  }
+
+  /**
+   * @param {Segment} segment
+   * @param {Lane} lane
+   * @param {Lane} other
+   */
+  nodes(segment, lane, other) {
+    const { kind, a, b, num } = segment;
+    if (kind === "both") return this.both(lane, a, num);
+    const source = kind === "first" ? lane : other;
+    const text = oneText(source, kind === "first" ? a : b, num);
+    const node = make("span", segment.isAhead ? "rv-df-ahead" : `rv-df-${kind}`);
+    const word = this.names[kind === "first" ? 0 : 1];
+    node.append(make("span", "rv-df-word", segment.isAhead ? `${word} is ahead` : word), make("span", "", text));
+    return [node];
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} from
+   * @param {number} num
+   */
+  both(lane, from, num) {
+    /**
+     * @param {number} start
+     * @param {number} end
+     */
+    const text = (start, end) => make("span", "rv-df-both", shown(lane.tokens.slice(start, end).map(textOf).join("")));
+    const end = from + num;
+    if (num <= FOLD || this.unfolded.has(from)) return [text(from, end)];
+    const head = from === 0 ? from : from + CONTEXT;
+    const button = make("button", "rv-df-fold rv-num", `… ${counted(end - CONTEXT - head, "token")} in both …`);
+    button.type = "button";
+    button.addEventListener("click", () => {
+      this.unfolded.add(from);
+      button.replaceWith(text(head, end - CONTEXT));
+    });
+    return [...(head > from ? [text(from, head)] : []), button, text(end - CONTEXT, end)];
+  }
+}
+
+/** @param {Token} token */
+const textOf = (token) => (token.isEnd ? " ■" : token.text);
+
+/**
+ * White space alone, and bytes that are no character, would not be seen.
+ * @param {Lane} lane
+ * @param {number} from
+ * @param {number} num
+ */
+function oneText(lane, from, num) {
+  const tokens = lane.tokens.slice(from, from + num);
+  const text = tokens.map(textOf).join("");
+  if (!text) return tokens.map((token) => lane.tokenName(token.id)).join("");
+  return text.trim() ? shown(text) : visible(text);
+}
+
+/**
+ * While a run is not over, what the other has more at its end is no difference yet.
+ * @param {Segment[]} segments
+ * @param {Lane} lane
+ * @param {Lane} other
+ */
+function markAhead(segments, lane, other) {
+  for (const segment of segments.slice(segments.findLastIndex((each) => each.kind === "both") + 1)) {
+    segment.isAhead = !(segment.kind === "first" ? other : lane).end;
+  }
+}
+
+/**
+ * @param {Segment[]} segments
+ * @param {[string, string]} given
+ */
+function summary(segments, [first, second]) {
+  /** @param {string} kind */
+  const count = (kind) =>
+    segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
+  return `Aligned: ${counted(count("both"), "token")} in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;
+}

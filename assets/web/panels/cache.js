@@ -1,0 +1,471 @@
+// The panel "Cache": the slots of the shown forward, what each forward fed, and bytes.
+// Draws folds/slots.js; nodes are kept and updated, so that pointing survives a new forward.
+
+import { make, put, shape, targetOf } from "../core/dom.js";
+import { lastOf } from "../core/folds.js";
+import { counted, memory, probability, whole } from "../core/words.js";
+import { cacheAt, fedBy, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
+
+const BEFORE = 14; // final slots drawn one by one ahead of the cursor
+const NUMBERS = [
+  ["final", "final"],
+  ["again", "fed again as real tokens"],
+  ["drafts", "drafts, for AR to judge"],
+  ["masks", "masks, overwritten next time"],
+  ["after", "final after this forward"],
+  ["bytes", "keys and values in use"],
+  ["room", "room"],
+];
+const WIDE = new Set(["bytes", "room"]);
+
+export class CachePanel {
+  /** @type {Record<string, { row: HTMLElement, value: HTMLElement, name: HTMLElement }>} */
+  values;
+  /** @type {string} */
+  key;
+  /** @type {View} */
+  view;
+
+  static id = "cache";
+
+  static title = "Cache";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.view = view;
+    element.classList.add("rv-cache");
+    this.head = make("p", "rv-ca-head rv-num");
+    this.strip = new SlotStrip();
+    this.list = make("dl", "rv-ca-numbers rv-num");
+    this.values = {};
+    for (const [key, name] of NUMBERS) {
+      const row = make("div", WIDE.has(key) ? "rv-ca-wide" : "");
+      this.values[key] = { row, value: make("dd"), name: make("dt", "", name) };
+      row.append(this.values[key].name, this.values[key].value);
+      this.list.append(row);
+    }
+    this.chart = new FedChart((lane, index) => view.choose(lane, index));
+    element.append(this.head, this.strip.element, this.list, this.chart.element);
+  }
+
+  draw() {
+    const { lane, step: index } = this.view.focus;
+    const key = `${this.view.run.id} ${lane.name} ${lane.steps.length} ${index}`;
+    if (key === this.key) return;
+    this.key = key;
+    const isEmpty = index < 0;
+    for (const node of [this.strip.element, this.list, this.chart.element]) node.hidden = isEmpty;
+    if (isEmpty) return void put(this.head, "The cache is drawn from the first forward on.");
+    const state = cacheAt(lane, index);
+    put(this.head, headText(lane, index, state));
+    this.drawStrip(lane, index, state);
+    this.drawNumbers(lane, state);
+    this.chart.draw(lane, index);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {CacheState} state
+   */
+  drawStrip(lane, index, state) {
+    const slots = slotsAt(lane, index, BEFORE);
+    const hidden = { prompt: state.prompt, output: state.output };
+    for (const slot of slots) {
+      if (slot.state === "prompt") hidden.prompt -= 1;
+      if (slot.state === "final") hidden.output -= 1;
+    }
+    const free = room(lane) - state.used;
+    this.strip.draw({
+      hidden,
+      cursor: state.cursor,
+      free: Number.isFinite(free) && free > 0 ? free : 0,
+      slots: slots.map((slot) => ({ ...slot, text: slotText(lane, slot), say: slotSay(lane, slot) })),
+    });
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {CacheState} state
+   */
+  drawNumbers(lane, state) {
+    const bytes = (lane.header && lane.header.slot_bytes) || 0;
+    /**
+     * @param {string} key
+     * @param {string} text
+     */
+    const set = (key, text) => {
+      this.values[key].row.hidden = !text;
+      put(this.values[key].value, text);
+    };
+    set("final", `${whole(state.cursor)} (prompt ${whole(state.prompt)}, output ${whole(state.output)})`);
+    set("again", whole(state.pending));
+    set("drafts", state.drafts ? whole(state.drafts) : "");
+    set("masks", whole(state.masks));
+    set("after", whole(state.after));
+    set(
+      "bytes",
+      bytes
+        ? `${memory(state.cursor * bytes)} final, ${memory((state.used - state.cursor) * bytes)} written by this forward`
+        : "this trace does not tell what a slot takes",
+    );
+    const parts = [];
+    if (bytes && Number.isFinite(room(lane)))
+      parts.push(`${memory(room(lane) * bytes)} for ${counted(room(lane), "slot")} at most, ${memory(bytes)} each`);
+    if (lane.cacheBytes) parts.push(`${memory(lane.cacheBytes)} reserved`);
+    set("room", parts.join(" · "));
+  }
+}
+
+/**
+ * Slots that the run may come to use: its prompt and all tokens that it may write.
+ * @param {Lane} lane
+ */
+function room(lane) {
+  const limit = lane.settings && lane.settings.max_new_tokens;
+  return limit ? promptTokens(lane) + limit : NaN;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {CacheState} state
+ */
+function headText(lane, index, state) {
+  const what = `Forward ${whole(index + 1)} of ${lane.title} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
+  if (state.isCommit)
+    return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
+  if (isBlockwise(lane)) return `${what} The block is being filled: nothing becomes final before its commit.`;
+  const num = state.after - state.cursor;
+  return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next forward starts there and overwrites what lies behind.`;
+}
+
+/** @type {Record<string, string>} */
+const STATES = {
+  prompt: "prompt, final",
+  final: "output, final",
+  pending: "fed again as a real token",
+  draft: "draft, fed again for AR to judge",
+  mask: "mask, overwritten by the next forward",
+};
+
+/**
+ * @param {Lane} lane
+ * @param {Slot} given
+ */
+function slotText(lane, { state, id }) {
+  if (state === "mask") return "mask";
+  return id !== null && lane.vocabulary.has(id) ? lane.tokenName(id) : state === "prompt" ? "·" : "prompt";
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Slot} slot
+ */
+function slotSay(lane, slot) {
+  const name = slot.id !== null && lane.vocabulary.has(slot.id) ? ` “${lane.tokenName(slot.id)}”` : "";
+  const after = slot.state === "mask" && slot.group ? ` after draft ${slot.group}` : "";
+  const parts = [`Slot ${whole(slot.slot)}${name}: ${STATES[slot.state].replace("mask", `mask${after}`)}`];
+  if (slot.proposal)
+    parts.push(
+      `predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "taken" : "not taken"}`,
+    );
+  return `${parts.join("; ")}.`;
+}
+
+const COLUMNS = 60; // forwards in sight, the shown one among them
+const POINTS = 200; // of the line of the cursor
+/** @type {("pending" | "drafts" | "masks")[]} */
+const PARTS = ["pending", "drafts", "masks"];
+
+// What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
+class FedChart {
+  /** @type {HTMLElement[]} */
+  nodes;
+  /** @type {number} */
+  index;
+  /** @type {Lane} */
+  lane;
+  /** @type {number} */
+  from;
+
+  /** @param {(lane: Lane, index: number) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.element = make("div", "rv-fc");
+    this.title = make("h4");
+    this.columns = make("div", "rv-fc-columns");
+    this.columns.tabIndex = 0;
+    this.columns.setAttribute("role", "slider");
+    this.columns.setAttribute("aria-label", "Forward shown in the cache");
+    this.scale = make("p", "rv-fc-scale rv-num");
+    this.ends = [make("span"), make("span")];
+    this.scale.append(...this.ends);
+    this.lineTitle = make("h4", "", "Cursor: slots that are final");
+    this.line = shape("svg");
+    this.line.setAttribute("class", "rv-fc-line");
+    this.line.setAttribute("viewBox", "0 0 100 100");
+    this.line.setAttribute("preserveAspectRatio", "none");
+    this.line.setAttribute("role", "img");
+    this.path = shape("path");
+    this.mark = shape("line");
+    this.mark.setAttribute("y1", "0");
+    this.mark.setAttribute("y2", "100");
+    this.line.append(this.path, this.mark);
+    const first = make("div");
+    first.append(this.title, this.columns, this.scale);
+    const second = make("div");
+    this.lineScale = make("p", "rv-fc-scale rv-num");
+    this.lineEnds = [make("span"), make("span")];
+    this.lineScale.append(...this.lineEnds);
+    second.append(this.lineTitle, this.line, this.lineScale);
+    this.element.append(first, second);
+    this.nodes = [];
+    this.listen();
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   */
+  draw(lane, index) {
+    this.lane = lane;
+    this.index = index;
+    const last = lane.steps.length;
+    this.from = Math.max(0, Math.min(index - COLUMNS / 2, last - COLUMNS));
+    const shown = fedBy(lane, this.from, this.from + COLUMNS);
+    const most = shown.reduce((sum, each) => Math.max(sum, each.used - each.cursor), 1);
+    while (this.nodes.length > shown.length) this.nodes.pop()?.remove();
+    while (this.nodes.length < shown.length) this.add();
+    shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
+    this.element.style.setProperty("--columns", String(shown.length));
+    put(
+      this.title,
+      `Slots fed by each forward, ${whole(most)} at most${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`,
+    );
+    put(this.ends[0], `forward ${whole(this.from + 1)}`);
+    put(this.ends[1], whole(this.from + shown.length));
+    this.setValue(shown[index - this.from], last);
+    this.drawLine(lane, index);
+  }
+
+  /**
+   * @param {Fed} at
+   * @param {number} last
+   */
+  setValue(at, last) {
+    for (const [name, value] of [
+      ["min", 1],
+      ["max", last],
+      ["now", this.index + 1],
+    ])
+      this.columns.setAttribute(`aria-value${name}`, String(value));
+    const drafts = at.drafts ? `, ${counted(at.drafts, "draft")}` : "";
+    this.columns.setAttribute(
+      "aria-valuetext",
+      `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${counted(at.masks, "mask")}${at.isCommit ? ", commits the block" : ""}`,
+    );
+  }
+
+  add() {
+    const node = make("div", "rv-fc-column");
+    node.append(...[...PARTS].reverse().map((name) => make("i", `rv-fc-${name}`)));
+    this.columns.append(node);
+    this.nodes.push(node);
+  }
+
+  /**
+   * @param {HTMLElement} node
+   * @param {Fed} each
+   * @param {number} most
+   */
+  drawColumn(node, each, most) {
+    [...PARTS].reverse().forEach((name, i) => {
+      /** @type {HTMLElement} */ (node.children[i]).style.height = `${(100 * each[name]) / most}%`;
+    });
+    node.classList.toggle("rv-fc-at", each.index === this.index);
+    node.classList.toggle("rv-fc-commit", each.isCommit);
+    const title = `forward ${each.index + 1}: ${each.pending} fed again${each.drafts ? `, ${counted(each.drafts, "draft")}` : ""}, ${counted(each.masks, "mask")}${each.isCommit ? ", commit" : ""}`;
+    if (node.title !== title) node.title = title;
+  }
+
+  /**
+   * The cursor of every forward, thinned out for long runs.
+   * @param {Lane} lane
+   * @param {number} index
+   */
+  drawLine(lane, index) {
+    const { steps } = lane;
+    const stride = Math.max(1, Math.ceil(steps.length / POINTS));
+    const most = Math.max(1, lastOf(steps).cursor + lastOf(steps).fed);
+    /** @param {number} i */
+    const x = (i) => (100 * (i + 0.5)) / steps.length;
+    const points = steps
+      .filter((_, i) => i % stride === 0 || i === steps.length - 1)
+      .map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
+    /** @param {string} point */
+    const level = (point) => point.split(",")[1];
+    this.path.setAttribute(
+      "d",
+      `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(lastOf(points))} L100,100 Z`,
+    );
+    for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
+    put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
+    put(this.lineEnds[1], `${whole(steps.length)}: ${whole(lastOf(steps).cursor)}`);
+    this.line.setAttribute(
+      "aria-label",
+      `The cursor went from ${steps[0].cursor} to ${lastOf(steps).cursor} in ${counted(steps.length, "forward")}.`,
+    );
+  }
+
+  listen() {
+    this.columns.addEventListener("click", (event) => {
+      const node = /** @type {HTMLElement | null} */ (targetOf(event).closest(".rv-fc-column"));
+      if (node) this.choose(this.lane, this.from + this.nodes.indexOf(node));
+    });
+    this.columns.addEventListener("keydown", (event) => {
+      /** @type {Record<string, number>} */
+      const moves = {
+        ArrowLeft: -1,
+        ArrowDown: -1,
+        ArrowRight: 1,
+        ArrowUp: 1,
+        PageDown: -10,
+        PageUp: 10,
+        Home: -Infinity,
+        End: Infinity,
+      };
+      const move = moves[event.key];
+      if (!move || !this.lane) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.choose(this.lane, Math.max(0, Math.min(this.lane.steps.length - 1, this.index + move)));
+    });
+  }
+}
+
+const HINT = "Point at a slot, or focus the strip and use the arrow keys.";
+const LEGEND = [
+  ["final", "final: keys and values that stay"],
+  ["pending", "fed again as a real token"],
+  ["draft", "draft for AR to judge"],
+  ["mask", "mask: scratch, overwritten"],
+];
+
+// The cache as a strip of slots: long final parts in one piece, then slot by slot, the cursor between.
+// One tab stop, arrow keys read the slots; state is said by colour, line and a word.
+class SlotStrip {
+  /** @type {HTMLElement[]} */
+  nodes;
+  /** @type {(Slot & { text: string, say: string })[]} */
+  slots;
+  /** @type {Record<string, HTMLElement>} */
+  pieces;
+  /** @type {HTMLElement | undefined} */
+  lit;
+
+  constructor() {
+    this.element = make("div", "rv-ca-strip");
+    this.row = make("div", "rv-ca-slots");
+    this.row.tabIndex = 0;
+    this.row.setAttribute("role", "group");
+    this.row.setAttribute("aria-label", "Slots of the cache. Left and right arrows read them.");
+    this.cursor = make("span", "rv-ca-cursor rv-num");
+    this.pieces = {
+      prompt: make("span", "rv-ca-piece rv-num"),
+      output: make("span", "rv-ca-piece rv-num"),
+      free: make("span", "rv-ca-piece rv-ca-free rv-num"),
+    };
+    this.readout = make("p", "rv-ca-say rv-num", HINT);
+    this.readout.setAttribute("aria-live", "polite");
+    const legend = make("p", "rv-ca-legend");
+    for (const [state, text] of LEGEND) {
+      const item = make("span");
+      const swatch = make("i", "rv-ca-slot");
+      swatch.dataset.state = state;
+      item.append(swatch, text);
+      legend.append(item);
+    }
+    this.element.append(this.row, this.readout, legend);
+    this.nodes = [];
+    this.at = -1;
+    this.listen();
+  }
+
+  /**
+   * hidden: slots that are drawn as one piece each; slots: with text and say; free: slots behind.
+   * @param {{ hidden: { prompt: number, output: number }, slots: (Slot & { text: string, say: string })[], cursor: number, free: number }} cache
+   */
+  draw({ hidden, slots, cursor, free }) {
+    this.slots = slots;
+    this.piece("prompt", hidden.prompt, "prompt");
+    this.piece("output", hidden.output, "final");
+    this.piece("free", free, "free");
+    put(this.cursor, `cursor ${whole(cursor)}`);
+    while (this.nodes.length > slots.length) this.nodes.pop();
+    while (this.nodes.length < slots.length) this.nodes.push(make("span", "rv-ca-slot"));
+    slots.forEach((slot, i) => {
+      this.nodes[i].dataset.state = slot.state === "prompt" ? "final" : slot.state;
+      this.nodes[i].classList.toggle("rv-ca-nameless", slot.state === "prompt" && slot.text === "·");
+      put(this.nodes[i], slot.text);
+    });
+    const split = slots.findIndex((slot) => slot.state !== "final" && slot.state !== "prompt");
+    const order = [
+      this.pieces.prompt,
+      this.pieces.output,
+      ...this.nodes.slice(0, split),
+      this.cursor,
+      ...this.nodes.slice(split),
+      this.pieces.free,
+    ];
+    const isSame = order.length === this.row.children.length && order.every((node, i) => this.row.children[i] === node);
+    if (!isSame) this.row.replaceChildren(...order);
+    this.point(Math.min(this.at, slots.length - 1));
+  }
+
+  /**
+   * @param {string} name
+   * @param {number} num
+   * @param {string} word
+   */
+  piece(name, num, word) {
+    this.pieces[name].hidden = num <= 0;
+    put(this.pieces[name], `${word} · ${whole(num)}`);
+  }
+
+  listen() {
+    this.row.addEventListener("pointermove", (event) => {
+      const index = this.nodes.indexOf(targetOf(event));
+      if (index >= 0) this.point(index);
+    });
+    this.row.addEventListener("pointerleave", () => this.point(-1));
+    this.row.addEventListener("blur", () => this.point(-1));
+    this.row.addEventListener("keydown", (event) => {
+      const last = this.nodes.length - 1;
+      /** @type {Record<string, number>} */
+      const targets = {
+        ArrowRight: this.at < 0 ? last : this.at + 1,
+        ArrowLeft: this.at < 0 ? last : this.at - 1,
+        Home: 0,
+        End: last,
+        Escape: -1,
+      };
+      if (!(event.key in targets)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.point(event.key === "Escape" ? -1 : Math.max(0, Math.min(last, targets[event.key])));
+    });
+  }
+
+  /** @param {number} index */
+  point(index) {
+    if (this.lit) this.lit.classList.remove("rv-ca-at");
+    this.at = index;
+    this.lit = this.nodes[index];
+    if (this.lit) this.lit.classList.add("rv-ca-at");
+    put(this.readout, index >= 0 ? this.slots[index].say : HINT);
+  }
+}

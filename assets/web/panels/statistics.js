@@ -1,0 +1,345 @@
+// The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
+
+import { make, put, targetOf } from "../core/dom.js";
+import { counted, figure, short, whole } from "../core/words.js";
+import { acceptance, byKind, calibration, draftsJudged, forwardCounts, judge } from "../folds/statistics.js";
+import { shownKey, shownLanes } from "./shown.js";
+
+const PICTURES = [
+  {
+    key: "positions",
+    title: "Acceptance by position in the forward, %",
+    label: "position",
+    value: "share of forwards proposing there that emitted there",
+  },
+  { key: "counts", title: "Tokens per forward", label: "tokens", value: "forwards" },
+  {
+    key: "calibration",
+    title: "Confidence against agreement with AR, %",
+    label: "confidence",
+    value: "share that AR would have chosen",
+  },
+  {
+    key: "kinds",
+    title: "Tokens per forward by kind of text",
+    label: "kind",
+    value: "tokens per forward",
+    isAcross: true,
+  },
+];
+
+/** @param {number} share */
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+export class StatisticsPanel {
+  /** @type {string} */
+  key;
+
+  static id = "statistics";
+
+  static title = "Statistics";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.view = view;
+    element.classList.add("rv-statistics");
+    this.pictures = Object.fromEntries(PICTURES.map((each) => [each.key, new Picture(each)]));
+    element.append(...Object.values(this.pictures).map((picture) => picture.element));
+    this.hint = make(
+      "p",
+      "rv-pic-hint",
+      "Grey counts beneath the bars: how many were judged. Line: their mean confidence; where a bar ends below it, the model was too sure.",
+    );
+    this.pictures.calibration.element.append(this.hint);
+  }
+
+  draw() {
+    const key = shownKey(this.view);
+    if (key === this.key) return;
+    this.key = key;
+    const [lane, other] = shownLanes(this.view);
+    if (!lane || !lane.steps.length) {
+      this.hint.hidden = true;
+      Object.values(this.pictures).forEach((picture) => picture.say("Nothing has been decoded yet."));
+      return;
+    }
+    this.drawPositions(lane);
+    this.drawCounts(lane);
+    this.drawCalibration(lane, other);
+    this.drawKinds(lane);
+  }
+
+  /** @param {Lane} lane */
+  drawPositions(lane) {
+    const items = acceptance(lane.steps).map(({ position, proposed, emitted, share }) => ({
+      label: String(position),
+      share,
+      top: String(Math.round(100 * share)),
+      value: `${percent(share)} (${whole(emitted)} of ${whole(proposed)})`,
+      say: `Position ${position}: ${whole(emitted)} of ${counted(proposed, "forward")} that proposed there emitted there, ${percent(share)}.`,
+    }));
+    this.pictures.positions.draw(
+      items,
+      "Of the forwards that proposed at a position, the share that emitted there; the first is always taken.",
+    );
+  }
+
+  /** @param {Lane} lane */
+  drawCounts(lane) {
+    const counts = forwardCounts(lane.steps);
+    const most = Math.max(...counts.map((each) => each.forwards));
+    const items = counts.map(({ count, forwards }) => ({
+      label: String(count),
+      share: forwards / most,
+      top: whole(forwards),
+      n: Math.min(count, 5),
+      value: whole(forwards),
+      say: `${counted(forwards, "forward")} of ${whole(lane.steps.length)} took ${counted(count, "token")}.`,
+    }));
+    this.pictures.counts.draw(
+      items,
+      `Forwards by how many tokens they took; ${figure(lane.tokens.length / lane.steps.length)} on average.`,
+    );
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {Lane | undefined} other
+   */
+  drawCalibration(lane, other) {
+    const picture = this.pictures.calibration;
+    const { judged, source } = judge(lane, other);
+    const drafts = draftsJudged(lane);
+    const known = judged.flatMap(({ token: { confidence }, agrees }) =>
+      confidence === null ? [] : [{ confidence, agrees }],
+    );
+    const pairs = [...known, ...drafts];
+    this.hint.hidden = !pairs.length;
+    if (!pairs.length) return picture.say(noCalibration(lane, source));
+    const metric = (lane.settings && lane.settings.metric) || "probability";
+    const items = calibration(pairs).map(({ low, high, num, agreed, share, mean }) => ({
+      label: low ? `≥${short(low)}` : `<${short(high)}`,
+      share,
+      isVoid: !num,
+      top: num ? String(Math.round(100 * share)) : "",
+      mark: metric === "probability" ? mean : null,
+      value: num ? `${percent(share)} of ${whole(num)}, mean confidence ${short(mean, 3)}` : "none judged",
+      sub: whole(num),
+      say: binText({ low, high, num, agreed, mean }),
+    }));
+    return picture.draw(items, calibrationText(pairs, judged.length ? source : "", drafts.length, metric));
+  }
+
+  /** @param {Lane} lane */
+  drawKinds(lane) {
+    const kinds = byKind(lane.tokens);
+    const most = Math.max(1, ...kinds.map((each) => each.tpf || 0));
+    const items = kinds.map(({ kind, tokens, tpf }) => ({
+      label: kind,
+      share: tokens ? tpf / most : NaN,
+      isVoid: !tokens,
+      top: tokens ? `${figure(tpf)} · ${counted(tokens, "token")}` : "none",
+      value: tokens ? `${figure(tpf)} (${counted(tokens, "token")})` : "none",
+      say: tokens ? `${kind}: ${counted(tokens, "token")} at ${figure(tpf)} tokens per forward.` : `No ${kind} so far.`,
+    }));
+    this.pictures.kinds.draw(
+      items,
+      "Each token counts as 1/n of a forward that took n, so the kinds add up to the forwards.",
+    );
+  }
+}
+
+/** @param {{ low: number, high: number, num: number, agreed: number, mean: number }} bin */
+function binText({ low, high, num, agreed, mean }) {
+  const range = `Confidence ${short(low)} to ${short(high)}`;
+  if (!num) return `${range}: no token judged.`;
+  return `${range}: AR would have chosen ${whole(agreed)} of ${counted(num, "token")}, ${percent(agreed / num)}; mean confidence ${short(mean, 3)}.`;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {string} source
+ */
+function noCalibration(lane, source) {
+  if (lane.tokens.every((token) => token.position === 0))
+    return "Every token so far was the first of its forward and so AR's own choice: nothing to calibrate.";
+  return source
+    ? "No token behind a forward's first has been judged yet."
+    : "Run with plain AR beside it to see whether the model is as sure as it is right: this trace does not tell what AR would have chosen.";
+}
+
+/**
+ * @param {{ confidence: number, agrees: boolean }[]} pairs
+ * @param {string} source
+ * @param {number} numDrafts
+ * @param {string} metric
+ */
+function calibrationText(pairs, source, numDrafts, metric) {
+  const agreed = pairs.filter((pair) => pair.agrees).length;
+  const what = numDrafts ? "tokens and drafts" : "tokens";
+  const how = source === "lane" ? ", up to the first difference" : "";
+  const by = metric === "probability" ? "" : ` Confidence is by ${metric}.`;
+  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} that came after a forward's first${how}.${by}`;
+}
+
+const CROWDED = 16; // bars that have room for a label each
+
+// A small picture of bars: one tab stop, arrow keys read the values, a table says the same to screen readers.
+// Draws items, updates them in place; knows nothing of what they mean.
+class Picture {
+  /** @type {BarItem[]} */
+  items;
+  /** @type {Bar[]} */
+  bars;
+  rest = ""; // what is said while no bar is pointed at
+
+  /**
+   * names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
+   * @param {{ key: string, title: string, label: string, value: string, isAcross?: boolean }} given
+   */
+  constructor({ key, title, label, value, isAcross }) {
+    this.element = make("figure", "rv-pic");
+    this.element.dataset.picture = key;
+    this.plot = make("div", isAcross ? "rv-pic-bars rv-pic-across" : "rv-pic-bars");
+    this.plot.tabIndex = 0;
+    this.plot.setAttribute("role", "group");
+    this.plot.setAttribute("aria-label", `${title}. Left and right arrows read the values.`);
+    this.none = make("p", "rv-pic-none");
+    this.readout = make("p", "rv-pic-say rv-num");
+    this.readout.setAttribute("aria-live", "polite");
+    const table = make("table");
+    this.body = make("tbody");
+    const head = make("tr");
+    head.append(make("th", "", label), make("th", "", value));
+    const top = make("thead");
+    top.append(head);
+    table.append(make("caption", "", title), top, this.body);
+    const hidden = make("div", "rv-hidden");
+    hidden.append(table);
+    this.element.append(make("figcaption", "", title), this.plot, this.none, this.readout, hidden);
+    this.items = [];
+    this.bars = [];
+    this.at = -1;
+    this.listen();
+  }
+
+  /**
+   * items: {label, share (0..1 of the room, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null), say, value, isVoid}
+   * @param {BarItem[]} items
+   * @param {string} rest
+   */
+  draw(items, rest) {
+    this.items = items;
+    this.rest = rest;
+    put(this.none, "");
+    this.plot.hidden = false;
+    while (this.bars.length > items.length) this.drop();
+    while (this.bars.length < items.length) this.add();
+    const every = Math.ceil(items.length / CROWDED);
+    items.forEach((item, i) => this.drawBar(this.bars[i], item, i % every === 0));
+    this.point(Math.min(this.at, items.length - 1));
+  }
+
+  /**
+   * One sentence in the place of the bars.
+   * @param {string} sentence
+   */
+  say(sentence) {
+    this.at = -1;
+    this.items = [];
+    while (this.bars.length) this.drop();
+    this.plot.hidden = true;
+    put(this.none, sentence);
+    put(this.readout, "");
+  }
+
+  add() {
+    /** @type {Bar} */
+    const bar = {
+      node: make("div", "rv-pic-bar"),
+      top: make("span", "rv-pic-top rv-num"),
+      room: make("span", "rv-pic-room"),
+      fill: make("i"),
+      mark: make("b"),
+      label: make("span", "rv-pic-label rv-num"),
+      sub: make("span", "rv-pic-sub rv-num"),
+      row: make("tr"),
+      cells: [make("th"), make("td")],
+    };
+    bar.room.append(bar.fill, bar.mark, bar.top);
+    bar.node.append(bar.room, bar.label, bar.sub);
+    bar.cells[0].scope = "row";
+    bar.row.append(...bar.cells);
+    this.plot.append(bar.node);
+    this.body.append(bar.row);
+    this.bars.push(bar);
+  }
+
+  drop() {
+    const bar = this.bars.pop();
+    bar?.node.remove();
+    bar?.row.remove();
+  }
+
+  /**
+   * @param {Bar} bar
+   * @param {BarItem} item
+   * @param {boolean} isLabelled
+   */
+  drawBar(bar, item, isLabelled) {
+    const share = Number.isFinite(item.share) ? Math.max(0, Math.min(1, item.share)) : 0;
+    bar.node.style.setProperty("--share", share.toFixed(4));
+    bar.node.dataset.n = String(item.n || 0);
+    bar.node.classList.toggle("rv-pic-void", Boolean(item.isVoid));
+    const mark = Number.isFinite(item.mark) ? item.mark : null;
+    bar.mark.hidden = typeof mark !== "number";
+    bar.node.style.setProperty("--mark", mark?.toFixed(4) ?? "0");
+    put(bar.top, isLabelled ? item.top : "");
+    put(bar.label, isLabelled ? item.label : "");
+    put(bar.sub, item.sub || "");
+    put(bar.cells[0], item.label);
+    put(bar.cells[1], item.value);
+  }
+
+  listen() {
+    this.plot.addEventListener("pointermove", (event) => {
+      const node = targetOf(event).closest(".rv-pic-bar");
+      if (node) this.point(this.bars.findIndex((bar) => bar.node === node));
+    });
+    this.plot.addEventListener("pointerleave", () => this.point(-1));
+    this.plot.addEventListener("blur", () => this.point(-1));
+    this.plot.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const last = this.items.length - 1;
+    /** @type {Record<string, number>} */
+    const targets = {
+      ArrowRight: this.at + 1,
+      ArrowDown: this.at + 1,
+      ArrowLeft: this.at - 1,
+      ArrowUp: this.at - 1,
+      Home: 0,
+      End: last,
+      Escape: -1,
+    };
+    if (!(event.key in targets) || last < 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.point(event.key === "Escape" ? -1 : Math.max(0, Math.min(last, targets[event.key])));
+  }
+
+  /** @param {number} index */
+  point(index) {
+    if (this.at !== index) {
+      if (this.bars[this.at]) this.bars[this.at].node.classList.remove("rv-pic-at");
+      if (this.bars[index]) this.bars[index].node.classList.add("rv-pic-at");
+    }
+    this.at = index;
+    put(this.readout, index >= 0 ? this.items[index].say : this.rest);
+  }
+}

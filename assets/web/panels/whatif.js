@@ -1,0 +1,564 @@
+// The panel "Another τ": every recorded forward judged again under a threshold of the visitor's choice; exact up to the
+// first forward that differs, an estimate behind it; one press runs it for real.
+
+import { make, put, targetOf } from "../core/dom.js";
+import { settingsOf } from "../core/folds.js";
+import { counted, figure, short, whole } from "../core/words.js";
+import { endIds, proposalRows } from "../folds/proposals.js";
+import { cellOf, whatIf } from "../folds/whatif.js";
+import { subject } from "./shown.js";
+
+let numKnobs = 0;
+
+export class WhatIfPanel {
+  /** @type {Lane} */
+  lane;
+  /** @type {HTMLInputElement} */
+  slider;
+  /** @type {WhatIf | null} */
+  found;
+  /** @type {string} */
+  key;
+  /** @type {View} */
+  view;
+  /** @type {number} */
+  tau;
+  /** @type {HTMLOutputElement} */
+  output;
+  /** @type {HTMLButtonElement} */
+  run;
+  /** @type {HTMLElement} */
+  legendText;
+  /** @type {number | null} */
+  frame;
+  /** @type {boolean} */
+  isEnded;
+  /** @type {boolean} */
+  isOwn;
+
+  static id = "whatif";
+
+  static title = "Another τ";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.view = view;
+    this.tau = NaN; // until a lane is there
+    element.classList.add("rv-wi");
+    this.none = make("p", "rv-wi-none");
+    this.body = make("div", "rv-wi-body");
+    this.table = make("table", "rv-wi-table");
+    this.tableHead = make("tr");
+    this.tableBody = make("tbody");
+    const top = make("thead");
+    top.append(this.tableHead);
+    this.table.append(top, this.tableBody);
+    this.says = ["divergence", "lossless", "taken", "left"].map((key) => make("p", `rv-wi-say rv-wi-${key}`));
+    this.strip = new WhatIfStrip({ point: (i) => this.point(i), choose: (i) => view.choose(this.lane, i) });
+    this.detail = make("p", "rv-wi-detail rv-num");
+    this.detail.setAttribute("aria-live", "polite");
+    const text = make("div", "rv-wi-text");
+    text.append(this.table, ...this.says);
+    this.body.append(this.knob(), text, this.legend(), this.strip.element, this.detail);
+    element.append(this.none, this.body);
+  }
+
+  knob() {
+    numKnobs += 1;
+    const row = make("div", "rv-wi-knob");
+    const label = make("label", "", "another τ");
+    this.slider = make("input");
+    Object.assign(this.slider, { type: "range", min: "0", max: "1", step: "0.01", id: `rv-wi-${numKnobs}` });
+    label.htmlFor = this.slider.id;
+    this.output = make("output", "rv-num");
+    this.slider.addEventListener("input", () => {
+      this.tau = Number(this.slider.value);
+      this.isOwn = true;
+      this.view.lens.set(this.tau); // the text above is seen through it, once the run is over
+      this.later();
+    });
+    this.run = make("button", "rv-wi-run");
+    this.run.type = "button";
+    this.run.addEventListener("click", () => this.ask());
+    row.append(label, this.slider, this.output, this.run);
+    return row;
+  }
+
+  legend() {
+    const legend = make("p", "rv-wi-legend");
+    const cell = make("span", "rv-wi-cell rv-wi-a2 rv-wi-b4 rv-wi-differs", "2");
+    cell.dataset.now = "4";
+    cell.setAttribute("aria-hidden", "true");
+    this.legendText = make("span");
+    legend.append(cell, this.legendText);
+    return legend;
+  }
+
+  // Once a frame, however fast the slider is dragged.
+  later() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = null;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const lane = subject(this.view);
+    const sentence = nothing(lane);
+    put(this.none, sentence);
+    this.none.hidden = !sentence;
+    this.body.hidden = Boolean(sentence);
+    if (sentence) return;
+    if (lane !== this.lane) this.take(lane);
+    if (this.view.lens.isOn) this.follow(this.view.lens.tau);
+    const found = this.fold(lane);
+    this.write(lane, found);
+    const focus = this.view.focus;
+    const chosen = focus.lane === lane ? focus.step : -1;
+    this.strip.draw(found.cells, found.first, chosen);
+    if (this.strip.at < 0) this.point(-1);
+  }
+
+  /**
+   * Another lane: begin with a threshold that says something, until the visitor has chosen one.
+   * @param {Lane} lane
+   */
+  take(lane) {
+    this.lane = lane;
+    this.found = null;
+    this.key = "";
+    this.strip.clear();
+    if (!this.isOwn) this.tau = telling(lane, endIds(this.view.run.lanes));
+    this.slider.value = String(this.tau);
+  }
+
+  /**
+   * The threshold through which the text is seen, wherever it was set.
+   * @param {number} tau
+   */
+  follow(tau) {
+    this.isOwn = true;
+    this.tau = tau;
+    if (this.slider.value !== String(tau)) this.slider.value = String(tau);
+  }
+
+  /** @param {Lane} lane */
+  fold(lane) {
+    const ends = endIds(this.view.run.lanes);
+    const key = `${this.tau} ${[...ends].join()}`;
+    const known = key === this.key ? this.found : null;
+    if (known && known.cells.length === lane.steps.length && this.isEnded === Boolean(lane.end)) return known;
+    const found = whatIf(lane, this.tau, ends, known ? known.cells : []);
+    this.found = found;
+    this.key = key;
+    this.isEnded = Boolean(lane.end);
+    return found;
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {WhatIf} found
+   */
+  write(lane, found) {
+    const { tau } = this;
+    put(this.output, short(tau));
+    this.slider.setAttribute("aria-valuetext", `τ ${short(tau)}`);
+    put(this.run, `Run it with τ ${short(tau)}`);
+    this.run.hidden = !this.view.canAsk("run");
+    const taus = new Set(lane.steps.map((step) => step.settings && step.settings.tau));
+    const asRun = taus.size > 1 ? "as run, τ moved" : `as run, τ ${short(settingsOf(lane).tau)}`;
+    fillRow(this.tableHead, "th", ["", asRun, `with τ ${short(tau)}`]);
+    const rows = tableRows(found);
+    while (this.tableBody.rows.length > rows.length) this.tableBody.deleteRow(-1);
+    rows.forEach((row, i) => fillRow(this.tableBody.rows[i] || this.tableBody.insertRow(), "td", row));
+    const texts = [divergenceText(found, tau), losslessText(found), takenText(found), leftText(found)];
+    texts.forEach((text, i) => put(this.says[i], text));
+    put(
+      this.legendText,
+      `a forward: above ${found.drafts ? "its drafts" : "the tokens it took"}, below those with τ ${short(tau)} where they differ; ` +
+        "thick frame: the first difference; dashed: estimate",
+    );
+  }
+
+  /**
+   * The forward under the pointer or the arrow keys, else the one that the panels speak of.
+   * @param {number} index
+   */
+  point(index) {
+    const { lane, found } = this;
+    const at = index >= 0 ? index : this.strip.chosen;
+    const cell = found && found.cells[at];
+    if (!cell) return put(this.detail, "");
+    const step = lane.steps[at];
+    const rows = proposalRows(lane, at, endIds(this.view.run.lanes)).slice(cell.isLossless ? step.count : 0);
+    return put(this.detail, cellText(lane, cell, rows, this.tau));
+  }
+
+  ask() {
+    const { block_size, lossless, metric } = settingsOf(this.lane);
+    this.view.ask("run", { settings: { tau: this.tau, block_size, lossless, metric } });
+  }
+}
+
+/**
+ * A threshold to begin with: the next bolder one (or more careful, after a bold run) that would have changed anything.
+ * @param {Lane} lane
+ * @param {Set<number>} ends
+ */
+function telling(lane, ends) {
+  const taus = settingsOf(lane).tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
+  /** @param {number} tau */
+  const differs = (tau) =>
+    lane.steps.some((_, index) => {
+      const cell = cellOf(lane, index, tau, ends);
+      return cell.now !== cell.then;
+    });
+  return (lane.end && taus.find(differs)) ?? taus[0];
+}
+
+/** @param {Lane} lane */
+function nothing(lane) {
+  if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
+  if (lane.method === "speculative" || lane.method === "block_diffusion")
+    return "Under another τ other tokens would have been fed, and nobody knows what would have followed: run MARS to judge its forwards.";
+  return lane.facts.obeys.includes("tau")
+    ? ""
+    : `${lane.isAr ? "Plain AR takes one token per forward" : `${lane.facts.title} takes what it takes`} whatever τ is: run MARS to judge its forwards under another τ.`;
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {"th" | "td"} tag
+ * @param {string[]} texts
+ */
+function fillRow(row, tag, texts) {
+  texts.forEach((text, i) => {
+    const name = i === 0 ? "th" : tag;
+    if (!row.children[i]) row.append(make(name, i ? "rv-num" : ""));
+    put(row.children[i], text);
+  });
+}
+
+const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
+const SIGHT = 236; // pixels of height at most
+const MARGIN = 1; // rows kept above and below those in sight
+
+/**
+ * @param {WhatIfCell} cell
+ * @param {number} num
+ */
+const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
+
+// One cell per forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
+// sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
+class WhatIfStrip {
+  /** @type {WhatIfCell[]} */
+  cells;
+  /** @type {number} */
+  chosen;
+  /** @type {number} */
+  top;
+  /** @type {number} */
+  first;
+  /** @type {number} */
+  columns;
+  /** @type {number} */
+  at;
+  /** @type {Map<number, HTMLElement>} */
+  nodes;
+
+  /**
+   * point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
+   * @param {{ point(index: number): void, choose(index: number): void }} given
+   */
+  constructor({ point, choose }) {
+    this.report = { point, choose };
+    this.element = make("div", "rv-wi-strip");
+    this.element.tabIndex = 0;
+    this.element.setAttribute("role", "group");
+    this.element.setAttribute(
+      "aria-label",
+      "Forwards, a cell each. Left and right arrows read them, Enter chooses one.",
+    );
+    this.inner = make("div", "rv-wi-cells");
+    this.element.append(this.inner);
+    this.nodes = new Map(); // index -> element, those near the rows in sight
+    this.cells = [];
+    this.clear();
+    this.listen();
+  }
+
+  clear() {
+    this.inner.replaceChildren();
+    this.nodes.clear();
+    Object.assign(this, { cells: [], first: -1, chosen: -1, at: -1, top: 0 });
+    this.element.scrollTop = 0;
+  }
+
+  /**
+   * first: of the cells that differ; chosen: the forward that the panels speak of.
+   * @param {WhatIfCell[]} cells
+   * @param {number} first
+   * @param {number} chosen
+   */
+  draw(cells, first, chosen) {
+    const hadSight = this.isInSight(this.chosen);
+    Object.assign(this, { cells, first, chosen });
+    this.columns ||= this.measure();
+    this.inner.style.height = `${Math.ceil(cells.length / this.columns) * HIGH}px`;
+    if (hadSight) this.reveal(chosen);
+    this.show();
+  }
+
+  measure() {
+    return Math.max(1, Math.floor(this.inner.clientWidth / WIDE));
+  }
+
+  /** @param {number} index */
+  row(index) {
+    return Math.floor(index / this.columns) * HIGH;
+  }
+
+  /** @param {number} index */
+  isInSight(index) {
+    if (index < 0) return true;
+    return this.row(index) >= this.top && this.row(index) + HIGH <= this.top + SIGHT;
+  }
+
+  /**
+   * Brings a cell into sight, without moving the page.
+   * @param {number} index
+   */
+  reveal(index) {
+    if (index < 0 || this.isInSight(index)) return;
+    this.top = Math.max(0, this.row(index) - SIGHT / 2);
+    this.element.scrollTop = this.top;
+  }
+
+  // Puts the cells near the rows in sight in their places and takes the others out.
+  show() {
+    const from = Math.max(0, Math.floor(this.top / HIGH) - MARGIN) * this.columns;
+    const until = Math.min(this.cells.length, (Math.ceil((this.top + SIGHT) / HIGH) + MARGIN) * this.columns);
+    for (const [index, node] of this.nodes) {
+      if (index >= from && index < until) continue;
+      node.remove();
+      this.nodes.delete(index);
+    }
+    for (let index = from; index < until; index += 1) this.cell(index);
+  }
+
+  /** @param {number} index */
+  cell(index) {
+    let node = this.nodes.get(index);
+    if (!node) {
+      node = make("span");
+      node.rvForward = index;
+      this.nodes.set(index, node);
+      this.inner.append(node);
+    }
+    const cell = this.cells[index];
+    const { then, now } = cell;
+    const marks = [
+      then !== now && "rv-wi-differs",
+      this.first >= 0 && index > this.first && "rv-wi-guess",
+      index === this.first && "rv-wi-first",
+      index === this.chosen && "rv-wi-chosen",
+      index === this.at && "rv-wi-at",
+    ].filter(Boolean);
+    const place = `translate(${(index % this.columns) * WIDE}px, ${this.row(index)}px)`;
+    const state = `${then} ${now} ${place} ${marks.join(" ")}`;
+    if (node.rvState === state) return;
+    node.rvState = state;
+    node.className = `rv-wi-cell rv-wi-a${ramp(cell, then)} rv-wi-b${ramp(cell, now)} ${marks.join(" ")}`;
+    node.style.transform = place;
+    node.textContent = String(then);
+    node.dataset.now = then === now ? "" : String(now);
+  }
+
+  listen() {
+    const { element } = this;
+    /** @param {Event} event */
+    const indexOf = (event) => targetOf(event).rvForward ?? -1;
+    element.addEventListener(
+      "scroll",
+      () => {
+        this.top = element.scrollTop;
+        this.show();
+      },
+      { passive: true },
+    );
+    element.addEventListener("pointerover", (event) => this.point(indexOf(event)));
+    element.addEventListener("pointerleave", () => this.point(-1));
+    element.addEventListener("blur", () => this.point(-1));
+    element.addEventListener("click", (event) => {
+      if (indexOf(event) >= 0) this.report.choose(indexOf(event));
+    });
+    element.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.resized()).observe(element);
+  }
+
+  resized() {
+    const columns = this.inner.clientWidth ? this.measure() : this.columns;
+    if (columns === this.columns) return;
+    this.columns = columns;
+    if (this.cells.length) this.draw(this.cells, this.first, this.chosen);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const last = this.cells.length - 1;
+    if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const from = this.at >= 0 ? this.at : this.chosen;
+    /** @type {Record<string, number>} */
+    const targets = {
+      ArrowRight: from + 1,
+      ArrowDown: from + this.columns,
+      ArrowLeft: from - 1,
+      ArrowUp: from - this.columns,
+      Home: 0,
+      End: last,
+      Enter: from,
+    };
+    if (!(event.key in targets)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Enter") {
+      if (from >= 0) this.report.choose(from);
+      return;
+    }
+    const target = Math.max(0, Math.min(last, targets[event.key]));
+    this.reveal(target);
+    this.point(target);
+  }
+
+  /** @param {number} index */
+  point(index) {
+    if (index === this.at) return;
+    this.at = index;
+    this.show();
+    this.report.point(index);
+  }
+}
+
+/**
+ * @param {{ forwards: number }} given
+ * @param {number} tokens
+ */
+const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
+
+/**
+ * [what, as run, with the other τ] rows of the table.
+ * @param {WhatIf} found
+ */
+function tableRows(found) {
+  const { first, exact, whole: all, drafts } = found;
+  if (first < 0)
+    return [[`TPF, ${counted(all.forwards, "forward")}, exact`, perForward(all, all.then), perForward(all, all.now)]];
+  const span = exact.forwards === 1 ? "forward 1" : `forwards 1 to ${whole(exact.forwards)}`;
+  const rows = [
+    [`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
+    [
+      `TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}: estimate`,
+      perForward(all, all.then),
+      `≈ ${perForward(all, all.now)}`,
+    ],
+  ];
+  if (drafts) {
+    rows.push([
+      "drafts that AR agreed with: estimate",
+      `${whole(drafts.agreedThen)} of ${whole(drafts.then)}`,
+      `≈ ${whole(drafts.agreedNow)} of ${whole(drafts.now)}`,
+    ]);
+  }
+  return rows;
+}
+
+/**
+ * Where the first difference is, and what may be believed from there on.
+ * @param {WhatIf} found
+ * @param {number} tau
+ */
+function divergenceText(found, tau) {
+  const { first, cells } = found;
+  if (!cells.length) return "No forward is there yet.";
+  const named = `τ\u00a0=\u00a0${short(tau)}`;
+  const same = found.drafts ? "drafted the same" : "taken the same tokens";
+  if (first < 0) return `With ${named} every forward would have ${same}: the run would be this one, exactly.`;
+  const cell = cells[first];
+  const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["took", "have taken"];
+  const difference = `Forward ${whole(first + 1)} is the first that differs: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
+  const rest = cell.isLossless
+    ? "the forwards behind it would have begun at other places"
+    : "what follows was predicted from another text";
+  return `${difference} Up to there this is exact; ${rest}, so every later forward is judged by itself: an estimate.`;
+}
+
+/** @param {WhatIf} found */
+function losslessText(found) {
+  if (!found.drafts) return "";
+  return "In a lossless run τ changes no token of the text; it says how boldly to draft. The cells count drafts.";
+}
+
+/**
+ * What would have been taken besides, and whether the run wrote it anyway.
+ * @param {WhatIf} given
+ */
+function takenText({ taken, drafts }) {
+  if (!taken.num) return "";
+  const what = drafts ? "proposals that were not drafted would have been" : "refused tokens would have been taken";
+  const other = taken.other ? ` and something else in the place of ${whole(taken.other)}` : "";
+  const unknown = taken.unknown
+    ? `; ${whole(taken.unknown)} cannot be judged, for the text before them became another`
+    : "";
+  return `More at ${counted(taken.forwards, "forward")}: ${whole(taken.num)} ${what}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
+}
+
+/** @param {WhatIf} given */
+function leftText({ left, drafts }) {
+  if (!left.num) return "";
+  const what = drafts ? "drafts would not have been made" : "tokens that were taken would have been refused";
+  const unknown = drafts ? "" : "; what AR would have chosen there is not known";
+  const wrong = left.checked
+    ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
+    : unknown;
+  return `Fewer at ${counted(left.forwards, "forward")}: ${whole(left.num)} ${what}${wrong}.`;
+}
+
+/**
+ * One forward: what it took, what it would take, and what the run wrote in the place of the difference.
+ * @param {Lane} lane
+ * @param {WhatIfCell} cell
+ * @param {ProposalRow[]} rows
+ * @param {number} tau
+ */
+export function cellText(lane, cell, rows, tau) {
+  const [did, would] = cell.isLossless ? ["drafted", "would draft"] : ["took", "would take"];
+  const begin = `Forward ${whole(cell.index + 1)} ${did} ${cell.then}`;
+  if (cell.now === cell.then) return `${begin}; τ ${short(tau)} ${would} as many.`;
+  if (cell.now < cell.then) {
+    const lost = rows
+      .slice(cell.now, cell.then)
+      .map((row) => `“${lane.tokenName(row.id)}”`)
+      .join(" ");
+    return `${begin}; τ ${short(tau)} ${would} ${cell.now}, without ${lost}.`;
+  }
+  const more = rows
+    .slice(cell.then, cell.now)
+    .map((row) => `“${lane.tokenName(row.id)}” ${outcome(lane, row)}`)
+    .join(", ");
+  return `${begin}; τ ${short(tau)} ${would} ${cell.now}, also ${more}.`;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ */
+function outcome(lane, row) {
+  if (row.verdict === "same") return "(the run wrote it too)";
+  if (row.verdict === "other" && row.token) return `(the run wrote “${lane.tokenName(row.token.id)}”)`;
+  return row.verdict === "unwritten" ? "(nothing stands there)" : "(cannot be judged)";
+}

@@ -1,0 +1,386 @@
+// The panel "Why here?": every proposal of one forward, why no more of them were taken, what the run wrote in their
+// place, and a way to go on from there with another token. Speaks of the chosen forward, else of the last one shown.
+
+import { make, put } from "../core/dom.js";
+import { factsOf } from "../core/methods.js";
+import { counted, probability, short, whole } from "../core/words.js";
+import { endIds, proposalRows } from "../folds/proposals.js";
+import { settingsText, whyText } from "../text/card.js";
+
+const BRANCH =
+  "A token that is a button goes on from there: the prompt and the text up to its place are kept, that token is put there, and the run goes on.";
+
+export class WhyPanel {
+  /** @type {Focus | null} */
+  held;
+  /** @type {View} */
+  view;
+  /** @type {Focus} */
+  shown;
+
+  static id = "why";
+
+  static title = "Why here?";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.element = element;
+    this.view = view;
+    element.classList.add("rv-wh");
+    this.lane = make("b", "rv-wh-lane");
+    this.where = make("span", "rv-wh-where rv-num");
+    this.settings = make("span", "rv-wh-settings rv-num");
+    this.buttons = [this.button(-1, "‹ previous"), this.button(1, "next ›")];
+    const head = make("div", "rv-wh-head");
+    head.append(this.lane, this.where, this.settings, ...this.buttons);
+    this.sentence = make("p", "rv-wh-say");
+    this.hint = make("p", "rv-wh-hint", BRANCH);
+    this.table = new WhyTable({ can: (row) => this.canBranch(row), go: (place, id) => this.branch(place, id) });
+    element.append(head, this.sentence, this.table.element, this.hint);
+    this.hold();
+  }
+
+  /**
+   * @param {number} by
+   * @param {string} text
+   */
+  button(by, text) {
+    const node = make("button", "rv-wh-step", text);
+    node.type = "button";
+    node.setAttribute("aria-label", by < 0 ? "previous forward" : "next forward");
+    node.addEventListener("click", () => this.view.choose(this.shown.lane, this.shown.step + by));
+    return node;
+  }
+
+  // While somebody points at a row or stands in the table it keeps its forward, for a live run would change it under the hand.
+  hold() {
+    const { element } = this.table;
+    const keep = () => {
+      this.held = this.shown;
+    };
+    const release = () => {
+      if (element.matches(":hover") || element.contains(document.activeElement)) return;
+      this.held = null;
+      this.draw();
+    };
+    for (const name of ["pointerenter", "focusin"]) element.addEventListener(name, keep);
+    for (const name of ["pointerleave", "focusout"]) element.addEventListener(name, () => setTimeout(release));
+  }
+
+  // The forward to speak of. What is held gives way to a choice and to another run.
+  focus() {
+    const { view, held } = this;
+    const focus = view.focus;
+    const isFree = !held || view.selected || !view.run.lanes.includes(held.lane) || !view.playhead.isFollowing;
+    if (isFree) this.held = null;
+    return this.held || focus;
+  }
+
+  draw() {
+    const { lane, step: index } = this.focus();
+    const step = lane.steps[index];
+    const isEmpty = !step;
+    this.table.element.hidden = isEmpty;
+    this.hint.hidden = isEmpty || !this.view.canAsk("branch");
+    this.buttons.forEach((button, i) => {
+      button.disabled = isEmpty || !lane.steps[index + (i ? 1 : -1)];
+    });
+    put(this.lane, lane.title);
+    put(this.where, isEmpty ? "" : whereText(lane, step));
+    put(this.settings, isEmpty ? "" : settingsText(step.settings, step.blockSize));
+    if (isEmpty) return put(this.sentence, "No forward is shown yet.");
+    const ends = endIds(this.view.run.lanes);
+    const rows = proposalRows(lane, index, ends);
+    const isSame = this.shown && this.shown.lane === lane && this.shown.step === index;
+    this.shown = { lane, step: index };
+    if (isSame) this.table.refresh(lane, rows);
+    else this.table.build(lane, step, rows, ends);
+    return put(this.sentence, `${whyText(lane, step)} ${afterText(lane, rows)}`.trim());
+  }
+
+  /**
+   * One can go on from a place if the text before it is the one that its proposals continued.
+   * @param {ProposalRow} row
+   */
+  canBranch(row) {
+    const { lane } = this.shown;
+    const isSeen =
+      this.view.canAsk("branch") && row.fate !== "past" && row.fate !== "dropped" && row.verdict !== "unknown";
+    return isSeen && row.place <= lane.tokens.length;
+  }
+
+  /**
+   * @param {number} place
+   * @param {number} id
+   */
+  branch(place, id) {
+    this.view.ask("branch", { lane: this.shown.lane, token: place, id });
+  }
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+function whereText(lane, step) {
+  const [first, last] = [step.first + 1, step.first + step.count];
+  const tokens = first === last ? `token ${whole(first)}` : `tokens ${whole(first)} to ${whole(last)}`;
+  return `forward ${whole(step.index + 1)} of ${whole(lane.steps.length)} · ${tokens}`;
+}
+
+const HEADS = [
+  ["place", "token"],
+  ["token", "proposal"],
+  ["bar", ""],
+  ["value", ""],
+  ["fate", "what became of it"],
+  ["later", "afterwards"],
+  ["chips", "runners-up, probability"],
+];
+
+// The proposals of one forward as a table: bars on one scale with the threshold drawn through them, what became of
+// each, its runners-up. Rows are built once for a forward; what comes afterwards is filled in as the run goes on.
+class WhyTable {
+  /** @type {{ node: HTMLElement, cells: Record<string, HTMLTableCellElement>, canBranch: boolean | null }[]} */
+  rows;
+  /** @type {Set<number>} */
+  ends;
+
+  /**
+   * branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
+   * @param {{ can(row: ProposalRow): boolean, go(place: number, id: number): void }} branch
+   */
+  constructor(branch) {
+    this.branch = branch;
+    this.element = make("table", "rv-wh-table");
+    this.caption = make("caption");
+    this.head = make("tr");
+    this.body = make("tbody");
+    const top = make("thead");
+    top.append(this.head);
+    this.element.append(this.caption, top, this.body);
+    this.rows = [];
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {Step} step
+   * @param {ProposalRow[]} rows
+   * @param {Set<number>} ends
+   */
+  build(lane, step, rows, ends) {
+    this.ends = ends;
+    const settings = { ...step.settings, tau: step.tau };
+    const hasTau = factsOf(settings).obeys.includes("tau") && Number.isFinite(settings.tau);
+    put(
+      this.caption,
+      `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`,
+    );
+    this.element.classList.toggle("rv-wh-tau", hasTau);
+    this.element.style.setProperty("--tau", hasTau ? String(settings.tau) : "0");
+    this.head.replaceChildren(...HEADS.map(([key, text]) => heading(key, text, settings, hasTau)));
+    this.rows = rows.map((row) => this.row(lane, row));
+    this.body.replaceChildren(...this.rows.map((row) => row.node));
+    this.refresh(lane, rows);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {ProposalRow} row
+   */
+  row(lane, row) {
+    const node = make("tr");
+    node.dataset.fate = row.fate;
+    const cells = Object.fromEntries(HEADS.map(([key]) => [key, make(key === "token" ? "th" : "td", `rv-wh-${key}`)]));
+    cells.token.scope = "row";
+    put(cells.place, String(row.place + 1));
+    cells.place.classList.add("rv-num");
+    const bar = make("span", "rv-wh-track");
+    const fill = make("i");
+    fill.style.width = `${100 * Math.max(0, Math.min(1, row.confidence))}%`;
+    bar.append(fill);
+    cells.bar.append(bar);
+    put(cells.value, probability(row.confidence));
+    cells.value.classList.add("rv-num");
+    put(cells.fate, fateText(lane, row));
+    node.append(...Object.values(cells));
+    return { node, cells, canBranch: null };
+  }
+
+  /**
+   * What may change while the run goes on: what stands there now, and whether one can go on from there.
+   * @param {Lane} lane
+   * @param {ProposalRow[]} rows
+   */
+  refresh(lane, rows) {
+    rows.forEach((row, i) => {
+      const { cells, node } = this.rows[i];
+      const [kind, text] = laterText(lane, row);
+      node.dataset.later = kind;
+      put(cells.later, text);
+      const canBranch = this.branch.can(row);
+      if (canBranch === this.rows[i].canBranch) return;
+      this.rows[i].canBranch = canBranch;
+      const isLeft = row.verdict !== null;
+      cells.token.replaceChildren(this.chip(lane, row, row.id, "", canBranch && isLeft));
+      cells.chips.replaceChildren(
+        ...row.runnersUp.map(([id, p]) => this.chip(lane, row, id, probability(p), canBranch)),
+      );
+    });
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {ProposalRow} row
+   * @param {number} id
+   * @param {string} p
+   * @param {boolean} canPress
+   */
+  chip(lane, row, id, p, canPress) {
+    const name = lane.tokenName(id);
+    const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
+    const parts = [make("code", "", name), ...(p ? [make("small", "rv-num", p)] : [])];
+    const plain = make("span", "rv-wh-chip");
+    if (!isButton) plain.append(...parts);
+    if (!isButton) return plain;
+    const node = make("button", "rv-wh-chip");
+    node.append(...parts);
+    node.type = "button";
+    node.title = `Go on from token ${row.place + 1} with “${name}”`;
+    node.setAttribute("aria-label", p ? `${node.title}, ${p}` : node.title);
+    node.addEventListener("click", () => this.branch.go(row.place, id));
+    return node;
+  }
+}
+
+/**
+ * @param {string} key
+ * @param {string} text
+ * @param {Partial<Settings>} settings
+ * @param {boolean} hasTau
+ */
+function heading(key, text, settings, hasTau) {
+  const node = make("th", `rv-wh-${key}`, text);
+  node.scope = "col";
+  if (key === "value") node.setAttribute("aria-label", "confidence");
+  if (key !== "bar") return node;
+  const name = make("span", "rv-wh-metric", settings.metric || "probability");
+  node.append(name);
+  if (!hasTau) return node;
+  const mark = make("span", "rv-wh-mark rv-num", `τ ${short(Number(settings.tau))}`);
+  node.append(mark);
+  return node;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} id
+ */
+const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
+
+/**
+ * What stands at the place of a proposal whose verdict is same or other.
+ * @param {ProposalRow} row
+ */
+const written = (row) => /** @type {Token} */ (row.token);
+
+/** @type {Record<string, string>} */
+const FATES = {
+  own: "taken, AR's own",
+  taken: "taken",
+  confirmed: "draft, AR agreed",
+  drafted: "drafted",
+  refused: "first refused",
+  unseen: "not looked at",
+  outbid: "the text gave more",
+  dropped: "dropped",
+  past: "behind the end",
+};
+
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ */
+function fateText(lane, row) {
+  if (row.fate === "replaced") return `AR's own, for the draft ${quoted(lane, Number(row.draft))}`;
+  return FATES[row.fate];
+}
+
+/**
+ * [kind, text] of what came afterwards: kind is same, other or none.
+ * @param {Lane} lane
+ * @param {ProposalRow} row
+ * @returns {[kind: string, text: string]}
+ */
+function laterText(lane, row) {
+  const { token } = row;
+  if (row.verdict === "same") return ["same", `✓ the same, forward ${written(row).step.index + 1}`];
+  if (row.verdict === "other") {
+    const { id, step } = written(row);
+    return ["other", `≠ ${quoted(lane, id)} instead, forward ${step.index + 1}`];
+  }
+  if (row.verdict === "unwritten") return ["none", lane.end ? "the run ended" : "not written yet"];
+  if (row.verdict === "unknown") return ["none", row.fate === "dropped" ? "" : "? other text before it"];
+  if (row.fate === "taken" && token && token.check) return checkText(lane, token.id, token.check);
+  return ["none", ""];
+}
+
+/**
+ * The next forward fed this token as a real one, and so says what AR would have chosen.
+ * @param {Lane} lane
+ * @param {number} id
+ * @param {{ id: number, p: number }} check
+ * @returns {[kind: string, text: string]}
+ */
+function checkText(lane, id, check) {
+  if (check.id === id) return ["same", `✓ AR too, ${probability(check.p)}`];
+  return ["other", `≠ AR: ${quoted(lane, check.id)}, ${probability(check.p)}`];
+}
+
+/**
+ * What came in the place of the proposals that were not taken, in one sentence; empty where that cannot be said.
+ * @param {Lane} lane
+ * @param {ProposalRow[]} rows
+ */
+function afterText(lane, rows) {
+  const dropped = rows.filter((row) => row.fate === "dropped").length;
+  if (dropped)
+    return dropped === 1
+      ? "The proposal behind it continued the draft and was dropped."
+      : `The ${dropped} proposals behind it continued the draft and were dropped.`;
+  const left = rows.filter((row) => row.fate === "refused" || row.fate === "unseen");
+  if (!left.length)
+    return draftsText(
+      lane,
+      rows.filter((row) => row.fate === "drafted"),
+    );
+  const { verdict } = left[0];
+  if (verdict === "unwritten")
+    return lane.end
+      ? "The run ended before anything stood in its place."
+      : "What comes in its place is not written yet.";
+  if (verdict === "other")
+    return `Forward ${written(left[0]).step.index + 1} put ${quoted(lane, written(left[0]).id)} in its place.`;
+  if (verdict !== "same") return "";
+  const first = left.findIndex((row) => row.verdict !== "same");
+  const num = first < 0 ? left.length : first;
+  if (num === 1)
+    return `Forward ${written(left[0]).step.index + 1} then wrote the same token: the refused proposal would have been right.`;
+  return `The run then wrote the same ${num} tokens: the refused proposals would have been right.`;
+}
+
+/**
+ * @param {Lane} lane
+ * @param {ProposalRow[]} drafts
+ */
+function draftsText(lane, drafts) {
+  const judged = drafts.filter((row) => row.verdict !== "unwritten");
+  if (!judged.length) return "";
+  const wrong = drafts.findIndex((row) => row.verdict === "other");
+  if (wrong < 0) return `AR then agreed with ${drafts.length === 1 ? "the draft" : `all ${drafts.length} drafts`}.`;
+  const agreed = wrong ? `AR then agreed with ${counted(wrong, "draft")} and put` : "AR then put";
+  return `${agreed} ${quoted(lane, written(drafts[wrong]).id)} in the place of ${quoted(lane, drafts[wrong].id)}.`;
+}

@@ -1,0 +1,112 @@
+// What a result answers: its own prompt, with the settings that no lane's head names, and the conversation that it
+// belongs to. Where the page has another prompt in its box by now that is said, so that nobody takes the one for the
+// other's answer. Text only.
+
+import { joinBytes, shown } from "../core/bytes.js";
+import { make, put } from "../core/dom.js";
+import { counted, short } from "../core/words.js";
+
+const FOREIGN = "Not the prompt in the box: press Run to decode that one.";
+
+/**
+ * What was chosen once for the whole run.
+ * @param {Settings} settings
+ */
+export function onceText(settings) {
+  const parts = [`at most ${counted(settings.max_new_tokens, "token")}`];
+  if (settings.temperature) parts.push(`temperature ${short(settings.temperature)}`, `seed ${settings.seed}`);
+  return parts.join(" · ");
+}
+
+export class Asked {
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.element = element;
+    this.prompt = make("p", "rv-prompt");
+    this.prompt.tabIndex = 0; // a long one scrolls, by the keyboard too
+    this.prompt.setAttribute("role", "group");
+    this.prompt.setAttribute("aria-label", "Prompt of this result");
+    this.settings = make("p", "rv-once rv-num");
+    this.foreign = make("p", "rv-foreign");
+    this.context = new Context();
+    element.append(this.context.element, this.prompt, this.settings, this.foreign);
+    this.draw(null);
+  }
+
+  /**
+   * prompt: of the result, null while there is none; settings: in words; wanted: what the box holds, null for no box.
+   * @param {string | null} prompt
+   * @param {string} [settings]
+   * @param {string | null} [wanted]
+   */
+  draw(prompt, settings = "", wanted = null) {
+    const isForeign = prompt !== null && wanted !== null && wanted !== prompt;
+    this.element.hidden = prompt === null;
+    this.element.dataset.foreign = String(isForeign);
+    put(this.prompt, prompt || "");
+    put(this.settings, settings);
+    put(this.foreign, isForeign ? FOREIGN : "");
+  }
+
+  /**
+   * As a race tells it: by the first header that came.
+   * @param {Lane[]} lanes
+   * @param {string | null} wanted
+   */
+  drawRun(lanes, wanted) {
+    const read = lanes.find((lane) => lane.header);
+    const header = read?.header;
+    this.context.draw(read);
+    this.draw(header ? header.prompt || "" : null, header && header.settings ? onceText(header.settings) : "", wanted);
+  }
+}
+
+/**
+ * Empty for a question that stands by itself.
+ * @param {HeaderEvent | null | undefined} header
+ */
+export function contextText(header) {
+  const [num, out] = [header?.history?.length || 0, header?.num_left_out || 0];
+  if (!num && !out) return "";
+  const turns = out === 1 ? "The oldest turn" : `The oldest ${counted(out, "turn")}`;
+  const missing = out ? ` ${turns} had no room and ${out === 1 ? "was" : "were"} left out.` : "";
+  return `Turn ${num + out + 1} of a conversation.${missing}`;
+}
+
+// The conversation that a result belongs to: which turn it is, what was said before, what had no room.
+class Context {
+  constructor() {
+    this.element = make("details", "rv-context");
+    this.element.hidden = true;
+    this.summary = make("summary");
+    this.turns = make("ol", "rv-earlier");
+    this.element.append(this.summary, this.turns);
+    /** @type {Lane | undefined} */
+    this.lane = undefined;
+    this.element.addEventListener("toggle", () => this.fill());
+  }
+
+  /** @param {Lane | undefined} lane of which the header is there */
+  draw(lane) {
+    if (lane === this.lane) return;
+    this.lane = lane;
+    const text = contextText(lane?.header);
+    this.element.hidden = !text;
+    this.element.open = false;
+    put(this.summary, text);
+  }
+
+  // What was said stands in the header as tokens, and is spelled only for who wants to read it.
+  fill() {
+    const { lane } = this;
+    const turns = (this.element.open && lane?.header?.history) || [];
+    const rows = turns.map(({ prompt, tokens }) => {
+      const row = make("li");
+      const bytes = tokens.map((id) => /** @type {Lane} */ (lane).bytes(id));
+      const answer = new TextDecoder().decode(bytes.reduce(joinBytes, new Uint8Array(0)));
+      row.append(make("p", "rv-said", shown(prompt)), make("p", "rv-answered", shown(answer)));
+      return row;
+    });
+    this.turns.replaceChildren(...rows);
+  }
+}

@@ -1,0 +1,282 @@
+// The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
+
+import { make } from "../core/dom.js";
+import { draftIds, drafterOf, takerOf } from "../core/folds.js";
+import { factsOf, isVerified } from "../core/methods.js";
+import { counted, milliseconds, probability, short } from "../core/words.js";
+
+const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+const MAX_DRAFTS = 15; // that one forward verifies, as in mars_runtime/settings.py
+const DRAFTERS = {
+  "look-up": "look-up in the text",
+  masks: "masks",
+  "draft model": "the draft model",
+};
+/** @param {number} i */
+const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
+
+/**
+ * B in force: a number, or what was chosen for a forward, if it is known which.
+ * @param {Settings} settings
+ * @param {number} [chosen]
+ */
+function blockText(settings, chosen) {
+  if (settings.block_size !== "auto") return `B ${settings.block_size}`;
+  return chosen ? `B ${chosen} (auto)` : "B auto";
+}
+
+/**
+ * The threshold, or how it is held where it adapts.
+ * @param {Settings} settings
+ */
+function tauText({ tau, threshold, target, lossless }) {
+  if (lossless || !threshold || threshold === "fixed") return `τ ${short(tau)}`;
+  return `${threshold === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
+}
+
+/**
+ * @param {Settings | null} settings
+ * @param {number} [chosen]
+ */
+export function settingsText(settings, chosen) {
+  if (!settings) return "";
+  if (settings.method === "ar") return "one per forward";
+  if (settings.method === "speculative") return draftText(settings);
+  if (!factsOf(settings).obeys.includes("tau")) return blockText(settings, chosen);
+  const parts = [tauText(settings), blockText(settings, chosen)];
+  if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
+  if (settings.lossless) parts.push("lossless");
+  if (settings.lossless && settings.groups === "every") parts.push("masks after every draft");
+  if (settings.lossless && settings.lookup) parts.push("look-up");
+  return parts.join(" · ");
+}
+
+/**
+ * How many tokens a draft model drafts, and which of the two models is fed masks.
+ * @param {Settings} settings
+ */
+function draftText({ draft, masked, block_size, tau }) {
+  const parts = [`${Math.min(Number(block_size), MAX_DRAFTS)} drafts of ${draft || "the usual draft"}`];
+  if (masked !== "none")
+    parts.push(`masks in ${masked === "both" ? "both, if trained" : `the ${masked}`}`, `τ ${short(tau)}`);
+  return parts.join(" · ");
+}
+
+/**
+ * What a move changed, as short as a margin allows.
+ * @param {{ settings: Settings, before: Settings }} given
+ */
+export function moveText({ settings, before }) {
+  const parts = [];
+  if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
+  if (settings.threshold !== before.threshold || settings.target !== before.target) parts.push(tauText(settings));
+  if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
+  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
+  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
+  if (settings.metric !== before.metric) parts.push(settings.metric);
+  if (settings.method !== before.method) parts.push(factsOf(settings).title);
+  return parts.join(" ") || "moved back";
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+export function whyText(lane, step) {
+  const next = step.proposals[step.count];
+  const waiting = draftIds(step).length;
+  const found = step.lookedUp.length ? ", found earlier in the text" : "";
+  const isAsked = step.guessed.length > 0 && step.settings.method === "speculative";
+  const asked = isAsked ? `, ${step.guessed.length} of them from the draft model` : "";
+  const drafts = waiting
+    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}${asked}.`
+    : "";
+  if (step.taken) return fillText(step, step.taken.length);
+  if (step.stop === "eos") return "The text ended here.";
+  if (step.stop === "limit") return "The limit of tokens was reached.";
+  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token per forward.";
+  if (step.settings && step.settings.method === "jacobi") return guessText(step);
+  if (step.stop === "mismatch")
+    return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
+  if (isVerified(step.settings)) return `Every draft that was checked agreed with AR.${drafts}`;
+  if (step.stop === "threshold" && next) {
+    return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.tau)}.`;
+  }
+  if (step.stop === "block")
+    return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
+  return `Stopped: ${step.stop}.`;
+}
+
+/**
+ * What became of the guesses of a forward of Jacobi decoding.
+ * @param {Step} step
+ */
+function guessText(step) {
+  const num = step.proposals.length - 1;
+  const held = Math.min(step.count - 1, num);
+  if (!num) return "Nothing was guessed before this forward: its token is AR's own.";
+  return `${held} of ${num} ${num === 1 ? "guess" : "guesses"} stood; the last token is AR's own. What was read behind it is guessed next.`;
+}
+
+/**
+ * What a forward of block diffusion filled, and what left for having nothing open before it.
+ * @param {Step} step
+ * @param {number} filled
+ */
+function fillText(step, filled) {
+  const over = { eos: " The text ended here.", limit: " The limit of tokens was reached." }[step.stop] ?? "";
+  const left = step.count
+    ? `${counted(step.count, "token")} left, with nothing open before`
+    : "nothing left yet, for a place before is open";
+  return `Filled ${counted(filled, "place")} of the block, the surest first; ${left}.${over}`;
+}
+
+/**
+ * Who drafted a token that AR confirmed, and when; empty for all others.
+ * @param {Lane} lane
+ * @param {Token} token
+ */
+export function sourceText(lane, token) {
+  const { id, step, position } = token;
+  if (step.taken) {
+    const taker = takerOf(lane, token);
+    return taker === step ? "" : `taken by forward ${taker.index + 1}, before what stands left of it`;
+  }
+  const before = lane.steps[step.index - 1];
+  if (!before || !isVerified(step.settings) || draftIds(before)[position] !== id) return "";
+  if (step.settings.method === "jacobi")
+    return position < before.drafted ? `a guess of forward ${step.index}` : "the token before it, said again";
+  return `by ${DRAFTERS[drafterOf(before, position)]}, forward ${step.index}`;
+}
+
+/**
+ * [token, share] rows with small bars, the chosen one first.
+ * @param {Lane} lane
+ * @param {Proposal} proposal
+ */
+function probs(lane, proposal) {
+  const [token, confidence, runnersUp] = proposal;
+  const grid = make("div", "rv-probs");
+  const rest = (runnersUp || []).slice(0, 4);
+  /** @type {[id: number, p: number, isBest: boolean][]} */
+  const rows = [[token, confidence, true]];
+  for (const [id, p] of rest) rows.push([id, p, false]);
+  for (const [id, p, isBest] of rows) {
+    grid.append(make("code", "", lane.tokenName(id)));
+    const bar = make("span", isBest ? "rv-bar rv-best" : "rv-bar");
+    const fill = make("i");
+    fill.style.width = `${Math.max(0, Math.min(1, p)) * 100}%`;
+    bar.append(fill);
+    grid.append(bar, make("span", "", probability(p)));
+  }
+  return grid;
+}
+
+export class Card {
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} root
+   */
+  constructor(element, root) {
+    this.element = element;
+    this.root = root;
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
+  token(lane, index, anchor) {
+    const token = lane.tokens[index];
+    const { step } = token;
+    const title = make("div", "rv-title");
+    title.append(
+      make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
+      make("span", "rv-where rv-num", `token ${index + 1}`),
+    );
+    const where = make(
+      "div",
+      "rv-where rv-num",
+      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`,
+    );
+    const parts = [title, where];
+    if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
+    this.show(
+      [
+        ...parts,
+        this.facts(step, token.confidence, sourceText(lane, token)),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {Anchor} anchor
+   */
+  step(lane, index, anchor) {
+    const step = lane.steps[index];
+    const text = lane.tokens
+      .slice(step.first, step.first + step.count)
+      .map((t) => lane.tokenName(t.id))
+      .join("");
+    const title = make("div", "rv-title");
+    title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
+    const count = counted(step.count, "token");
+    this.show(
+      [
+        title,
+        make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
+        this.facts(step),
+        make("div", "rv-why", whyText(lane, step)),
+      ],
+      anchor,
+    );
+  }
+
+  /**
+   * @param {Step} step
+   * @param {number | null} [confidence]
+   * @param {string} [source]
+   */
+  facts(step, confidence = null, source = "") {
+    const list = make("dl");
+    const metric = (step.settings || {}).metric || "probability";
+    const rows = [
+      ["in force", settingsText(step.settings, step.blockSize)],
+      ["took", `${milliseconds(step.seconds)} ms`],
+    ];
+    if (step.draftForwards) rows.push(["of these", counted(step.draftForwards, "forward") + " of the draft model"]);
+    if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
+    if (source) rows.unshift([step.taken ? "order" : "drafted", source]);
+    for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
+    return list;
+  }
+
+  /**
+   * Below the anchor, or above it where the window ends; always inside the view.
+   * @param {HTMLElement[]} parts
+   * @param {Anchor} anchor
+   */
+  show(parts, anchor) {
+    const { element, root } = this;
+    element.replaceChildren(...parts);
+    element.hidden = false;
+    const box = root.getBoundingClientRect();
+    const at = anchor instanceof Element ? anchor.getClientRects()[0] || anchor.getBoundingClientRect() : anchor;
+    const width = element.offsetWidth;
+    const height = element.offsetHeight;
+    const isAbove = at.bottom + 8 + height > window.innerHeight && at.top - 8 - height > 0;
+    const left = Math.max(4, Math.min(at.left - box.left - 12, box.width - width - 4));
+    element.style.left = `${left}px`;
+    element.style.top = `${(isAbove ? at.top - 8 - height : at.bottom + 8) - box.top}px`;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}

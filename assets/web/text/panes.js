@@ -1,0 +1,85 @@
+// One lane's pane: its head (settings, verdict, counts, first difference) above its text.
+
+import { runColours } from "../core/colours.js";
+import { make, put } from "../core/dom.js";
+import { compared, divergence } from "../core/folds.js";
+import { counted } from "../core/words.js";
+import { settingsText } from "./card.js";
+import { TokenView } from "./text.js";
+
+export class Pane {
+  /**
+   * @param {Lane} lane
+   * @param {boolean} isFollowing
+   * @param {TextReport} report
+   */
+  constructor(lane, isFollowing, report) {
+    this.lane = lane;
+    this.differs = -1; // from the lane that it is held against, where there are more than two
+    this.checked = 0;
+    this.element = make("article", "rv-pane");
+    this.element.dataset.lane = lane.name;
+    this.head = make("header", "rv-head");
+    this.parts = {
+      settings: make("span", "rv-num"),
+      verdict: make("span", "rv-verdict"),
+      differs: make("span", "rv-differs rv-num"),
+      count: make("span", "rv-count rv-num"),
+      forwards: make("span", "rv-forwards rv-num"),
+    };
+    this.parts.verdict.hidden = true;
+    this.head.append(make("h3", "", lane.title), ...Object.values(this.parts));
+    const text = make("div", "rv-text");
+    text.tabIndex = 0;
+    text.setAttribute("role", "group");
+    text.setAttribute(
+      "aria-label",
+      `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`,
+    );
+    this.element.append(this.head, text);
+    this.view = new TokenView(text, lane, isFollowing, report);
+  }
+
+  /**
+   * Draws what is new of the lane, and of it what is shown.
+   * @param {Lane} shown
+   */
+  draw(shown) {
+    const { lane, element, parts } = this;
+    if (lane.header) this.view.append(shown);
+    element.dataset.method = lane.method;
+    element.dataset.colour = String(runColours.placeOf(lane));
+    element.dataset.steps = String(lane.steps.length);
+    element.dataset.tokens = String(lane.tokens.length);
+    element.dataset.shown = String(shown.steps.length);
+    element.dataset.end = lane.end ? lane.end.reason : "";
+    put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
+    put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
+    put(parts.forwards, lane.steps.length && !lane.isAr ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
+    parts.verdict.hidden = shown.verdict === null;
+    parts.verdict.dataset.right = String(shown.verdict);
+    put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
+  }
+
+  /**
+   * Looks on for the first difference from a lane beside it.
+   * @param {Lane} other
+   * @param {(lane: Lane) => Lane} shown
+   */
+  comparedWith(other, shown) {
+    const { lane } = this;
+    if (this.differs < 0) this.differs = divergence(lane, other, this.checked);
+    this.checked = Math.min(lane.tokens.length, other.tokens.length);
+    this.compared(compared([shown(lane), shown(other)], this.differs));
+  }
+
+  /**
+   * How its text compares with the other's; see `compared` of core/trace.js.
+   * @param {Compared} given
+   */
+  compared({ place, isShown, isSame }) {
+    if (place >= 0) this.view.markDivergence(place);
+    this.parts.differs.classList.toggle("rv-same", isSame);
+    put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1}` : "");
+  }
+}

@@ -1,0 +1,491 @@
+// The token view of one lane: appends spans, never rebuilds, hides what is later than the step shown; one tab stop,
+// arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
+
+import { shown } from "../core/bytes.js";
+import { make, placeIn, put, targetOf } from "../core/dom.js";
+import { beginOf, lastOf } from "../core/folds.js";
+import { moveText } from "./card.js";
+
+const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
+const CODE = /```|\n(?:def|class) \w+.*:\n/;
+
+/**
+ * @param {string} className
+ * @param {string} [text]
+ */
+const span = (className, text) => {
+  const node = document.createElement("span");
+  node.className = className;
+  if (text) node.textContent = text;
+  return node;
+};
+
+export class TokenView {
+  /** @type {HTMLElement[]} */
+  tokens;
+  /** @type {string} */
+  seen;
+  /** @type {Lane} */
+  lane;
+  /** @type {HTMLElement | undefined} */
+  lit;
+  /** @type {HTMLElement | undefined} */
+  chosen;
+  /** @type {HTMLElement | undefined} */
+  given;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {Lane} lane
+   * @param {boolean} isFollowing
+   * @param {TextReport} report
+   */
+  constructor(element, lane, isFollowing, report) {
+    this.element = element;
+    this.lane = lane;
+    this.shown = lane; // the lane as it was after the step shown
+    this.report = report;
+    this.tokens = [];
+    this.at = -1;
+    this.marks = new MoveMarks(lane);
+    this.range = new TextRange(this);
+    this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
+    this.isStuck = isFollowing;
+    this.tail = span("rv-tail");
+    this.tail.setAttribute("aria-hidden", "true");
+    this.groups = new Groups(element, this.tail);
+    this.segmentStart = 0;
+    this.listen();
+  }
+
+  get chunks() {
+    return this.groups.chunks;
+  }
+
+  /**
+   * Draws what the lane has learnt since the last call, and of it what is shown.
+   * @param {Lane} now
+   */
+  append(now) {
+    const { lane } = this;
+    const before = this.tokens.length;
+    if (before === 0 && lane.end) this.isStuck = false; // it came whole: reading starts at the top
+    if (before === 0 && lane.given && !this.given) {
+      this.given = span("rv-given", shown(lane.given));
+      this.given.title = "given: decoding began behind it";
+      this.groups.segment.prepend(this.given);
+    }
+    for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
+      const step = lane.steps[i];
+      this.groups.add([...this.marks.upTo(step), this.chunk(step)]);
+      const last = lane.tokens[step.first + step.count - 1];
+      if (last && last.text.endsWith("\n") && this.tokens.length - this.segmentStart > SEGMENT) {
+        this.groups.newSegment();
+        this.segmentStart = this.tokens.length;
+      }
+    }
+    this.lookForCode(before);
+    const isReplay = now !== lane || this.shown !== lane;
+    const hasMoved = now.steps.length !== this.shown.steps.length || !this.isWhole;
+    this.show(now);
+    this.isBehind = isReplay ? hasMoved : this.isStuck && !this.lit;
+  }
+
+  // Scrolls to the end of what is shown. Asks for a layout: call it when all is drawn.
+  follow() {
+    if (!this.isBehind) return;
+    this.isBehind = false;
+    const { element } = this;
+    const before = element.scrollTop;
+    element.scrollTop = element.scrollHeight;
+    if (element.scrollTop === before) return; // no scroll event comes
+    this.isOwnScroll = true;
+    this.isStuck = true;
+  }
+
+  /**
+   * Hides the forwards after the last one of `now`.
+   * @param {Lane} now
+   */
+  show(now) {
+    for (const place of [this.shown.shortened, now.shortened]) {
+      if (place >= 0) put(this.tokens[place], shown((now.tokens[place] || this.lane.tokens[place]).text));
+    }
+    this.shown = now;
+    this.isWhole = this.groups.show(now.steps.length);
+    this.drawTail();
+    if (this.at >= now.tokens.length) this.leave("keyboard");
+  }
+
+  /** @param {Step} step */
+  chunk(step) {
+    const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
+    for (let i = step.first; i < step.first + step.count; i += 1) {
+      const token = this.lane.tokens[i];
+      const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
+      if (token.joins >= 0) put(this.tokens[token.joins], shown(this.lane.tokens[token.joins].text));
+      if (token.isEnd) child.title = "end of the text";
+      child.rvToken = i;
+      node.append(child);
+      this.tokens.push(child);
+    }
+    if (step.count > 1) {
+      const place = countPlace(this.lane.tokens, step.first, step.count);
+      node.dataset.n = String(step.count);
+      node.classList.toggle("rv-mid", !beginsWithSpace(this.lane.tokens[step.first]));
+      if (place >= 0) this.tokens[place].dataset.k = String(step.count);
+    }
+    return node;
+  }
+
+  drawTail() {
+    const { shown: now } = this;
+    const ghosts = now.ghosts();
+    const nodes = [];
+    if (now.end) {
+      const rest = now.tokens.findLast((t) => !t.isEnd);
+      if (rest && rest.rest) nodes.push(span("rv-t", shown(rest.rest)));
+    } else if (now.steps.length) nodes.push(span("rv-frontier"));
+    if (ghosts && ghosts.drafts) nodes.push(span("rv-draft", shown(ghosts.drafts)));
+    if (ghosts && ghosts.refused) nodes.push(span("rv-ghost", shown(ghosts.refused)));
+    this.tail.replaceChildren(...nodes);
+  }
+
+  /**
+   * Code is set in a monospaced face: a fence or a definition at the start of a line, here or in the prompt.
+   * @param {number} from
+   */
+  lookForCode(from) {
+    if (this.isCode) return;
+    if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n${this.lane.given}`;
+    this.seen += this.lane.tokens
+      .slice(from)
+      .map((t) => t.text)
+      .join("");
+    this.isCode = CODE.test(this.seen);
+    this.seen = this.seen.slice(-80);
+    if (this.isCode) this.element.classList.add("rv-code");
+  }
+
+  /** @param {number} index */
+  markDivergence(index) {
+    if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
+  }
+
+  listen() {
+    const { element } = this;
+    element.addEventListener(
+      "scroll",
+      () => {
+        const { isOwnScroll } = this;
+        this.isOwnScroll = false;
+        if (isOwnScroll) return; // it is at the end; asking where would ask for another layout
+        this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
+      },
+      { passive: true },
+    );
+    element.addEventListener("click", (event) => {
+      const index = targetOf(event).rvToken;
+      if (index !== undefined && window.getSelection()?.isCollapsed)
+        this.report.choose(this.lane, this.lane.tokens[index].step.index);
+    });
+    element.addEventListener("pointerover", (event) => this.point(targetOf(event), "pointer"));
+    element.addEventListener("pointerleave", () => this.leave("pointer"));
+    element.addEventListener("keydown", (event) => this.key(event));
+    element.addEventListener("blur", () => this.leave("keyboard"));
+  }
+
+  /**
+   * @param {HTMLElement} target
+   * @param {string} how
+   */
+  point(target, how) {
+    const index = target.rvToken;
+    if (index === undefined) return this.leave("pointer");
+    this.highlight(this.lane.tokens[index].step.index);
+    this.report.token(this, index, target, how);
+    return undefined;
+  }
+
+  /** @param {string} how */
+  leave(how) {
+    if (how === "pointer" && this.at >= 0) return;
+    this.setAt(-1);
+    this.highlight(-1);
+    this.report.leave(this);
+  }
+
+  /** @param {number} step */
+  highlight(step) {
+    if (this.lit) this.lit.classList.remove("rv-on");
+    this.lit = this.chunks[step];
+    if (this.lit) this.lit.classList.add("rv-on");
+  }
+
+  /**
+   * The chosen forward stays marked until another is chosen or none.
+   * @param {number} step
+   */
+  choose(step) {
+    if (this.chosen) this.chosen.classList.remove("rv-chosen");
+    this.chosen = this.chunks[step];
+    if (this.chosen) this.chosen.classList.add("rv-chosen");
+    if (this.chosen && this.chosen.offsetParent) this.reveal(this.chosen);
+  }
+
+  /** @param {number} index */
+  setAt(index) {
+    if (this.at >= 0 && this.tokens[this.at]) this.tokens[this.at].classList.remove("rv-at");
+    this.at = index;
+  }
+
+  /**
+   * Arrows move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape lets go.
+   * @param {KeyboardEvent} event
+   */
+  key(event) {
+    const { tokens, steps } = this.shown;
+    const last = tokens.length - 1;
+    if (event.key === "Escape") return this.leave("keyboard");
+    if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return undefined;
+    const at = this.at;
+    const step = at >= 0 ? tokens[at].step.index : -1;
+    if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
+    /** @param {number} i */
+    const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
+    /** @type {Record<string, number>} */
+    const targets = {
+      ArrowRight: at + 1,
+      ArrowLeft: at < 0 ? last : at - 1,
+      ArrowDown: firstOf(step + 1),
+      ArrowUp: firstOf(step - 1),
+      Home: 0,
+      End: last,
+    };
+    if (!(event.key in targets)) return undefined;
+    event.preventDefault();
+    this.go(Math.max(0, Math.min(last, targets[event.key])));
+    return undefined;
+  }
+
+  /** @param {number} index */
+  go(index) {
+    this.setAt(index);
+    const node = this.tokens[index];
+    node.classList.add("rv-at");
+    this.isStuck = false;
+    this.reveal(node);
+    this.point(node, "keyboard");
+  }
+
+  /**
+   * Brings a node into sight, without moving the page.
+   * @param {HTMLElement} node
+   */
+  reveal(node) {
+    const { element } = this;
+    const top = placeIn(element, node);
+    if (top < element.scrollTop || top + 60 > element.scrollTop + element.clientHeight) {
+      element.scrollTop = top - element.clientHeight / 2;
+    }
+  }
+}
+
+const GROUP = 48; // forwards in a group
+const AT_ONCE = 4; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
+
+// The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
+class Groups {
+  /** @type {HTMLElement[]} */
+  chunks;
+  /** @type {Group[]} */
+  groups;
+  /** @type {HTMLElement} */
+  segment;
+  /** @type {Group} */
+  group;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} tail
+   */
+  constructor(element, tail) {
+    this.element = element;
+    this.tail = tail; // stands after the last forward shown
+    this.chunks = [];
+    this.groups = [];
+    /** @type {HTMLElement[]} */
+    this.whole = []; // segments that got their last forward since the last call of show
+    /** @type {HTMLElement[]} */
+    this.drawn = []; // those that had it by then, and so were laid out whole
+    this.newSegment();
+  }
+
+  // A block of its own, so that layout stays local.
+  newSegment() {
+    if (this.segment) this.whole.push(this.segment);
+    this.segment = document.createElement("span");
+    this.segment.className = "rv-seg";
+    this.element.append(this.segment);
+    this.newGroup();
+  }
+
+  newGroup() {
+    this.group = { node: document.createElement("span"), first: this.chunks.length, nodes: [], cut: 0 };
+    this.groups.push(this.group);
+    this.segment.append(this.group.node);
+  }
+
+  /**
+   * The nodes of one forward, its text the last of them.
+   * @param {HTMLElement[]} nodes
+   */
+  add(nodes) {
+    if (this.group.nodes.length === GROUP) this.newGroup();
+    this.group.node.append(...nodes);
+    this.group.nodes.push(nodes);
+    this.group.cut = -1;
+    this.chunks.push(lastOf(nodes));
+  }
+
+  /**
+   * Shows the first `num` forwards, the end of them first, which is where a reader looks. Says whether they are all
+   * shown now: after a long leap it takes several calls.
+   * @param {number} num
+   */
+  show(num) {
+    this.rest();
+    let left = AT_ONCE;
+    for (const group of this.groups.toReversed()) {
+      const size = group.nodes.length;
+      const cut = Math.max(0, Math.min(size, num - group.first));
+      if (cut === group.cut) continue;
+      if (group.node.hidden) left -= 1;
+      if (left < 0) continue;
+      group.cut = cut;
+      group.node.hidden = cut === 0 && size > 0;
+      if (cut > 0) group.nodes.forEach((nodes, i) => nodes.forEach((node) => hide(node, i >= cut)));
+    }
+    this.placeTail(num);
+    return left >= 0;
+  }
+
+  // What was drawn whole in an earlier frame is drawn again only where it is in sight, and keeps its height elsewhere.
+  rest() {
+    for (const segment of this.drawn) segment.classList.add("rv-laid");
+    this.drawn = this.whole;
+    this.whole = [];
+  }
+
+  /** @param {number} num */
+  placeTail(num) {
+    const group = this.groups.findLast((each) => each.first <= num && each.nodes.length);
+    const next = group && group.nodes[num - group.first];
+    if (next) (group.cut ? next[0] : group.node).before(this.tail);
+    else if (this.segment.lastChild !== this.tail) this.segment.append(this.tail);
+  }
+}
+
+/**
+ * @param {HTMLElement} node
+ * @param {boolean} isHidden
+ */
+function hide(node, isHidden) {
+  if (node.hidden !== isHidden) node.hidden = isHidden;
+}
+
+// What the time axis says of a text: forwards outside of what is zoomed are dimmed, and where the other lane had ended a
+// mark stands behind the token that this one had come to. Classes and attributes on nodes that are there: nothing moves.
+class TextRange {
+  /** @param {TokenView} view */
+  constructor(view) {
+    this.view = view;
+    /** @type {Span | null} */
+    this.drawn = null;
+    this.num = 0; // forwards that were looked at
+    /** @type {HTMLElement | undefined} */
+    this.marked = undefined;
+  }
+
+  /** @param {Span | null} span */
+  draw(span) {
+    const { chunks, lane } = this.view;
+    if (span === this.drawn && (!span || this.num === chunks.length)) return;
+    const from = span === this.drawn ? this.num : 0;
+    for (let i = from; i < chunks.length; i += 1) chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span));
+    this.drawn = span;
+    this.num = chunks.length;
+  }
+
+  /**
+   * Brings the first forward of what is zoomed into sight.
+   * @param {Span | null} span
+   */
+  reveal(span) {
+    const { chunks, lane } = this.view;
+    const first = span ? lane.steps.findIndex((step) => !isOut(step, span)) : -1;
+    if (first >= 0 && chunks[first]?.offsetParent) this.view.reveal(chunks[first]);
+  }
+
+  /** @param {{ first: Lane, tokens: number, time: number }} finish */
+  finish({ first, tokens, time }) {
+    const node = this.view.tokens[tokens - 1];
+    if (node === this.marked || !node) return;
+    if (this.marked) delete this.marked.dataset.finish;
+    this.marked = node;
+    node.dataset.finish = `${first.title} ended`;
+    node.title = `${first.title} had ended here, after ${time.toFixed(2)} s`;
+  }
+}
+
+/**
+ * @param {Step} step
+ * @param {Span | null} span
+ */
+const isOut = (step, span) => Boolean(span && (step.clock <= span.from || beginOf(step) >= span.to));
+
+// Ticks in the margin of a text, where a slider bit.
+class MoveMarks {
+  /** @param {Lane} lane */
+  constructor(lane) {
+    this.lane = lane;
+    this.num = 0; // moves that have their tick
+    this.node = make("span");
+  }
+
+  /**
+   * The tick that stands before a step, if there is one. The same move may still grow while a slider is dragged.
+   * @param {Step} step
+   */
+  upTo(step) {
+    const { moves } = this.lane;
+    const last = moves[this.num - 1];
+    if (last && last.until >= step.index) this.node.textContent = moveText(last);
+    if (this.num === moves.length || moves[this.num].step > step.index) return [];
+    const move = moves[this.num];
+    this.num += 1;
+    this.node = make("span", "rv-move", moveText(move));
+    this.node.title = `${moveText(move)} from forward ${move.step + 1} on`;
+    this.node.setAttribute("aria-hidden", "true");
+    return [this.node];
+  }
+}
+
+const INKED = /\S$/;
+
+/**
+ * The place of that token, -1 where none has ink.
+ * @param {Token[]} tokens
+ * @param {number} first
+ * @param {number} count
+ */
+export function countPlace(tokens, first, count) {
+  for (let place = first + count - 1; place >= first; place -= 1) if (INKED.test(tokens[place].text)) return place;
+  return -1;
+}
+
+/**
+ * Whether a group begins with a space, whose room its gap may take: behind a line end it would hide the letter that follows.
+ * @param {Token} token
+ */
+export const beginsWithSpace = (token) => /^[^\S\n]/.test(token.text);

@@ -1,0 +1,263 @@
+// The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
+// Text only; every number is a fold of the lanes.
+
+import { find, make, put } from "../../core/dom.js";
+import { folds } from "../../core/folds.js";
+import { HELP, helpFor } from "../../core/help.js";
+import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
+import { counted, environment, figure, milliseconds, whole } from "../../core/words.js";
+
+export class Figures {
+  /** @type {Record<string, { list: HTMLElement, title: HTMLElement, number: Node, sub: HTMLElement }>} */
+  big;
+  /** @type {Record<string, HTMLElement>} */
+  small;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.element = find(root, ".rv-figures");
+    this.env = find(root, ".rv-env");
+    this.big = {};
+    this.small = {};
+  }
+
+  /** @param {boolean} hasRace */
+  build(hasRace) {
+    this.element.replaceChildren();
+    this.big = {};
+    this.small = {};
+    const big = [
+      ["perForward", "tokens per forward"],
+      ["perSecond", "tokens per second"],
+      ["forward", "one forward"],
+    ];
+    if (hasRace) big.splice(1, 0, ["speedup", "speedup of decoding"]);
+    for (const [key, name] of big) {
+      const list = make("dl", "rv-figure");
+      list.dataset.key = key;
+      const value = make("dd", "rv-value rv-num", "–");
+      const unit = make("small", "", { speedup: "", perForward: "TPF", perSecond: "tok/s", forward: "ms" }[key]);
+      const number = document.createTextNode("–");
+      value.replaceChildren(number, unit);
+      const sub = make("dd", "rv-sub rv-num", "");
+      const title = make("span", "", name);
+      const term = make("dt");
+      term.append(title);
+      if (key in HELP) term.append(" ", helpFor(key));
+      list.append(term, value, sub);
+      this.element.append(list);
+      this.big[key] = { list, title, number, sub };
+    }
+    const list = make("dl", "rv-small rv-num");
+    for (const [key, name] of [
+      ["first", "to first token"],
+      ["saved", "forwards saved"],
+    ]) {
+      this.small[key] = make("dd", "", "–");
+      list.append(make("dt", "", name), this.small[key]);
+    }
+    this.element.append(list);
+    put(this.env, "");
+  }
+
+  /**
+   * @param {Lane} main
+   * @param {Lane | undefined} other
+   */
+  update(main, other) {
+    const speed = folds.perSecond(main);
+    const base = other ? folds.perSecond(other) : NaN;
+    const beside = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
+    const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
+    if (other) this.drawSpeedup(laneSpeedup(main, other), other);
+    this.set(
+      "perForward",
+      figure(folds.perForward(main)),
+      forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "",
+    );
+    this.set("perSecond", figure(speed), beside ? `${beside.title} ${figure(base)}` : "");
+    this.set(
+      "forward",
+      milliseconds(folds.secondsPerForward(main)),
+      beside ? `${beside.title} ${milliseconds(folds.secondsPerForward(beside))} ms` : "",
+    );
+    put(this.small.first, forwards ? firstText(main, beside) : "–");
+    put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
+    put(this.env, environment(main.header));
+  }
+
+  /**
+   * @param {Speedup} speedup
+   * @param {Lane} other
+   */
+  drawSpeedup(speedup, other) {
+    const { list, title } = this.big.speedup;
+    list.dataset.kind = speedup.kind;
+    put(title, speedup.kind === "slower" ? `slower than ${other.title}` : "speedup of decoding");
+    this.set("speedup", speedupText(speedup), speedupRemark(speedup));
+  }
+
+  /**
+   * @param {"speedup" | "perForward" | "perSecond" | "forward"} key
+   * @param {string} value
+   * @param {string} sub
+   */
+  set(key, value, sub) {
+    const cell = this.big[key];
+    if (!cell) return;
+    put(cell.number, value);
+    put(cell.sub, sub);
+  }
+}
+
+/** @type {Record<string, string>} */
+const ENDS = {
+  eos: "reached the end of its text",
+  limit: "reached the limit of tokens",
+  deadline: "ran out of time",
+  cancelled: "was stopped",
+  error: "failed",
+};
+
+/**
+ * How soon the first token came, and how much of the prompt did not have to be computed for it.
+ * @param {Lane} main
+ * @param {Lane | undefined} beside
+ */
+export function firstText(main, beside) {
+  const said = [`${milliseconds(folds.toFirst(main))} ms`];
+  if (beside) said.push(`${beside.title} ${milliseconds(folds.toFirst(beside))} ms`);
+  if (main.reused) said.push(`${counted(main.reused, "prompt token")} reused`);
+  return said.join(" · ");
+}
+
+/**
+ * [state, sentence] of the whole run; states are what data-state of the root says.
+ * @param {Run | null} run
+ * @returns {[state: string, sentence: string]}
+ */
+export function statusOf(run) {
+  if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
+  const { lanes, note } = run;
+  const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
+  if (run.fault) return ["error", run.fault];
+  if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
+  if (lanes.length && lanes.every((lane) => lane.end)) return finished(run);
+  if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
+  if (!lanes.some((lane) => lane.steps.length)) {
+    const isWaiting = note.kind === "loading" || note.kind === "waiting";
+    return [
+      note.kind === "loading" ? "loading" : "waiting",
+      (isWaiting && note.text) || "Waiting for the first forward.",
+    ];
+  }
+  if (run.pace > 0) {
+    return [
+      "slow",
+      `Slow motion, ${timesSlower(run.pace)} times slower: the engine rests between forwards while the clocks stand still.`,
+    ];
+  }
+  return ["running", "Real time: this is how fast it runs here."];
+}
+
+/** @param {Lane} lane */
+const reasonOf = (lane) => lane.end?.reason || "";
+
+/**
+ * A rest of N forwards after each makes it N + 1 times slower.
+ * @param {number} pace
+ */
+const timesSlower = (pace) => String(Number((pace + 1).toFixed(1)));
+
+/**
+ * @param {Run} run
+ * @returns {[state: string, sentence: string]}
+ */
+function finished(run) {
+  const { lanes } = run;
+  const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
+  const message = lanes.map((lane) => lane.end?.message).find(Boolean);
+  if (isStopped)
+    return [
+      "stopped",
+      `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`,
+    ];
+  if (message) return ["finished", message];
+  const reasons = new Set(lanes.map(reasonOf));
+  if (reasons.size === 1 && lanes.length > 1)
+    return [
+      "finished",
+      `Finished: ${lanes.length === 2 ? "both" : "all"} ${ENDS[reasonOf(lanes[0])].replace("its text", "their texts")}.`,
+    ];
+  return [
+    "finished",
+    `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[reasonOf(lane)] || reasonOf(lane)}`).join(", ")}.`,
+  ];
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {(isOn: boolean) => void} onCounts
+ * @param {boolean} isOn
+ */
+export function buildLegend(element, onCounts, isOn) {
+  const keys = make("span", "rv-keys");
+  for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
+  const button = make("button", "", "counts");
+  button.type = "button";
+  button.setAttribute("aria-pressed", String(isOn));
+  button.addEventListener("click", () => {
+    const isNow = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isNow));
+    onCounts(isNow);
+  });
+  /**
+   * @param {string} className
+   * @param {string} sample
+   * @param {string} text
+   */
+  const item = (className, sample, text) => {
+    const node = make("span", "");
+    node.append(make("span", className, sample), ` ${text}`);
+    return node;
+  };
+  element.replaceChildren(
+    keys,
+    make("span", "", "tokens in one forward, one underline"),
+    item("rv-ghost", "refused", "proposal"),
+    item("rv-draft", "draft", "not verified yet"),
+    item("rv-mark", "here", "first difference"),
+    button,
+  );
+}
+
+const PAUSE = 1000; // milliseconds
+
+// What a race tells screen readers: at most one polite sentence per second.
+export class Voice {
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.element = element;
+    this.saidAt = 0;
+  }
+
+  /**
+   * @param {string} state
+   * @param {string} sentence
+   * @param {Lane} main as it is shown
+   * @param {boolean} isFollowing
+   */
+  say(state, sentence, main, isFollowing) {
+    const now = performance.now();
+    const isEnd = isFollowing && !["running", "slow", "waiting"].includes(state);
+    if (!isEnd && now - this.saidAt < PAUSE) return;
+    this.saidAt = now;
+    const { steps, tokens } = main;
+    const step = steps[steps.length - 1];
+    const running = step
+      ? `Step ${steps.length}: ${counted(step.count, "token")} accepted, ${tokens.length} in all.`
+      : sentence;
+    const over = `${sentence} ${counted(tokens.length, "token")} in ${counted(steps.length, "forward")}.`;
+    put(this.element, isEnd ? over : running);
+  }
+}

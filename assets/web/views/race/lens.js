@@ -1,0 +1,141 @@
+// τ as a lens: while no run is going on, a threshold shows the finished text in the groups that it would have made.
+// Recolours the MARS text and says in a caption what of it is exact. While text streams τ steers, and the lens is off.
+
+import { make, put } from "../../core/dom.js";
+import { mainLane } from "../../core/folds.js";
+import { short, whole } from "../../core/words.js";
+import { endIds, proposalRows } from "../../folds/proposals.js";
+import { regrouped, whatIf } from "../../folds/whatif.js";
+import { cellText } from "../../panels/whatif.js";
+import { beginsWithSpace, countPlace } from "../../text/text.js";
+
+export class Lens {
+  /** @type {LensText | null} */
+  text;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.element = element;
+    this.view = view;
+    this.tau = NaN; // no lens
+    this.drawn = NaN;
+    this.text = null;
+    this.caption = make("p", "rv-lens-say");
+    this.caption.setAttribute("aria-live", "polite");
+    this.back = make("button", "", "Show it as it was written");
+    this.back.type = "button";
+    this.back.addEventListener("click", () => this.set(NaN));
+    element.append(this.caption, this.back);
+  }
+
+  get isOn() {
+    return !Number.isNaN(this.tau);
+  }
+
+  /** @param {number} tau NaN takes the lens away */
+  set(tau) {
+    const { run } = this.view;
+    const isOver = run && run.lanes.length && run.lanes.every((lane) => lane.end && lane.steps.length);
+    this.tau = isOver && mainLane(run).facts.obeys.includes("tau") && tau >= 0 && tau <= 1 ? tau : NaN;
+    this.view.schedule();
+  }
+
+  // For another run.
+  clear() {
+    this.text = null;
+    this.tau = NaN;
+    this.drawn = NaN;
+    this.element.hidden = true;
+  }
+
+  draw() {
+    if (Object.is(this.tau, this.drawn)) return;
+    this.drawn = this.tau;
+    this.element.hidden = !this.isOn;
+    if (!this.isOn) {
+      this.text?.clear();
+      return;
+    }
+    const { run } = this.view;
+    const lane = mainLane(run);
+    const ends = endIds(run.lanes);
+    const found = whatIf(lane, this.tau, ends);
+    this.text ||= new LensText(this.view.paneOf(lane).view);
+    this.text.draw(regrouped(lane, found, this.tau));
+    put(this.caption, lensWords(lane, found, this.tau, ends));
+  }
+}
+
+// A text in other groups than those in which it was written: classes on its tokens, so that nothing moves.
+class LensText {
+  /** @param {TokenView} view */
+  constructor(view) {
+    this.view = view;
+    /** @type {string[]} */
+    this.drawn = []; // class of each token, so that dragging touches only what changes
+  }
+
+  /** @param {LensGroup[]} groups */
+  draw(groups) {
+    const { element, lane, tokens } = this.view;
+    element.classList.add("rv-lens");
+    for (const { first, count, isGuess, isFirst } of groups) {
+      const fill = count > 1 ? `rv-l${Math.min(count, 5)}` : "";
+      const place = count > 1 ? countPlace(lane.tokens, first, count) : -1;
+      const gap = beginsWithSpace(lane.tokens[first]) ? "rv-begin" : "rv-mid";
+      for (let i = first; i < first + count; i += 1) {
+        const drawn = lane.tokens[i].isEnd ? "" : fill;
+        const kind = [drawn, drawn && isGuess && "rv-guess", i === first && gap, isFirst && i === first && "rv-parts"];
+        this.dress(i, tokens[i], kind.filter(Boolean).join(" "), i === place ? String(count) : "");
+      }
+    }
+  }
+
+  /**
+   * @param {number} index
+   * @param {HTMLElement} node
+   * @param {string} kind
+   * @param {string} count
+   */
+  dress(index, node, kind, count) {
+    const state = `${kind}|${count}`;
+    if (this.drawn[index] === state) return;
+    node.classList.remove(...(this.drawn[index] || "").split("|")[0].split(" ").filter(Boolean));
+    node.classList.add(...kind.split(" ").filter(Boolean));
+    this.drawn[index] = state;
+    if (count) node.dataset.l = count;
+    else delete node.dataset.l;
+  }
+
+  clear() {
+    this.view.element.classList.remove("rv-lens");
+    this.drawn.forEach((_, index) => this.dress(index, this.view.tokens[index], "", ""));
+    this.drawn = [];
+  }
+}
+
+const DRAFTS = " Lossless: τ changes no token of the text, only how many are drafted for the next forward to check.";
+
+/**
+ * @param {Lane} lane
+ * @param {WhatIf} found
+ * @param {number} tau
+ * @param {Set<number>} ends
+ */
+function lensWords(lane, { first, exact, drafts, cells }, tau, ends) {
+  const seen = `Seen with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
+  if (first < 0) return `${seen} Every group is as it was written: exact.`;
+  const cell = cells[first];
+  const rows = proposalRows(lane, first, ends).slice(cell.isLossless ? lane.steps[first].count : 0);
+  const rest = drafts ? "later forwards would have begun elsewhere" : "the text itself might have gone on otherwise";
+  return (
+    `${seen} Exact up to forward ${whole(exact.forwards)}, at the orange line: ${lowered(cellText(lane, cell, rows, tau))} ` +
+    `Hatched behind it: an estimate, for ${rest}.`
+  );
+}
+
+/** @param {string} sentence */
+const lowered = (sentence) => sentence[0].toLowerCase() + sentence.slice(1);
