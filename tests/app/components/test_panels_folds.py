@@ -169,12 +169,8 @@ def test_a_check_is_not_known_before_the_forward_that_tells_it(page: playwright.
     rows = [row for row, _ in folds.row_steps(samples.read(lines).events)]
     num = next(i for i, row in enumerate(rows) if len(row.accepted) > 2) + 1
     cut = "const lane = laneOf(given[0]).at(given[1]); return m.judge(lane, null).open;"
-    assert (
-        evaluate(page, "folds/statistics.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
-    )
-    assert (
-        evaluate(page, "folds/statistics.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
-    )
+    assert evaluate(page, "folds/statistics.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
+    assert evaluate(page, "folds/statistics.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
 
 
 def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
