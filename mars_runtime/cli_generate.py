@@ -89,10 +89,10 @@ def _generate(
     checkpoint: Checkpoint, prompt: str, settings: DecodeSettings, *, is_json: bool
 ) -> int:
     from mars_runtime.engine import Engine, Request
+    from mars_runtime.engine.backend import with_draft
     from mars_runtime.engine.header import make_header
-    from mars_runtime.engine.speculation import named
 
-    settings = named(settings, checkpoint.name)
+    settings = with_draft(settings, checkpoint.name)
     request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
     if settings.method == "mars" and settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"

@@ -32,8 +32,8 @@ from app.stream import (
     waiting_sentence,
     writer_of,
 )
+from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.request import Request
-from mars_runtime.engine.speculation import named
 from mars_runtime.lab.tasks import Task
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
@@ -268,7 +268,7 @@ def start_lanes(
     requests = {
         lane: Request(
             [*encode(order.prompt, contexts[lane].history), *order.given],
-            served.in_force(named(settings, served.checkpoint.name)),
+            served.in_force(with_draft(settings, served.checkpoint.name)),
             max_seconds,
             is_checked=True,
             owner=owner,

@@ -24,10 +24,17 @@ import gradio as gr
 from app.serving.engines import Engines, Served, Tell
 from app.serving.settings import SWITCH, AppSettings, AppSettingsError
 from mars_runtime.engine.backend import check_fits
-from mars_runtime.engine.leased import Call, Lease, LeasedEngine, LeaseError, News, Slots, Worker
-from mars_runtime.engine.leased.calls import Decode
-from mars_runtime.engine.leased.engine import LOST
-from mars_runtime.engine.leased.worker import open_checkpoint
+from mars_runtime.engine.leased.engine import LOST, LeasedEngine
+from mars_runtime.engine.leased.worker import (
+    Call,
+    Decode,
+    Lease,
+    LeaseError,
+    News,
+    SharedMemory,
+    Worker,
+    open_checkpoint,
+)
 from mars_runtime.model.config import CheckpointError
 
 if TYPE_CHECKING:
@@ -70,7 +77,7 @@ class LeasedEngines(Engines):
     def __init__(self, settings: AppSettings, lend: Callable[[Decode], Lease]) -> None:
         """``lend`` makes of what decodes here what decodes on a device, in another process."""
         super().__init__(settings)
-        self._slots = Slots()
+        self._slots = SharedMemory()
         self._checkpoints: dict[str, Checkpoint] = {}
         self._brought: dict[str, Served | CheckpointError] = {}
         for name in islice(self.entries, MAX_LOADED):

@@ -9,20 +9,21 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
-from mars_runtime.engine.speculation import ONLY_CPU, can_warm, check_draft, draft_models
 from mars_runtime.events import Event
 from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.model.registry import REGISTRY
+from mars_runtime.model.registry import REGISTRY, usual_draft
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch, CausalModel, SettingsSource
+    from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.memory import Room
     from mars_runtime.model.load import Checkpoint
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = 12
 NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
+ONLY_CPU = "Speculative decoding runs on a CPU here: choose another method."
 READ_ALONE, READ_BESIDE = 512, 64
 """Prompt tokens that are read at once; the second where others wait to decode."""
 
@@ -147,7 +149,11 @@ class CheckpointBackend:
         from mars_runtime.model.qwen2 import Qwen2
         from mars_runtime.model.threads import TorchThreads, shared_from
 
-        model, base, most = self._checkpoint.model, num_threads(self._checkpoint), _usual_threads()
+        model, base, most = (
+            self._checkpoint.model,
+            num_threads(self._checkpoint),
+            _default_threads(),
+        )
         if isinstance(model, NativeModel):
             model.ceiling, base = base, 1
         elif isinstance(model, Qwen2) and not self._is_cuda and most > 1:
@@ -173,7 +179,7 @@ class CheckpointBackend:
         """Run each method once by itself; returns the prompt and the settings."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
         kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
-        kinds = [k for k in kinds if can_warm(self._drafts, k) and self._can(k.method)]
+        kinds = [k for k in kinds if _can_warm(self._drafts, k) and self._can(k.method)]
         for kind in kinds:
             for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
                 pass
@@ -191,7 +197,7 @@ class CheckpointBackend:
         check_fits(self._checkpoint.model, asked, self.capacity)
         if not self._can(asked.settings.method):
             raise RequestError(NO_BLOCKS.format(self._checkpoint.name))
-        check_draft(self._drafts, asked)
+        _check_draft(self._drafts, asked)
 
     def batch(self) -> Batch:
         """The rows that share forwards, on a cache whose memory is taken at the first call."""
@@ -260,18 +266,76 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
         )
 
 
+def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
+    """The settings with the default draft of a target by its name, where they leave it open, so
+    that a trace says which it was."""
+    if settings.method != "speculative" or settings.draft:
+        return settings
+    return replace(settings, draft=usual_draft(target))
+
+
+def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
+    """The draft models of a checkpoint, as decoders ask for them."""
+    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.decoders.draft_model import DraftModel, DraftModels
+    from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.drafts import Drafts
+
+    drafts = Drafts(checkpoint, registry_path)
+
+    def find(name: str) -> DraftModel:
+        try:
+            found = drafts.load(name)
+        except CheckpointError as error:
+            raise DecodeError(str(error)) from None
+        return DraftModel(found.model, found.tokenizer, found.block_size)
+
+    return DraftModels(find, checkpoint.block_size)
+
+
+def _check_draft(models: DraftModels, asked: Asked) -> None:
+    """Load the draft model that is asked for, if any. Raises RequestError, one sentence."""
+    from mars_runtime.acceptance import DecodeError
+
+    settings = asked.settings
+    if isinstance(asked, Solo) or settings.method != "speculative":
+        return
+    try:
+        draft = models.find(settings.draft)
+    except DecodeError as error:
+        raise RequestError(str(error)) from None
+    most, length = draft.model.config.max_positions, len(asked.prompt_ids)
+    if length + settings.max_new_tokens > most:
+        raise RequestError(
+            f"The draft model holds {most} tokens, prompt and answer together: shorten the prompt "
+            "or ask for fewer."
+        )
+
+
+def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
+    """Whether a method can be run here at all: the speculative one needs a draft model."""
+    from mars_runtime.acceptance import DecodeError
+
+    if kind.method != "speculative":
+        return True
+    try:
+        return models.find("").model.device.type == "cpu"
+    except DecodeError:
+        return False
+
+
 def num_threads(checkpoint: Checkpoint) -> int:
     """Threads of the arithmetic on a CPU, at most; wide forwards of a small model apart.
 
     One serves a small model best: its forward is many operations too short to be shared out.
     """
-    model, usual = checkpoint.model, _usual_threads()
+    model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
-    return 1 if is_small and model.device.type == "cpu" else usual
+    return 1 if is_small and model.device.type == "cpu" else most
 
 
 @cache
-def _usual_threads() -> int:
+def _default_threads() -> int:
     """PyTorch's before the first engine set its own: what is set in one thread holds in all that
     begin later, those of other engines among them."""
     import torch

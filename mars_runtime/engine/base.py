@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
-from mars_runtime.engine.schedule import Schedule
+from mars_runtime.engine.scheduler import Scheduler
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
 
@@ -24,23 +24,23 @@ MAX_LANES = 8
 class BaseEngine(ABC):
     """Serves runs on one model."""
 
-    _schedule: Schedule[Run]
+    _scheduler: Scheduler[Run]
     _observers: list[Observer]
 
     @property
     def num_running(self) -> int:
         """Jobs (runs, races, solo runs) that take turns."""
-        return self._schedule.num_active
+        return self._scheduler.num_active
 
     @property
     def num_waiting(self) -> int:
         """Jobs in line behind them."""
-        return self._schedule.num_waiting
+        return self._scheduler.num_waiting
 
     @property
     def max_running(self) -> int:
         """Jobs that can be served at once; 0 where that is not this engine's to say."""
-        return self._schedule.max_active
+        return self._scheduler.max_active
 
     def observe(self, observer: Observer) -> None:
         """Tell ``observer`` every event of every run from now on, whoever submitted it."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
-from mars_runtime.engine.schedule import Turn
+from mars_runtime.engine.scheduler import Turn
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.prefix_cache import grant_alike
 

@@ -1,7 +1,7 @@
 """Serves many runs on one model: what callers see, and the one worker thread that decodes.
 
 The worker alone touches the device and takes the time. Plain runs share forwards; races and solo
-runs have theirs to themselves (``schedule.py`` says who is next, ``device.py`` does it). Rests of
+runs have theirs to themselves (``scheduler.py`` says who is next, ``device.py`` does it). Rests of
 slow motion, waiting and readers are outside every clock. A fault ends the runs it concerns with a
 sentence; the next request works. Where the worker itself dies, or hangs in a forward, every run
 ends with a sentence and ``is_alive`` is off: whoever owns the engine makes another. Knows no
@@ -24,7 +24,7 @@ from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
-from mars_runtime.engine.schedule import FullError, Job, Schedule, Turn
+from mars_runtime.engine.scheduler import FullError, Job, Scheduler, Turn
 from mars_runtime.events import End
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Engine(BaseEngine):
     ) -> None:
         self._backend = as_backend(checkpoint)
         self._bell = Bell()
-        self._schedule: Schedule[Run] = Schedule(self._backend.reserve(max_runs), max_waiting)
+        self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
         self._next_deadline = math.inf
         self._is_closed = False
@@ -96,7 +96,7 @@ class Engine(BaseEngine):
         for each in asked:
             self._backend.check(each)
         now = time.monotonic()
-        runs = [Run(each, now, self._bell, self._schedule, self._observers) for each in asked]
+        runs = [Run(each, now, self._bell, self._scheduler, self._observers) for each in asked]
         job = Job(runs, check_pace(pace), is_shared, asked[0].owner)
         for run in runs:
             run.join_job(job)
@@ -104,9 +104,9 @@ class Engine(BaseEngine):
             if self._is_closed:
                 raise EngineError(self._why_over)
             try:
-                self._schedule.add(job)
+                self._scheduler.add(job)
             except FullError:
-                raise EngineBusy(BUSY.format(len(self._schedule))) from None
+                raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._bell.ring()
         return runs
 
@@ -167,7 +167,7 @@ class Engine(BaseEngine):
             self._is_ready.set()
             with self._bell:
                 self._is_closed = True
-                for run in list(self._schedule.lanes()):
+                for run in list(self._scheduler.lanes()):
                     self._finish(run, last)
             self._is_over.set()
 
@@ -191,7 +191,7 @@ class Engine(BaseEngine):
             _log.critical("The worker hangs: its runs are ended")
             with self._bell:
                 self._is_closed, self._why_over = True, DEAD
-                for run in list(self._schedule.lanes()):
+                for run in list(self._scheduler.lanes()):
                     self._announce(run, End("error", DEAD))
             self._is_ready.set()
             self._is_over.set()
@@ -203,19 +203,19 @@ class Engine(BaseEngine):
                 now = time.monotonic()
                 if self._bell.has_news or now >= self._next_deadline:
                     self._sweep(now)
-                turn = self._schedule.next_turn(now)
+                turn = self._scheduler.next_turn(now)
                 if turn is not None:
                     return turn
-                wake = self._schedule.next_wake()
+                wake = self._scheduler.next_wake()
                 self._bell.wait(None if wake == math.inf else max(0.0, wake - now))
             return None
 
     def _sweep(self, now: float) -> None:
         """End the runs that were cancelled or are out of time, served or waiting."""
         self._bell.has_news = False
-        for run, end in overdue(self._schedule.lanes(), now):
+        for run, end in overdue(self._scheduler.lanes(), now):
             self._finish(run, end)
-        self._next_deadline = self._schedule.next_deadline()
+        self._next_deadline = self._scheduler.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:
         """The run is over: free what it held, tell its readers, make room. The bell is held."""
@@ -224,5 +224,5 @@ class Engine(BaseEngine):
 
     def _announce(self, run: Run, end: End) -> None:
         run.add(end)
-        self._schedule.finish(run.job, run)
+        self._scheduler.finish(run.job, run)
         run.announce_end()

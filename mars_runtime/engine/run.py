@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import Asked
-from mars_runtime.engine.schedule import Job, Lane, Schedule
+from mars_runtime.engine.scheduler import Job, Lane, Scheduler
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
 
@@ -46,10 +46,10 @@ class Run(Lane):
         asked: Asked,
         submitted: float,
         bell: Bell,
-        schedule: Schedule[Run],
+        scheduler: Scheduler[Run],
         observers: Sequence[Observer] = (),
     ) -> None:
-        """For the engine: ``bell`` wakes its worker and guards ``schedule``."""
+        """For the engine: ``bell`` wakes its worker and guards ``scheduler``."""
         super().__init__(deadline=submitted + asked.deadline)
         self.asked = asked
         self.submitted = submitted
@@ -58,7 +58,7 @@ class Run(Lane):
         self.is_cancelled = False
         self._settings = asked.settings
         self._bell = bell
-        self._schedule = schedule
+        self._scheduler = scheduler
         self._observers = observers
         self._job: Job[Run] | None = None
         self._events: list[Event] = []
@@ -106,19 +106,19 @@ class Run(Lane):
     def place(self) -> int:
         """Jobs that must end before this one is served; 0 once it is served or over."""
         with self._bell:
-            return self._schedule.place(self.job)
+            return self._scheduler.place(self.job)
 
     @property
     def is_held_up(self) -> bool:
         """Whether it is served but stands by, because another job has the device alone."""
         with self._bell:
-            return self._schedule.is_held_up(self.job)
+            return self._scheduler.is_held_up(self.job)
 
     @property
     def is_hurried(self) -> bool:
         """Whether its slow motion gives way to others, who wait for a place."""
         with self._bell:
-            return self._schedule.is_hurried(self.job)
+            return self._scheduler.is_hurried(self.job)
 
     @property
     def is_awaiting_device(self) -> bool:

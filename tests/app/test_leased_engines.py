@@ -21,9 +21,8 @@ from app.serving import zerogpu
 from app.serving.engines import Served, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
 from app.serving.zerogpu import TOO_LATE, LeasedEngines
-from mars_runtime.engine.leased import Call, Lease, LeaseError, News
-from mars_runtime.engine.leased.calls import Decode
 from mars_runtime.engine.leased.engine import LOST
+from mars_runtime.engine.leased.worker import Call, Decode, Lease, LeaseError, News
 from mars_runtime.events import End, Step
 from tests.engine.forked_worker import ForkedWorkers
 

@@ -92,9 +92,9 @@ def test_stop_ends_it_and_leaves_the_engine_empty(page) -> None:
     assert of_tag(whole(load, value), "status")[-1]["kind"] == "stopped"
     engine = load._engines.get("scripted").engine
     until = time.monotonic() + 10
-    while engine._schedule.num_active and time.monotonic() < until:
+    while engine._scheduler.num_active and time.monotonic() < until:
         time.sleep(0.01)
-    assert engine._schedule.num_active == 0
+    assert engine._scheduler.num_active == 0
 
 
 def test_a_visitor_who_leaves_ends_it(page) -> None:

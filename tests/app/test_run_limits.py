@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -
 def num_runs(handlers: Handlers) -> int:
     served = handlers.engines.get("scripted")
     assert served is not None
-    return len(served.engine._schedule)
+    return len(served.engine._scheduler)
 
 
 def eventually(condition: Any, seconds: float) -> bool:
@@ -221,7 +221,7 @@ def test_callers_of_the_endpoints_are_told_apart_by_what_a_trusted_proxy_saw(
     handlers = make_handlers(tmp_path, backend, port=0, num_proxies=num_proxies)
     page = page_of(handlers, is_blocking=False)
     try:
-        schedule = handlers.engines.get("scripted").engine._schedule  # type: ignore[union-attr]
+        scheduler = handlers.engines.get("scripted").engine._scheduler  # type: ignore[union-attr]
         seen: set[str] = set()  # a run to which nobody listens ends after a few seconds
         for n, name in enumerate(("generate", "compare", "traces", "batch")):
             asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
@@ -236,7 +236,7 @@ def test_callers_of_the_endpoints_are_told_apart_by_what_a_trusted_proxy_saw(
             is_new = len(owners) > 1 or not seen
 
             def has_come(wanted: int = num_before + is_new) -> bool:
-                seen.update(job.owner for job in schedule._jobs())
+                seen.update(job.owner for job in scheduler._jobs())
                 return len(seen) >= wanted
 
             assert eventually(has_come, 10)

@@ -14,8 +14,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from mars_runtime.engine.leased import Call, LeaseError, News
-from mars_runtime.engine.leased.calls import Decode
+from mars_runtime.engine.leased.worker import Call, Decode, LeaseError, News
 
 ABORTED = "GPU task aborted"
 QUEUE_SECONDS = 10.0

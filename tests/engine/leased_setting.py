@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
-from mars_runtime.engine.leased import Lease, LeasedEngine, Slots, Worker
+from mars_runtime.engine.leased.engine import LeasedEngine
+from mars_runtime.engine.leased.worker import Lease, SharedMemory, Worker
 from mars_runtime.engine.run import Run
 from mars_runtime.events import Step
 from tests.engine.forked_worker import ForkedWorkers
@@ -34,7 +35,7 @@ class Setting:
 
     def __init__(self, seconds: float = FORWARD, num: int = 3, **kinds: Any) -> None:
         self.num_forwards = RawValue("q", 0)
-        slots = Slots(8)
+        slots = SharedMemory(8)
 
         def open_backend(name: str, costs: object) -> Script:
             every = dict.fromkeys(range(100), seconds)

@@ -150,7 +150,7 @@ def test_a_small_models_one_thread_is_not_another_models(
 ) -> None:
     """The page opens on mars-tiny while the chat model, loaded beside it later, is fetched."""
     torch.set_num_threads(2)
-    monkeypatch.setattr(backend, "_usual_threads", cache(backend._usual_threads.__wrapped__))
+    monkeypatch.setattr(backend, "_default_threads", cache(backend._default_threads.__wrapped__))
     with Engine(checkpoint) as engine:
         assert engine.submit(Request(prompt(checkpoint), AR)).wait(120)
         monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
@@ -243,7 +243,7 @@ def test_a_solo_run_decodes_any_batch_on_the_model_of_the_engine(checkpoint: Che
 def test_a_native_model_has_all_threads_and_pytorch_beside_it_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backend, "_usual_threads", lambda: 2)
+    monkeypatch.setattr(backend, "_default_threads", lambda: 2)
     model = native_model("large")
     found = CheckpointBackend(
         SimpleNamespace(name="large", model=model, block_size=4), 2**24, keeps=False

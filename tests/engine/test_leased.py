@@ -1,19 +1,34 @@
-"""The engine whose device is lent for each run, over processes that are forked for the tests."""
+"""Leased runs: events, steering, ends, limits, and the settings that both processes share."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Generator, Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mars_runtime.engine.leased import Call, LeaseError, News
-from mars_runtime.events import End
+from mars_runtime.engine import EngineBusy, EngineError, Request, RequestError, Solo
+from mars_runtime.engine.leased.engine import LeasedEngine
+from mars_runtime.engine.leased.worker import (
+    SLOT_BYTES,
+    Call,
+    LeaseError,
+    News,
+    Reader,
+    SharedMemory,
+    SharedSettings,
+)
+from mars_runtime.engine.request import Asked
+from mars_runtime.events import End, Event
+from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ABORTED
 from tests.engine.leased_setting import FOREVER_LONG, Setting, begun, setting
-from tests.engine.scripted import FOREVER, eventually, last, request, steps
+from tests.engine.scripted import FOREVER, Settings, eventually, last, request, steps
 
 
 @pytest.fixture
@@ -166,3 +181,238 @@ def test_a_fault_nobody_foresaw_is_a_sentence_too(lent: Setting, caplog: Any) ->
     assert words not in caplog.text
     assert "ZeroDivisionError" in caplog.text
     engine.close()
+
+
+def test_who_waits_is_told_how_many_are_ahead_and_when_it_is_for_a_device(lent: Setting) -> None:
+    gate = threading.Event()
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        assert gate.wait(60)
+        yield from lent.workers.lease(call)
+
+    engine = lent.open(lease, max_runs=1, max_waiting=2)
+    first, second, third = (engine.submit(request(1, 5)) for _ in range(3))
+    with pytest.raises(EngineBusy, match="try again"):
+        engine.submit(request(1))
+    assert [run.place for run in (first, second, third)] == [0, 1, 2]
+    assert [run.is_awaiting_device for run in (first, second, third)] == [True, False, False]
+    second.cancel()
+    assert second.wait(5)
+    assert third.place == 1
+    gate.set()
+    assert first.wait(60)
+    assert third.wait(60)
+    assert last(third) == End("limit")
+    assert not first.is_awaiting_device
+    engine.close()
+
+
+def test_who_leaves_while_waiting_for_a_device_makes_room_at_once(lent: Setting) -> None:
+    gate = threading.Event()
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        assert gate.wait(60)
+        yield from lent.workers.lease(call)
+
+    engine = lent.open(lease, max_runs=1, max_waiting=0)
+    run = engine.submit(request(1, 5))
+    run.cancel()
+    assert run.wait(5)
+    assert list(run) == [End("cancelled")]
+    gate.set()
+    assert list(engine.submit(request(2, 5)))[-1] == End("limit")
+    engine.close()
+
+
+def test_a_deadline_holds_while_a_device_is_waited_for(lent: Setting) -> None:
+    gate = threading.Event()
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        gate.wait(60)
+        yield News()
+
+    engine = lent.open(lease)
+    run = engine.submit(request(1, 5, deadline=0.05))
+    assert run.wait(5)
+    assert last(run) == End("deadline", "The time limit of 0.05 s is over.")
+    gate.set()
+    engine.close()
+
+
+def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) -> None:
+    monkeypatch.setattr("mars_runtime.engine.leased.worker.MOST_SECONDS", 2.2)
+    with setting() as lent:
+        run = lent.engine.submit(FOREVER_LONG)
+        end = list(run)[-1]
+        assert isinstance(end, End)
+        assert end.reason == "deadline"
+        assert "fewer tokens" in end.message
+        assert begun(run)
+
+
+def test_the_time_that_is_asked_for_follows_prompt_and_answer(lent: Setting) -> None:
+    asked: list[Call] = []
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        asked.append(call)
+        yield News()
+
+    engine = lent.open(lease)
+    long = Request((1,) * 2000, DecodeSettings(max_new_tokens=5))
+    for lanes in ([request(1, 5)], [request(1, 500)], [request(1, 500)] * 2, [long]):
+        assert all(run.wait(60) for run in engine.race(lanes))
+    few, many, race, read = [call.seconds for call in asked]
+    assert few < many < race
+    assert few < read
+    engine.close()
+
+
+def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
+    run = lent.engine.submit(FOREVER_LONG)
+    assert eventually(lambda: begun(run))
+    lent.engine.close()
+    assert last(run) == End("cancelled", "The engine was closed.")
+    assert not lent.engine.is_alive
+    with pytest.raises(EngineError):
+        lent.engine.submit(request(1))
+    assert eventually(lambda: not lent.workers.busy)
+
+
+def test_slots_come_back_whatever_happens(lent: Setting) -> None:
+    for _ in range(20):  # more often than there are slots
+        run = lent.engine.submit(request(1, 2))
+        assert run.wait(60)
+    assert eventually(lambda: len(lent.slots._free) == 8)
+
+
+def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> None:
+    def decode(model: object, vocabulary: object, settings: Settings) -> Iterator[Event]:
+        raise AssertionError
+
+    (end,) = lent.engine.solo(decode, DecodeSettings())
+    assert isinstance(end, End)
+    assert end.reason == "error"
+    assert list(lent.engine.submit(request(1)))[-1] == End("limit")
+
+
+def test_what_is_refused_is_refused_before_anything_is_lent(lent: Setting) -> None:
+    def check(asked: Asked) -> None:
+        assert isinstance(asked, (Request, Solo))
+        raise RequestError("Too long.")
+
+    engine = LeasedEngine("scripted", lent.workers.lease, lent.slots, check, 10)
+    with pytest.raises(RequestError, match="Too long"):
+        engine.submit(request(1))
+    engine.close()
+
+
+def test_the_device_is_asked_for_in_the_context_of_whoever_asked(lent: Setting) -> None:
+    """ZeroGPU finds the visitor whose quota it is in context variables."""
+    visitor: ContextVar[str] = ContextVar("visitor", default="nobody")
+    seen: list[str] = []
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        seen.append(visitor.get())
+        yield from lent.workers.lease(call)
+
+    engine = lent.open(lease)
+    for name in ("one", "another"):
+        visitor.set(name)
+        engine.submit(request(1, 2)).wait(60)
+    assert seen == ["one", "another"]
+    engine.close()
+
+
+FIRST = SharedSettings(7, 0.0, (DecodeSettings(),), (False,))
+
+
+def orders(number: int) -> SharedSettings:
+    """All parts say the same number, so that a mixture of two would show."""
+    settings = DecodeSettings(seed=number, max_new_tokens=1 + number % 4096)
+    return SharedSettings(7, float(number), (settings,) * (1 + number % 4), (bool(number % 2),))
+
+
+def test_a_reader_begins_with_what_it_was_given_and_sees_each_change() -> None:
+    slots = SharedMemory(2)
+    reader = Reader(slots, 1, FIRST)
+    assert reader.latest() is FIRST
+    for number in range(1, 5):
+        slots.write(1, replace(FIRST, pace=float(number)))
+        slots.write(0, replace(FIRST, call=8, pace=100.0))
+        assert reader.latest().pace == number
+        assert reader.latest() is reader.latest()
+
+
+def test_a_slot_that_went_to_another_call_ends_whoever_reads_it_still() -> None:
+    slots = SharedMemory(1)
+    reader = Reader(slots, 0, FIRST)
+    slots.write(0, replace(FIRST, call=8, pace=3.0))
+    assert reader.latest() == replace(FIRST, is_stopped=(True,))
+
+
+def test_half_a_writing_is_not_taken_and_looked_at_again() -> None:
+    slots = SharedMemory(1)
+    slots.write(0, orders(1))
+    reader = Reader(slots, 0, FIRST)
+    assert reader.latest() == orders(1)
+    whole = slots._memory[:SLOT_BYTES]
+    slots.write(0, orders(2))
+    after = slots._memory[:SLOT_BYTES]
+    found = []
+    for place in [at for at in range(SLOT_BYTES) if whole[at] != after[at]]:
+        for half in (whole[:place] + after[place:], after[:place] + whole[place:]):
+            slots._memory[:SLOT_BYTES] = half
+            found.append(Reader(slots, 0, FIRST).latest())
+            assert reader.latest() in (orders(1), orders(2))
+    assert all(each in (FIRST, orders(1), orders(2)) for each in found)
+    assert sum(each is FIRST for each in found) > len(found) // 2
+    slots._memory[:SLOT_BYTES] = after
+    assert reader.latest() == orders(2)
+
+
+def test_another_process_reads_nothing_but_whole_orders_while_they_are_written() -> None:
+    slots = SharedMemory(1)
+    slots.write(0, orders(0))
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            reader, seen = Reader(slots, 0, orders(0)), set()
+            until = time.monotonic() + 20
+            while reader.latest().pace != 3000 and time.monotonic() < until:
+                found = reader.latest()
+                seen.add(found.pace)
+                assert found == orders(int(found.pace))
+            status = 0 if len(seen) > 5 and reader.latest() == orders(3000) else 2
+        finally:
+            os._exit(status)
+    for number in range(3001):
+        slots.write(0, orders(number))
+        if number % 50 == 0:
+            time.sleep(0.001)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_slots_are_taken_and_given_back() -> None:
+    slots = SharedMemory(2)
+    taken = {slots.take(), slots.take()}
+    assert taken == {0, 1}
+    assert slots.take() is None
+    slots.give_back(1)
+    assert slots.take() == 1
+
+
+def test_orders_of_as_many_lanes_as_a_race_has_fit() -> None:
+    slots = SharedMemory(1)
+    lanes = tuple(DecodeSettings(seed=2**31 - 1 - lane, tau=1 / (3 + lane)) for lane in range(8))
+    slots.write(0, SharedSettings(2**40, 9999.5, lanes, (True,) * 8))
+    assert slots.read(0) is not None
+
+
+@pytest.mark.parametrize("field", ["version", "length", "checksum"])
+def test_a_head_that_makes_no_sense_is_not_taken(field: str) -> None:
+    slots = SharedMemory(1)
+    slots.write(0, FIRST)
+    at = {"version": 0, "length": 8, "checksum": 12}[field]
+    slots._memory[at : at + 2] = b"\xff\xff"
+    assert slots.read(0) is None

@@ -12,8 +12,8 @@ import pytest
 from mars_runtime.decoders.baselines import decode_batch
 from mars_runtime.engine import Engine, Request, RequestError
 from mars_runtime.engine.backend import check_fits
-from mars_runtime.engine.leased import LeasedEngine, Slots, Worker
-from mars_runtime.engine.leased.worker import open_checkpoint
+from mars_runtime.engine.leased.engine import LeasedEngine
+from mars_runtime.engine.leased.worker import SharedMemory, Worker, open_checkpoint
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -47,7 +47,7 @@ def prompt(tiny: Checkpoint) -> list[int]:
 @pytest.fixture(scope="module")
 def engines(tiny: Checkpoint) -> Iterator[list[BaseEngine]]:
     """The ordinary one, and one whose device is lent."""
-    slots = Slots(4)
+    slots = SharedMemory(4)
     worker = Worker(slots, lambda name, costs: open_checkpoint(tiny, costs))
     workers = ForkedWorkers(worker.decode, num=1)
     check = partial(check_fits, tiny.model, capacity=CAPACITY)

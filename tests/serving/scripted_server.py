@@ -58,7 +58,7 @@ class Place:
     @property
     def num_open(self) -> int:
         """Requests that the engine has, served or in line."""
-        return len(self.model.engine._schedule)
+        return len(self.model.engine._scheduler)
 
 
 def scripted_model(folder: Path, engine: Engine) -> EngineModel:

@@ -71,7 +71,7 @@ def test_what_makes_no_sense_changes_nothing(slow: Place, changes: Any, words: s
     refused = slow.http.post(f"/v1/runs/{name}/settings", json={"block_size": 8, **changes})
     assert refused.status_code == 400
     assert words in refused.json()["error"]["message"]
-    (run,) = [run for job in slow.model.engine._schedule._active for run in job.lanes]
+    (run,) = [run for job in slow.model.engine._scheduler._active for run in job.lanes]
     assert run.settings.block_size == 4
     slow.http.delete(f"/v1/runs/{name}")
     with pytest.raises(openai.APIError):
@@ -125,8 +125,8 @@ def test_whatever_way_is_asked_the_address_owns_the_job(slow: Place) -> None:
     _, chunks = begun(slow)  # an answer whose chunks nobody holds is left, and ends
 
     def jobs() -> list[Any]:
-        schedule = slow.model.engine._schedule
-        return [*schedule._active, *schedule._waiting]
+        scheduler = slow.model.engine._scheduler
+        return [*scheduler._active, *scheduler._waiting]
 
     lanes = [LANE | {"max_new_tokens": 64}]
     with slow.http.stream("POST", "/v1/runs", json={"model": NAME, "lanes": lanes}) as answer:

@@ -380,7 +380,7 @@ def test_no_header_makes_another_of_a_client_of_this_machine(slow: Place) -> Non
         headers = {"x-forwarded-for": f"10.0.0.{n}"}
         stream = iter(chat(slow, stream=True, extra_headers=headers))
         next(stream)
-    owners = {job.owner for job in slow.model.engine._schedule._jobs()}
+    owners = {job.owner for job in slow.model.engine._scheduler._jobs()}
     assert owners == {"127.0.0.1"}
 
 

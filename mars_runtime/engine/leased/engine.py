@@ -1,9 +1,9 @@
 """Serves runs on a device that is lent for each of them: to its callers an engine like any other.
 
-Every job is one call of a lease (``calls.py``), which decodes it in another process; a thread for
+Every job is one call of a lease (``worker.py``), which decodes it in another process; a thread for
 each, with the context of whoever asked, hands on what comes. Who may call is told by the same
-schedule as elsewhere, but jobs share no forward. Whoever cancels a run, or lets its time pass, sees
-it end at once, whatever the other process is doing. Knows no model, process or device.
+scheduler as elsewhere, but jobs share no forward. Whoever cancels a run, or lets its time pass,
+sees it end at once, whatever the other process is doing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import BUSY, EngineBusy, EngineError
-from mars_runtime.engine.leased.calls import Call, Lease, LeaseError
-from mars_runtime.engine.leased.run import Board, LeasedRun
-from mars_runtime.engine.leased.slots import Slots
+from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMemory, SharedSettings
 from mars_runtime.engine.request import Asked
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
-from mars_runtime.engine.schedule import FullError, Job, Schedule
+from mars_runtime.engine.scheduler import FullError, Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ class LeasedEngine(BaseEngine):
         self,
         checkpoint: str,
         lease: Lease,
-        slots: Slots,
+        slots: SharedMemory,
         check: Callable[[Asked], None],
         capacity: int,
         max_runs: int = 4,
@@ -62,7 +60,7 @@ class LeasedEngine(BaseEngine):
         self._capacity = capacity
         self._costs: ForwardCosts | None = None
         self._bell = Bell()
-        self._schedule: Schedule[Run] = Schedule(max_runs, max_waiting)
+        self._scheduler: Scheduler[Run] = Scheduler(max_runs, max_waiting)
         self._observers: list[Observer] = []
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="mars-leases", daemon=True)
@@ -93,7 +91,9 @@ class LeasedEngine(BaseEngine):
         for each in asked:
             self._check(each)
         now = time.monotonic()
-        runs = [LeasedRun(each, now, self._bell, self._schedule, self._observers) for each in asked]
+        runs = [
+            LeasedRun(each, now, self._bell, self._scheduler, self._observers) for each in asked
+        ]
         job: Job[Run] = Job(runs, check_pace(pace), owner=asked[0].owner)
         for run in runs:
             run.join_job(job)
@@ -104,11 +104,11 @@ class LeasedEngine(BaseEngine):
             try:
                 if slot is None:
                     raise FullError
-                self._schedule.add(job)
+                self._scheduler.add(job)
             except FullError:
                 if slot is not None:
                     self._slots.give_back(slot)
-                raise EngineBusy(BUSY.format(len(self._schedule))) from None
+                raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._bell.ring()
         context = copy_context()  # of whose time on the device it is, and which page asked
         follow = threading.Thread(
@@ -122,7 +122,7 @@ class LeasedEngine(BaseEngine):
         end = End("error", LOST)
         try:
             with self._bell:
-                self._bell.wait_for(lambda: job.is_finished or not self._schedule.place(job))
+                self._bell.wait_for(lambda: job.is_finished or not self._scheduler.place(job))
             if not job.is_finished:
                 self._call(runs, slot)
         except LeaseError as error:
@@ -138,10 +138,12 @@ class LeasedEngine(BaseEngine):
         """Decode these runs in the other process, to its end: what comes of runs that were ended
         here is thrown away."""
         number = next(_numbers)
-        board = Board(number, runs, partial(self._slots.write, slot))
+        writer = SharedWriter(number, runs, partial(self._slots.write, slot))
         asked = tuple(run.asked for run in runs)
         until = tuple(run.deadline for run in runs)
-        call = Call(number, slot, self._checkpoint, asked, until, board.put_up(), self._costs)
+        call = Call(
+            number, slot, self._checkpoint, asked, until, writer.write_settings(), self._costs
+        )
         try:
             with closing(self._lease(call)) as stream:
                 for news in stream:
@@ -149,7 +151,7 @@ class LeasedEngine(BaseEngine):
                     for lane, event in news.events:
                         self._tell(runs[lane], event)
         finally:
-            board.close()
+            writer.close()
 
     def _tell(self, run: LeasedRun, event: Event) -> None:
         run.is_begun = True
@@ -166,11 +168,11 @@ class LeasedEngine(BaseEngine):
         with self._bell:
             while not self._is_closed:
                 now = time.monotonic()
-                for run, end in overdue(list(self._schedule.lanes()), now):
+                for run, end in overdue(list(self._scheduler.lanes()), now):
                     self._end_all([run], end)
-                left = self._schedule.next_deadline() - now
+                left = self._scheduler.next_deadline() - now
                 self._bell.wait(min(max(left, 0.0), threading.TIMEOUT_MAX))
-            for run in list(self._schedule.lanes()):
+            for run in list(self._scheduler.lanes()):
                 self._end_all([run], End("cancelled", "The engine was closed."))
                 run.cancel()
 
@@ -179,6 +181,67 @@ class LeasedEngine(BaseEngine):
         for run in runs:
             if not run.is_finished:
                 run.add(end)
-                self._schedule.finish(run.job, run)
+                self._scheduler.finish(run.job, run)
                 run.announce_end()
         self._bell.notify_all()
+
+
+class LeasedRun(Run):
+    """is_begun: whether anything has come from the device. writer: by which it is steered, as long
+    as its job has one."""
+
+    is_begun = False
+    writer: SharedWriter | None = None
+
+    @property
+    def is_awaiting_device(self) -> bool:
+        """Whether its turn has come and it waits until a device is lent to it."""
+        return not self.is_begun and not self.is_finished and not self.place
+
+    @property
+    def is_held_up(self) -> bool:
+        """Never: each job has a device of its own."""
+        return False
+
+    @property
+    def is_hurried(self) -> bool:
+        """Never: nobody waits for this device."""
+        return False
+
+    def _steered(self) -> None:
+        if self.writer is not None:
+            self.writer.write_settings()
+
+
+class SharedWriter:
+    """What the lanes of a call are told, written whenever it changes, until it is closed."""
+
+    def __init__(
+        self, number: int, runs: Sequence[LeasedRun], write: Callable[[SharedSettings], None]
+    ) -> None:
+        self._number = number
+        self._runs = runs
+        self._write = write
+        self._is_open = True
+        self._lock = threading.Lock()
+        for run in runs:
+            run.writer = self
+
+    def write_settings(self) -> SharedSettings:
+        """Write what holds now; returns it."""
+        with self._lock:
+            runs = self._runs
+            shared = SharedSettings(
+                self._number,
+                runs[0].pace,
+                tuple(run.settings for run in runs),
+                tuple(run.is_cancelled or run.is_finished for run in runs),
+            )
+            if self._is_open:
+                self._write(shared)
+            return shared
+
+    def close(self) -> None:
+        """Nothing is written any more: the slot is another's soon."""
+        with self._lock:
+            self._is_open = False

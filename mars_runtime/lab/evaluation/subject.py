@@ -13,8 +13,8 @@ import torch
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import decode, diffusion
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
-from mars_runtime.engine.speculation import draft_models
 from mars_runtime.events import Event
 from mars_runtime.lab.evaluation.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import Subject

@@ -22,7 +22,7 @@ from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
-from mars_runtime.engine.schedule import Job, Schedule
+from mars_runtime.engine.scheduler import Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.serving.lanes import wire_header
 from mars_runtime.serving.remote.machine import LOST, STRANGE, Machine, Stream
@@ -146,12 +146,12 @@ class Helm:
 
 
 def _new_runs(asked: Sequence[Asked], pace: float, bell: Bell) -> list[RemoteRun]:
-    schedule: Schedule[Run] = Schedule(1, 0)
-    runs = [RemoteRun(each, time.monotonic(), bell, schedule) for each in asked]
+    scheduler: Scheduler[Run] = Scheduler(1, 0)
+    runs = [RemoteRun(each, time.monotonic(), bell, scheduler) for each in asked]
     job: Job[Run] = Job(runs, check_pace(pace))
     for run in runs:
         run.join_job(job)
-    schedule.add(job)
+    scheduler.add(job)
     return runs
 
 

@@ -64,7 +64,7 @@ class Job(Generic[L]):
         self.pace = pace
         self.is_shared = is_shared
         self.owner = owner
-        self.number = 0  # the schedule's: its place in the order that is fair among owners
+        self.number = 0  # the scheduler's: its place in the order that is fair among owners
         self.last_turn = 0
         self._rests_since = -math.inf
         self._last_seconds = 0.0
@@ -101,7 +101,7 @@ class Turn(Generic[L]):
     is_waited_for: bool = False
 
 
-class Schedule(Generic[L]):
+class Scheduler(Generic[L]):
     """Jobs being served, ``max_active`` at a time, and a line of ``max_waiting`` behind them."""
 
     def __init__(self, max_active: int, max_waiting: int) -> None:

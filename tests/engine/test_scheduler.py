@@ -1,0 +1,435 @@
+"""The scheduler: turns, places and fairness among owners by hand, and under any order of jobs."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mars_runtime.engine import Engine, EngineBusy
+from mars_runtime.engine.scheduler import MAX_OWNERS, FullError, Job, Lane, Scheduler, Turn
+from tests.engine.scripted import Script, request
+
+
+def alone(pace: float = 0.0, deadline: float = math.inf, num_lanes: int = 1) -> Job[Lane]:
+    return Job([Lane(deadline) for _ in range(num_lanes)], pace)
+
+
+def shared(pace: float = 0.0, is_read: bool = True) -> Job[Lane]:
+    job = Job([Lane()], pace, is_shared=True)
+    job.lanes[0].is_read = is_read
+    return job
+
+
+def scheduler_of(*jobs: Job[Lane], max_active: int = 9, max_waiting: int = 9) -> Scheduler[Lane]:
+    scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting)
+    for job in jobs:
+        scheduler.add(job)
+    return scheduler
+
+
+def turns(scheduler: Scheduler[Lane], count: int, now: float = 0.0) -> list[tuple[str, int]]:
+    """Kind and number of lanes of the next turns."""
+    found = [scheduler.next_turn(now) for _ in range(count)]
+    return [(turn.kind, len(turn.lanes)) for turn in found if turn is not None]
+
+
+def test_jobs_that_are_ready_share_a_forward_and_one_that_rests_sits_out() -> None:
+    jobs = [shared(), shared(pace=2.0), shared()]
+    scheduler = scheduler_of(*jobs)
+    assert scheduler.next_turn(0.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+    for job in jobs:
+        job.spend(job.lanes[0], 3.0, 3.0)
+    assert scheduler.next_turn(3.0) == Turn("step", (jobs[0].lanes[0], jobs[2].lanes[0]))
+    assert scheduler.next_turn(9.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+
+
+def test_prompts_are_read_in_between_and_in_order() -> None:
+    decoding, first, second = shared(), shared(is_read=False), shared(is_read=False)
+    scheduler = scheduler_of(decoding, first, second)
+    steps = Turn("step", decoding.lanes, is_waited_for=True)
+    read = Turn("read", first.lanes, is_waited_for=True)
+    assert [scheduler.next_turn(0.0) for _ in range(5)] == [read, steps, read, steps, read]
+    first.lanes[0].is_read = True
+    both = Turn("step", (*decoding.lanes, *first.lanes), is_waited_for=True)
+    assert scheduler.next_turn(0.0) == both
+    assert scheduler.next_turn(0.0) == Turn("read", second.lanes, is_waited_for=True)
+    for job in (decoding, first):
+        scheduler.finish(job, job.lanes[0])
+    assert [scheduler.next_turn(0.0) for _ in range(2)] == [Turn("read", second.lanes)] * 2
+
+
+def test_jobs_in_slow_motion_and_shared_ones_take_turns() -> None:
+    slow = [alone(pace=1.0), alone(pace=1.0)]
+    scheduler = scheduler_of(slow[0], shared(), slow[1], shared())
+    assert turns(scheduler, 6) == [("alone", 1), ("step", 2), ("alone", 1)] * 2
+
+
+def test_a_job_alone_at_full_speed_has_the_device_to_its_end() -> None:
+    before, lone, after, slow = shared(), alone(), shared(), alone(pace=1.0)
+    scheduler = scheduler_of(before, lone, after, slow)
+    slow.spend(slow.lanes[0], 5.0, 0.0)
+    assert scheduler.place(lone) == 1
+    assert [scheduler.is_held_up(job) for job in (before, lone, after)] == [False, False, True]
+    assert [scheduler.next_turn(1.0) for _ in range(3)] == [Turn("step", before.lanes)] * 3
+    scheduler.finish(before, before.lanes[0])
+    assert scheduler.place(lone) == 0
+    assert [scheduler.next_turn(1.0) for _ in range(3)] == [Turn("alone", lone.lanes)] * 3
+    assert scheduler.is_held_up(after)
+    assert scheduler.next_wake() == -math.inf
+    assert {scheduler.next_turn(6.0) for _ in range(2)} == {  # slow motion goes on beside it
+        Turn("alone", lone.lanes),
+        Turn("alone", slow.lanes),
+    }
+    assert not scheduler.is_held_up(slow)
+    lone.pace = 2.0
+    lone.spend(lone.lanes[0], 4.0, 8.0)
+    assert scheduler.next_turn(9.0) == Turn("step", after.lanes)
+    lone.pace = 0.0
+    assert Turn("step", after.lanes) not in [scheduler.next_turn(9.0) for _ in range(4)]
+    scheduler.finish(lone, lone.lanes[0])
+    assert Turn("step", after.lanes) in [scheduler.next_turn(9.0) for _ in range(2)]
+    assert not scheduler.is_held_up(after)
+
+
+def test_jobs_alone_and_shared_jobs_are_served_in_order_of_arrival() -> None:
+    """A stream of either kind cannot keep the other waiting for ever."""
+    jobs = [shared(), shared(), alone(), shared(), alone(), alone(), shared()]
+    scheduler = scheduler_of(*jobs)
+    order = []
+    while (turn := scheduler.next_turn(0.0)) is not None:
+        order.append([jobs.index(job) for job in jobs if job.lanes[0] in turn.lanes])
+        for index in order[-1]:
+            scheduler.finish(jobs[index], jobs[index].lanes[0])
+    assert order == [[0, 1], [2], [3], [4], [5], [6]]
+
+
+def test_a_job_alone_at_full_speed_does_not_wait_for_slow_motion() -> None:
+    slow, lone = shared(pace=50.0), alone()
+    scheduler = scheduler_of(slow, lone)
+    slow.spend(slow.lanes[0], 1.0, 0.0)
+    assert scheduler.place(lone) == 0
+    assert scheduler.next_turn(1.0) == Turn("alone", lone.lanes)
+
+
+def test_newcomers_do_not_overtake_whoever_waits_for_a_turn() -> None:
+    slow, busy = alone(pace=1.0), alone(pace=1.0)
+    scheduler = scheduler_of(busy, slow)
+    assert turns(scheduler, 4) == [("alone", 1)] * 4
+    busy.spend(busy.lanes[0], 1.0, 0.0)  # slow is next
+    for _ in range(3):
+        newcomer = alone(pace=1.0)
+        scheduler.add(newcomer)
+        scheduler.finish(newcomer, newcomer.lanes[0])
+    scheduler.add(alone(pace=1.0))
+    assert scheduler.next_turn(0.0) == Turn("alone", slow.lanes)
+
+
+def test_a_race_steps_the_lane_that_is_behind() -> None:
+    job = alone(num_lanes=2)
+    fast, slow = job.lanes
+    scheduler = scheduler_of(job)
+    for _ in range(100):
+        turn = scheduler.next_turn(0.0)
+        assert turn is not None
+        (lane,) = turn.lanes
+        assert lane.clock == min(fast.clock, slow.clock)
+        job.spend(lane, 1.0 if lane is fast else 3.0, 0.0)
+        assert abs(fast.clock - slow.clock) <= 3.0
+    scheduler.finish(job, slow)
+    assert scheduler.next_turn(0.0) == Turn("alone", (fast,))
+
+
+def test_a_resting_job_lets_others_work_and_follows_its_pace_at_once() -> None:
+    slow, other = alone(pace=10.0), alone(pace=1.0)
+    scheduler = scheduler_of(slow, other)
+    assert scheduler.next_turn(5.0) == Turn("alone", slow.lanes)
+    slow.spend(slow.lanes[0], 2.0, 7.0)
+    assert [scheduler.next_turn(8.0) for _ in range(2)] == [Turn("alone", other.lanes)] * 2
+    scheduler.finish(other, other.lanes[0])
+    assert scheduler.next_turn(8.0) is None
+    assert scheduler.next_wake() == 27.0
+    slow.pace = 0.5
+    assert scheduler.next_wake() == 8.0
+    assert scheduler.next_turn(8.0) == Turn("alone", slow.lanes)
+
+
+def test_slow_motion_gives_way_while_others_wait_for_a_place_and_comes_back() -> None:
+    slow, next_one, waiting = alone(pace=100.0), shared(pace=100.0), shared()
+    scheduler = scheduler_of(slow, next_one, waiting, max_active=2)
+    slow.spend(slow.lanes[0], 3.0, 0.0)
+    assert scheduler.next_wake() == -math.inf
+    assert scheduler.next_turn(0.0) == Turn("alone", slow.lanes)
+    assert [scheduler.is_hurried(job) for job in (slow, next_one, waiting)] == [True, True, False]
+    scheduler.finish(waiting, waiting.lanes[0])
+    assert not scheduler.is_hurried(slow)
+    assert scheduler.next_turn(1.0) == Turn("step", next_one.lanes)
+    next_one.spend(next_one.lanes[0], 1.0, 1.0)
+    assert scheduler.next_turn(1.0) is None
+    assert scheduler.next_wake() == 101.0
+
+
+def test_no_rest_after_a_prefill() -> None:
+    slow = alone(pace=10.0)
+    scheduler = scheduler_of(slow)
+    slow.spend(slow.lanes[0], 2.0, 7.0, has_rest=False)
+    assert slow.lanes[0].clock == 2.0
+    assert scheduler.next_turn(7.0) == Turn("alone", slow.lanes)
+
+
+def test_deadlines_wake_too() -> None:
+    waiting = alone(deadline=9.0)
+    scheduler = scheduler_of(alone(pace=1.0, deadline=50.0), waiting, max_active=1)
+    assert scheduler.next_deadline() == 9.0
+    scheduler.finish(waiting, waiting.lanes[0])
+    assert scheduler.next_deadline() == 50.0
+
+
+NUM_TOKENS = 3
+
+
+def job(owner: str, is_shared: bool = False) -> Job[Lane]:
+    made = Job([Lane()], is_shared=is_shared, owner=owner)
+    made.lanes[0].is_read = True
+    return made
+
+
+def finish_next(scheduler: Scheduler[Lane], jobs: Sequence[Job[Lane]]) -> list[Job[Lane]]:
+    """Those that have the next turn, at the end of it over."""
+    turn = scheduler.next_turn(0.0)
+    assert turn is not None
+    served = [each for each in jobs if each.lanes[0] in turn.lanes]
+    for each in served:
+        scheduler.finish(each, each.lanes[0])
+    return served
+
+
+def test_the_nth_job_of_one_owner_comes_no_sooner_than_the_nth_of_another() -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=20)
+    jobs = [job(owner) for owner in "aaaabbc"]
+    for each in jobs:
+        scheduler.add(each)
+    assert [scheduler.place(each) for each in jobs] == [0, 3, 5, 6, 1, 4, 2]
+    order = "".join(finish_next(scheduler, jobs)[0].owner for _ in jobs)
+    assert order == "abcabaa"
+
+
+def test_who_asks_again_and_again_does_not_starve_a_line() -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=20)
+    jobs = [job("a") for _ in range(4)]
+    for each in jobs:
+        scheduler.add(each)
+    order = ""
+    for _ in range(8):  # b always has just one
+        if not any(each.owner == "b" and not each.is_finished for each in jobs):
+            jobs.append(job("b"))
+            scheduler.add(jobs[-1])
+        order += finish_next(scheduler, jobs)[0].owner
+    assert order == "abababab"
+
+
+def test_no_owner_takes_the_whole_line() -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=4)
+    for _ in range(4):
+        scheduler.add(job("a"))
+    with pytest.raises(FullError):
+        scheduler.add(job("a"))
+    scheduler.add(job("b"))
+    with pytest.raises(FullError):
+        scheduler.add(job("c"))
+
+
+def test_those_without_an_owner_share_the_whole_line_in_order_of_arrival() -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=4)
+    jobs = [job("") for _ in range(5)]
+    for each in jobs:
+        scheduler.add(each)
+    assert [finish_next(scheduler, jobs) for _ in jobs] == [[each] for each in jobs]
+
+
+def test_owners_who_have_gone_are_forgotten() -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=2)
+    jobs = [job("stays")]
+    scheduler.add(jobs[0])
+    for number in range(MAX_OWNERS + 50):
+        passing = job(str(number))
+        scheduler.add(passing)
+        scheduler.finish(passing, passing.lanes[0])
+    assert len(scheduler._latest) == MAX_OWNERS
+
+
+@given(
+    asked=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30),
+    num_served=st.integers(0, 30),
+    max_active=st.integers(1, 4),
+)
+def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
+    asked: list[tuple[str, bool]], num_served: int, max_active: int
+) -> None:
+    scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting=100)
+    jobs = [job(*each) for each in asked]
+    for each in jobs:
+        scheduler.add(each)
+    for _ in range(min(num_served, len(jobs) // 2)):
+        if any(not each.is_finished for each in jobs):
+            finish_next(scheduler, jobs)
+    newcomer = job("newcomer")
+    scheduler.add(newcomer)
+    active = {each.owner for each in jobs if not each.is_finished}
+    before: list[Job[Lane]] = []
+    while not newcomer.is_finished:
+        before += finish_next(scheduler, [*jobs, newcomer])
+    most = {owner: sum(each.owner == owner for each in before) for owner in active}
+    assert all(count <= max_active for count in most.values())
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "shared"])
+def test_a_second_visitor_waits_for_one_run_whatever_the_first_asks(is_alone: bool) -> None:
+    script = Script(start=threading.Event())
+    with Engine(script, max_runs=1, max_waiting=5) as engine:
+
+        def ask(token: int, owner: str) -> None:
+            asked = replace(request(token, NUM_TOKENS), owner=owner)
+            runs.append(engine.submit(asked, is_alone=is_alone))
+
+        runs: list[object] = []
+        for token in range(1, 6):
+            ask(token, "first")
+        with pytest.raises(EngineBusy):
+            ask(6, "first")
+        ask(9, "second")
+        script.start.set()  # type: ignore[union-attr]
+        for run in runs:
+            list(run)  # type: ignore[call-overload]
+    order = [forward[0] for forward in script.forwards][::NUM_TOKENS]
+    assert order == [1, 9, 2, 3, 4, 5]
+
+
+class Machine(RuleBasedStateMachine):
+    """Jobs of every kind come, are read, work, rest, change pace, finish, fail and are cancelled
+    in random order."""
+
+    MAX_ACTIVE, MAX_WAITING = 3, 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scheduler: Scheduler[Lane] = Scheduler(self.MAX_ACTIVE, self.MAX_WAITING)
+        self.jobs: list[Job[Lane]] = []  # in order of arrival
+        self.patience: dict[Job[Lane], int] = {}
+        self.now = 0.0
+
+    @property
+    def active(self) -> list[Job[Lane]]:
+        return self.jobs[: self.MAX_ACTIVE]
+
+    @property
+    def has_line(self) -> bool:
+        return len(self.jobs) > self.MAX_ACTIVE
+
+    def is_slow(self, job: Job[Lane]) -> bool:
+        return bool(job.pace) and not self.has_line
+
+    def ready_at(self, job: Job[Lane]) -> float:
+        return -math.inf if self.has_line else job.ready_at
+
+    @rule(num_lanes=st.integers(0, 3), pace=st.sampled_from([0.0, 0.0, 1.0, 9.0]))
+    def submit(self, num_lanes: int, pace: float) -> None:
+        job = alone(pace, num_lanes=num_lanes) if num_lanes else shared(pace, is_read=False)
+        if len(self.scheduler) == self.MAX_ACTIVE + self.MAX_WAITING:
+            with pytest.raises(FullError):
+                self.scheduler.add(job)
+            return
+        self.scheduler.add(job)
+        self.jobs.append(job)
+
+    @rule(seconds=st.floats(0, 5), passing=st.floats(0, 9), fails=st.booleans())
+    def step(self, seconds: float, passing: float, fails: bool) -> None:
+        self.now += passing
+        turn = self.scheduler.next_turn(self.now)
+        if turn is None:
+            assert all(self.is_slow(job) and self.ready_at(job) > self.now for job in self.active)
+            wake = min(map(self.ready_at, self.active), default=math.inf)
+            assert self.scheduler.next_wake() == wake
+            return
+        taking = [job for job in self.active if set(job.lanes) & set(turn.lanes)]
+        assert sum(len(set(job.lanes) & set(turn.lanes)) for job in taking) == len(turn.lanes) > 0
+        assert all(self.ready_at(job) <= self.now for job in taking)
+        assert not any(lane.is_finished for lane in turn.lanes)
+        self.check_kind(turn, taking)
+        self.check_patience(turn, taking)
+        for job in taking:
+            (lane,) = set(job.lanes) & set(turn.lanes)
+            job.spend(lane, seconds, self.now, has_rest=turn.kind != "read")
+            if turn.kind == "read":
+                lane.is_read = seconds > 2
+            if fails:
+                self.finish(job, lane)
+
+    def check_kind(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+        if turn.kind == "alone":
+            assert not taking[0].is_shared
+            assert len(turn.lanes) == 1
+        else:
+            assert all(job.is_shared for job in taking)
+            assert {lane.is_read for lane in turn.lanes} == {turn.kind == "step"}
+        at_full_speed = [job for job in self.active if not self.is_slow(job)]
+        lone = next((job for job in at_full_speed if not job.is_shared), None)
+        if lone is not None:  # nobody who came later at full speed, and nobody beside it
+            at_once = [job for job in taking if job in at_full_speed]
+            assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_once)
+
+    def check_patience(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+        """In slow motion one waits for the others' turns and no longer; shared ones are one."""
+        for job in self.active:
+            is_served = job in taking or (job.is_shared and turn.kind != "alone")
+            is_patient = not is_served and self.is_slow(job) and job.ready_at <= self.now
+            self.patience[job] = self.patience.get(job, 0) + 1 if is_patient else 0
+            assert self.patience[job] <= self.MAX_ACTIVE
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), pace=st.sampled_from([0.0, 2.0, 100.0]))
+    def change_pace(self, data: st.DataObject, pace: float) -> None:
+        data.draw(st.sampled_from(self.jobs)).pace = pace
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.jobs))
+        self.finish(job, data.draw(st.sampled_from([a for a in job.lanes if not a.is_finished])))
+
+    def finish(self, job: Job[Lane], lane: Lane) -> None:
+        self.scheduler.finish(job, lane)
+        if job.is_finished:
+            self.jobs.remove(job)
+            assert self.scheduler.place(job) == 0
+            assert not self.scheduler.is_held_up(job)
+
+    @invariant()
+    def nobody_is_lost_and_the_line_keeps_its_order(self) -> None:
+        assert len(self.scheduler) == len(self.jobs)
+        assert self.scheduler.num_active == len(self.active)
+        waiting = self.jobs[self.MAX_ACTIVE :]
+        assert [self.scheduler.place(job) for job in waiting] == list(range(1, len(waiting) + 1))
+        unfinished = {lane for job in self.jobs for lane in job.lanes if not lane.is_finished}
+        assert set(self.scheduler.lanes()) == unfinished
+
+    @invariant()
+    def somebody_can_always_go_on(self) -> None:
+        held = [job for job in self.active if self.scheduler.is_held_up(job)]
+        assert not any(map(self.is_slow, held))
+        assert not held or any(job not in held and not self.is_slow(job) for job in self.active)
+
+    @invariant()
+    def slow_motion_gives_way_to_those_who_wait_for_a_place(self) -> None:
+        hurried = [job for job in self.jobs if self.scheduler.is_hurried(job)]
+        assert hurried == [job for job in self.active if job.pace and not self.is_slow(job)]
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
