@@ -1,4 +1,5 @@
-"""The routes: models, chat, completions, health, metrics. Knows no engine, only names and models.
+"""The routes: models, chat, completions, health, metrics, and what describes them. Knows no engine,
+only names and models.
 
 Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there is one.
 """
@@ -17,28 +18,37 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from mars_runtime.serving.about import about
 from mars_runtime.serving.answer import Answer, Piece
-from mars_runtime.serving.bodies import RunBody, SteerBody, read
+from mars_runtime.serving.bodies import ChatBody, RunBody, SteerBody, TextBody, read
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
 from mars_runtime.serving.going import Going, lanes_of, steer
 from mars_runtime.serving.lanes import Lanes, read_asked
 from mars_runtime.serving.limits import BodyLimit, CrowdLimit, address_of, is_json
 from mars_runtime.serving.models import Answering, Models, unknown
+from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.order import Kind, Order, read_order
 from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
 from mars_runtime.serving.wire import Envelope, Json
 
-PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?")
+PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json")
 """What is served here, for whoever serves other things beside it."""
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/completions": TextBody,
+    "/v1/runs": RunBody,
+    "/v1/runs/{run}/settings": SteerBody,
+}
+"""What is posted, by the path to which it is."""
 DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
@@ -75,6 +85,11 @@ def make_app(
     ]
     if expose is not None:
         routes.append(Route("/metrics", partial(_metrics, expose)))
+    told = document(routes, BODIES)
+    routes += [
+        Route("/openapi.json", lambda request: JSONResponse(told)),
+        Route("/docs", lambda request: HTMLResponse(page(told))),
+    ]
     return Starlette(
         routes=routes,
         middleware=[
@@ -101,13 +116,13 @@ class Endpoint:
         self._going = Going()
 
     async def models(self, request: Request) -> Response:
-        """``/v1/models``: what may be asked for."""
+        """What may be asked for."""
         self._check_key(request)
         data = [_listed(name) for name in self._models.names]
         return JSONResponse({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
-        """``/v1/models/{model}``: one of them, loaded or not."""
+        """One of the models, loaded or not."""
         self._check_key(request)
         name = request.path_params["name"]
         if name not in self._models.names:
@@ -115,22 +130,23 @@ class Endpoint:
         return JSONResponse(_listed(name))
 
     async def health(self, request: Request) -> Response:
-        """``/health``: whether anything can be answered now."""
+        """Whether anything can be answered now."""
         if trouble := self._models.trouble:
             raise ApiError(503, trouble, retry_after=LOADING_SECONDS)
         return JSONResponse({"status": "ok"})
 
     async def complete(self, kind: Kind, request: Request) -> Response:
-        """``/v1/chat/completions`` and ``/v1/completions``."""
+        """The answer to a conversation, or what a text goes on with; whole or as a stream."""
         return await self._guarded(request, partial(self._answer, kind))
 
     async def run(self, request: Request) -> Response:
-        """``/v1/runs``: one run or a race as it goes (``lanes.py``)."""
+        """One run or a race as it goes: server-sent events named by the numbers of the lanes, each
+        a line of a trace; those named state say how it waits or shares."""
         return await self._guarded(request, self._run)
 
     async def steer(self, request: Request) -> Response:
-        """``/v1/runs/{run}/settings``: τ, B and others from the next forward on, also of an answer,
-        whose id is the name of its run."""
+        """τ, B and others from the next forward on, also of an answer, whose id is the name of its
+        run."""
         return await self._guarded(request, self._steer)
 
     async def stop(self, request: Request) -> Response:
@@ -237,6 +253,7 @@ def _line(chunk: Json) -> str:
 
 
 async def _metrics(expose: Expose, request: Request) -> Response:
+    """What Prometheus reads."""
     return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -93,11 +93,10 @@ def _prompt(value: Any) -> Any:
 
 def _stops(value: Any) -> Any:
     stops = [value] if isinstance(value, str) else value
-    if isinstance(stops, list) and stops:
-        if len(stops) > MAX_STOPS:
-            refuse(f"must be a list of 1 to {MAX_STOPS} values")
-        if not all(isinstance(stop, str) and 1 <= len(stop) <= MAX_STOP_CHARS for stop in stops):
-            refuse(f"must be texts of 1 to {MAX_STOP_CHARS} characters")
+    if not isinstance(stops, list) or len(stops) > MAX_STOPS:
+        refuse(f"must be a list of 1 to {MAX_STOPS} values")
+    if not all(isinstance(stop, str) and 1 <= len(stop) <= MAX_STOP_CHARS for stop in stops):
+        refuse(f"must be texts of 1 to {MAX_STOP_CHARS} characters")
     return stops
 
 
@@ -117,7 +116,9 @@ class Message(Body):
 
     role: Role
     tool_calls: Annotated[Any, BeforeValidator(_no_tools)] = None
-    content: Annotated[Text, BeforeValidator(_content)]
+    content: Annotated[Text, BeforeValidator(_content)] = Field(
+        description="a text, or parts of the type text"
+    )
 
 
 class StreamOptions(Body):

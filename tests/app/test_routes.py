@@ -163,6 +163,13 @@ def test_no_page_of_another_origin_reads_an_answer(
     assert not any(name.startswith("access-control") for name in granted)
 
 
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+def test_what_describes_the_endpoint_is_let_through(address: str, path: str) -> None:
+    status, text = ask(address, "GET", path)
+    assert status == 200
+    assert "/v1/chat/completions" in text
+
+
 def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
     visitor = Visitor(address)
     status, text = visitor.knobs(pace=10**400)

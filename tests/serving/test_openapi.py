@@ -1,0 +1,182 @@
+"""What may be posted is described as it is checked: one model each, settings from their table."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai")
+
+from fastapi.openapi.models import OpenAPI
+
+from mars_runtime.serving.app import BODIES
+from mars_runtime.serving.bodies import SERVED
+from mars_runtime.settings import RECOMMENDED, SETTINGS, STEERED
+from tests.serving.scripted_server import NAME, Oracle, Place, serving
+
+HELLO = [{"role": "user", "content": "Hello"}]
+CHAT, TEXT, RUN = "/v1/chat/completions", "/v1/completions", "/v1/runs"
+GOOD: dict[str, dict[str, Any]] = {
+    CHAT: {"model": NAME, "messages": HELLO},
+    TEXT: {"model": NAME, "prompt": "Once"},
+    RUN: {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
+}
+TURN = {"role": "user"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A server that would answer at once."""
+    folder = tmp_path_factory.mktemp("described")
+    with serving(folder, Oracle(forward_seconds=0.0), key="secret") as found:
+        yield found
+
+
+def test_the_document_is_valid_and_names_every_body(place: Place) -> None:
+    told = place.http.get("/openapi.json").json()
+    OpenAPI.model_validate(told)
+    for path, body in BODIES.items():
+        (operation,) = told["paths"][path].values()
+        taken = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        assert taken.rpartition("/")[2] == body.__name__
+    text = json.dumps(told)
+    for name in re.findall(r"#/components/schemas/(\w+)", text):
+        assert name in told["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("ChatBody", SERVED),
+        ("TextBody", SERVED),
+        ("LaneBody", (*SERVED, "max_new_tokens")),
+        ("SteerBody", STEERED),
+    ],
+)
+def test_a_setting_is_described_as_its_table_has_it(place: Place, body: str, names: Any) -> None:
+    fields = place.http.get("/openapi.json").json()["components"]["schemas"][body]["properties"]
+    assert set(fields) & set(SETTINGS) - {"max_new_tokens"} == set(names) - {"max_new_tokens"}
+    for name in names:
+        line, told = SETTINGS[name], fields[name]
+        assert told["description"] == line.says
+        text = json.dumps(told)
+        assert all(f'"{choice}"' in text for choice in line.choices)
+        assert line.low is None or f'"minimum": {line.low}' in text
+        assert line.high is None or f'"maximum": {line.high}' in text
+        default = None if body == "SteerBody" else getattr(RECOMMENDED, name)
+        assert told["default"] == default
+
+
+def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
+    answer = place.http.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert not re.search(r"https?:|<script|<link|<img|@import|url\(", answer.text)
+    for name in (*SERVED, "messages", "prompt", "top_logprobs", "lanes"):
+        assert f"<code>{name}</code>" in answer.text
+    for path in BODIES:
+        assert f"POST {path}</code>" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "field", "sentence"),
+    [
+        (CHAT, {"model": None}, "model", "model must be a text."),
+        (CHAT, {"model": 7}, "model", "model must be a text."),
+        (CHAT, {"stream": 1}, "stream", "stream must be true or false."),
+        (CHAT, {"stream_options": []}, "stream_options", "stream_options must be an object."),
+        (
+            CHAT,
+            {"stream_options": {"include_usage": "yes"}},
+            "stream_options.include_usage",
+            "stream_options.include_usage must be true or false.",
+        ),
+        *[
+            (CHAT, {name: value}, name, f"{name} must be a whole number from 1 to 4096.")
+            for name in ("max_tokens", "max_completion_tokens")
+            for value in (0, 4097, 2.0, True, "9")
+        ],
+        (
+            CHAT,
+            {"logprobs": True, "top_logprobs": 4},
+            "top_logprobs",
+            "top_logprobs must be a whole number from 0 to 3.",
+        ),
+        (CHAT, {"top_logprobs": 1}, "top_logprobs", "top_logprobs needs logprobs to be true."),
+        (CHAT, {"messages": []}, "messages", "messages must be a list of 1 to 1000 values."),
+        (CHAT, {"messages": None}, "messages", "messages must be a list of 1 to 1000 values."),
+        (
+            CHAT,
+            {"messages": [7]},
+            "messages",
+            "messages must hold objects with role and content.",
+        ),
+        (
+            CHAT,
+            {"messages": [{**TURN, "role": "tool"}]},
+            "messages.0.role",
+            "messages.0.role must be one of system, developer, user, assistant.",
+        ),
+        (CHAT, {"messages": [TURN]}, "messages.0.content", "messages.0.content must be a text."),
+        (
+            CHAT,
+            {"messages": [{**TURN, "content": [{"type": "image_url"}]}]},
+            "messages.0.content",
+            "messages.0.content must be a text, or parts of the type text.",
+        ),
+        (
+            CHAT,
+            {"messages": [{**HELLO[0], "tool_calls": [1]}]},
+            "messages.0.tool_calls",
+            "messages.0.tool_calls are not supported here: leave them out.",
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "assistant", "content": "x"}]},
+            "messages",
+            "messages must end with one of the role user.",
+        ),
+        (CHAT, {"stop": 7}, "stop", "stop must be a list of 1 to 4 values."),
+        (CHAT, {"stop": ["x"] * 5}, "stop", "stop must be a list of 1 to 4 values."),
+        (CHAT, {"stop": [""]}, "stop", "stop must be texts of 1 to 200 characters."),
+        (CHAT, {"stop": ["\ud800"]}, "stop", "Remove the characters that are no valid text."),
+        (CHAT, {"n": 2}, "n", "n is not supported here: leave it out."),
+        (CHAT, {"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
+        (CHAT, {"method": "jacobi"}, "method", "Jacobi needs a number as B."),
+        (
+            CHAT,
+            {"logprobs": True, "metric": "margin"},
+            "logprobs",
+            "logprobs can only be told with the metric probability.",
+        ),
+        (TEXT, {"prompt": None}, "prompt", "prompt must be a text or a list of token ids."),
+        (TEXT, {"prompt": [True]}, "prompt", "prompt must be a text or a list of token ids."),
+        (
+            TEXT,
+            {"prompt": ["a", "b"]},
+            "prompt",
+            "prompt must be one: send a request for each, they share forwards anyhow.",
+        ),
+        (TEXT, {"prompt": "\udfff"}, "prompt", "Remove the characters that are no valid text."),
+        (TEXT, {"logprobs": 4}, "logprobs", "logprobs must be a whole number from 0 to 3."),
+        (RUN, {"lanes": None}, "lanes", "lanes must be a list of 1 to 8 values."),
+        (RUN, {"is_alone": 1}, "is_alone", "is_alone must be true or false."),
+        (
+            RUN,
+            {"lanes": [{"prompt_ids": [104], "seconds": 0}]},
+            "lanes.0.seconds",
+            "lanes.0.seconds must be a whole number from 1 to 86400.",
+        ),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_in_one_sentence(
+    place: Place, path: str, changes: dict[str, Any], field: str, sentence: str
+) -> None:
+    headers = {"authorization": "Bearer secret", "content-type": "application/json"}
+    body = json.dumps({**GOOD[path], **changes})
+    refused = place.http.post(path, content=body, headers=headers)
+    told = refused.json()["error"]
+    assert (refused.status_code, told["message"], told["param"]) == (400, sentence, field)
