@@ -26,7 +26,7 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 5.0  # in which a session opens the stream of what it asked for
 _JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
 _CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
 NO_SESSION = "Nothing is going on here under that name: ask again."
@@ -64,13 +64,11 @@ class RunLimits:
         line: Callable[[], Line],
         is_run: Callable[[object], bool],
         max_runs: int,
-        grace: float = GRACE_SECONDS,
     ) -> None:
         self._app = app
         self._line = line
         self._is_run = is_run
         self._max_runs = max_runs
-        self._grace = grace
         self._open: Counter[str] = Counter()  # streams by session
         self._expected: dict[str, asyncio.Task[None]] = {}  # sessions that should open one
 
@@ -141,7 +139,7 @@ class RunLimits:
 
     async def _forget(self, session: str) -> None:
         """Give the session a while to open its stream, which ends this; else it has gone."""
-        await asyncio.sleep(self._grace)
+        await asyncio.sleep(GRACE_SECONDS)
         del self._expected[session]
         line = self._line()
         await line.clean_events(session_hash=session)

@@ -14,10 +14,18 @@ import pytest
 from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves, post
 
+from app.api import begin
 from app.api.runs import compare, generate
 from app.handlers import Handlers
 from app.serving import run_limits
 from app.serving.serve import serve as page_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_grace() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_limits, "GRACE_SECONDS", 2.0)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -168,29 +176,37 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
         handlers.engines.close()
 
 
-@pytest.mark.parametrize("name", ["generate", "compare", "traces", "batch"])
-def test_callers_who_leave_while_it_loads_hold_no_places(tmp_path: Path, name: str) -> None:
-    """As many as there are places; the checkpoint they asked for never comes."""
+@pytest.fixture(scope="module")
+def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A page of one place whose checkpoint "chat" never comes."""
     source = fake_source.FakeSource()
-    handlers, _ = fake_source.make_handlers(tmp_path, source, port=0, max_runs=1, max_waiting=1)
+    folder = tmp_path_factory.mktemp("loading")
+    handlers, _ = fake_source.make_handlers(folder, source, port=0, max_runs=1, max_waiting=1)
     page = page_of(handlers, is_blocking=False)
+    yield page
+    source.go.set()
+    page.close()
+    handlers.engines.close()
+
+
+@pytest.mark.parametrize("name", ["generate", "compare", "traces", "batch"])
+def test_callers_who_leave_while_it_loads_hold_no_places(
+    loading: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As many as there are places; the checkpoint they asked for never comes."""
+    monkeypatch.setattr(begin, "HEARTBEAT_SECONDS", 0.2)
     asked = {"prompts": ["Say it."]} if name == "batch" else {"prompt": "Say it."}
     body = json.dumps({**asked, "checkpoint": "chat"}).encode()
-    try:
-        for _ in range(3):
-            status, told = post(page.local_url, f"gradio_api/call/v2/{name}", body)
-            assert status == 200
-            address = f"{page.local_url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
-            with urllib.request.urlopen(address, timeout=60) as answer:
-                answer.readline()
-        assert eventually(lambda: not page._queue.event_ids_to_events, 10)
-        late = Visitor(page.local_url)
-        assert late.run(checkpoint="tiny")[0] == 200
-        assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
-    finally:
-        source.go.set()
-        page.close()
-        handlers.engines.close()
+    for _ in range(3):
+        status, told = post(loading.local_url, f"gradio_api/call/v2/{name}", body)
+        assert status == 200
+        address = f"{loading.local_url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            answer.readline()
+    assert eventually(lambda: not loading._queue.event_ids_to_events, 10)
+    late = Visitor(loading.local_url)
+    assert late.run(checkpoint="tiny")[0] == 200
+    assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
 
 
 @pytest.mark.parametrize("endpoint", [generate, compare])
