@@ -29,7 +29,7 @@ from app.recordings import (
 from mars_runtime.outputs import path_of
 from mars_runtime.trace import Header
 
-ENTRIES = ("views/race/view.js", "views/replay/page.js", "views/replay/site.js")
+ENTRIES = ("views/race/view.js", "views/replay/page.js")
 SITE_ENTRIES = (*ENTRIES, "views/replay/how.js")
 SCRIPT, PLOTLY = "mars.js", "plotly.min.js"
 TITLE = "MARS live, recorded"
@@ -50,7 +50,7 @@ no server and no network.
 """
 STYLE = "views/replay/page.css"
 PLACE = "@data"
-"""Stands in a shell where its data go; the last one counts (assets/web/export/replay.js)."""
+"""Stands in a shell where its data go; the last one counts (assets/web/export/files.js)."""
 
 
 def main() -> int:

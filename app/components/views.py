@@ -99,7 +99,7 @@ class RaceView(LineView):
 
     def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
         """``replay``: where the page is that a run can be saved in; without it none can. ``opens``:
-        the recording that it begins with plays once (``assets/web/views/race/opening.js``)."""
+        the recording that it begins with plays once (``assets/web/views/race/view.js``)."""
         super().__init__(value, self.template(plotly_url(), replay, opens), **more)
 
     @classmethod

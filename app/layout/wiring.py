@@ -78,7 +78,7 @@ def wire_stream(
 
 
 def tell_prompt(box: Field, place: str) -> None:
-    """Let the view of a place know what stands in its prompt's box (``views/page/prompt.js``)."""
+    """Let the view of a place know what stands in its prompt's box (``views/page/page.js``)."""
     told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=told, queue=False, api_visibility="private")
 

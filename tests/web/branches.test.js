@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { branchName, branchOf } from "../../assets/web/views/compare/branches.js";
+import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
 import { PLAIN, arOf, laneOf } from "./runs.js";
 
 const parent = laneOf(PLAIN); // a b c e f g END behind the prompt 24 25 26

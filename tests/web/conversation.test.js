@@ -3,8 +3,16 @@ import { test } from "node:test";
 
 import { Lane } from "../../assets/web/core/trace.js";
 import { contextText } from "../../assets/web/text/asked.js";
-import { readTree, written } from "../../assets/web/views/conversation/store.js";
-import { Tree, answerOf, historyOf, roomText, toldOf, upTo } from "../../assets/web/views/conversation/tree.js";
+import {
+  Tree,
+  answerOf,
+  historyOf,
+  readTree,
+  roomText,
+  toldOf,
+  upTo,
+  written,
+} from "../../assets/web/views/conversation/tree.js";
 import { END, PLAIN, arOf, laneOf } from "./runs.js";
 
 const told = (ar, mars = ar) => ({ ids: { mars, ar }, texts: { mars: String(mars), ar: String(ar) } });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { curvesOf, marksOf, ownMark, ownWords, rangeOf } from "../../assets/web/views/frontier/points.js";
+import { curvesOf, marksOf, ownMark, ownWords, rangeOf } from "../../assets/web/views/frontier/chart.js";
 import { END, arOf, forward, laneOf } from "./runs.js";
 
 const exact = (value) => ({ value, low: value, high: value });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/views/load/folds.js";
-import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/specs.js";
+import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
 
 const WAYS = [
   { name: "ar", title: "plain AR" },

@@ -1,5 +1,275 @@
-// The two-stream attention mask of stage mars, as mars_runtime/lab/training/masks.py has it, for one row. No DOM.
+// The training mask as a picture: choose a query, see its keys. Sliders for length, prompt and B.
 
+import { make, put, shape } from "../core/dom.js";
+
+const CELL = 20;
+const GAP = 10;
+const EDGE = 34;
+/** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number, value: number][]} */
+const KNOBS = [
+  ["length", "Length L", 4, 24, 12],
+  ["prompt", "of it prompt", 0, 12, 4],
+  ["blockSize", "Block B", 1, 8, 4],
+];
+
+export class MaskView {
+  /** @type {MaskSlot[]} */
+  slots;
+  /** @type {Record<string, { input: HTMLInputElement, output: HTMLOutputElement }>} */
+  inputs;
+  /** @type {{ length: number, prompt: number, blockSize: number }} */
+  values;
+  /** @type {boolean[][]} */
+  grid;
+  /** @type {SVGSVGElement} */
+  svg;
+  /** @type {HTMLElement[]} */
+  cells;
+  /** @type {SVGRectElement} */
+  row;
+  /** @type {number} */
+  at;
+  /** @type {SVGPathElement} */
+  lit;
+
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.element = element;
+    this.values = { length: 12, prompt: 4, blockSize: 4 };
+    for (const [name, , , , value] of KNOBS) this.values[name] = value;
+    this.picture = make("div", "ex-mask");
+    this.picture.tabIndex = 0;
+    this.picture.setAttribute("role", "group");
+    this.picture.setAttribute(
+      "aria-label",
+      "Attention mask. Up and down arrows choose a query, left and right change between the clean and the noisy stream.",
+    );
+    this.strips = make("div", "ex-streams");
+    this.said = make("p", "ex-said");
+    this.said.setAttribute("aria-live", "polite");
+    const side = make("div", "ex-side");
+    side.append(this.knobs(), this.strips, this.said, this.legend());
+    element.classList.add("ex-training");
+    element.append(this.picture, side);
+    this.picture.addEventListener("pointermove", (event) => this.point(event));
+    this.picture.addEventListener("keydown", (event) => this.key(event));
+    this.rebuild();
+    this.choose(this.slots.findIndex((slot) => slot.isNoisy) + 2);
+  }
+
+  knobs() {
+    const box = make("div", "ex-knobs");
+    this.inputs = {};
+    for (const [name, label, min, max, value] of KNOBS) {
+      const row = make("label", "ex-knob");
+      const input = make("input");
+      Object.assign(input, { type: "range", min, max, value, step: 1, name });
+      const output = make("output", "", String(value));
+      input.addEventListener("input", () => this.turn(name, Number(input.value)));
+      row.append(make("span", "", label), input, output);
+      box.append(row);
+      this.inputs[name] = { input, output };
+    }
+    return box;
+  }
+
+  /**
+   * @param {"length" | "prompt" | "blockSize"} name
+   * @param {number} value
+   */
+  turn(name, value) {
+    this.values[name] = value;
+    const most = this.values.length - 1;
+    this.inputs.prompt.input.max = String(Math.min(most, 12));
+    this.values.prompt = Math.min(this.values.prompt, most);
+    for (const [each] of KNOBS) {
+      const { input, output } = this.inputs[each];
+      input.value = String(this.values[each]);
+      put(output, String(this.values[each]));
+    }
+    const { isNoisy, position } = this.slots[this.at];
+    this.rebuild();
+    const same = this.slots.findIndex((slot) => slot.isNoisy === isNoisy && slot.position === position);
+    this.choose(same >= 0 ? same : this.slots.length - 1);
+  }
+
+  legend() {
+    const list = make("p", "ex-legend");
+    for (const [kind, text] of [
+      ["clean", "clean query, clean key: plain causal, the AR half"],
+      ["past", "mask, clean key: text before its block"],
+      ["own", "mask, mask: its own block, up to itself"],
+      ["none", "not seen"],
+    ]) {
+      const entry = make("span", "ex-entry");
+      entry.append(make("i", `ex-key ex-${kind}`), text);
+      list.append(entry);
+    }
+    return list;
+  }
+
+  rebuild() {
+    const { length, prompt, blockSize } = this.values;
+    this.slots = streams(length, prompt, blockSize);
+    this.grid = twoStreamMask(length, prompt, blockSize);
+    this.drawStrips();
+    this.drawGrid();
+  }
+
+  /**
+   * Where row or column `i` begins: the noisy stream stands a gap apart.
+   * @param {number} i
+   */
+  offset(i) {
+    return EDGE + i * CELL + (i >= this.values.length ? GAP : 0);
+  }
+
+  drawGrid() {
+    const size = this.offset(this.slots.length) + 2;
+    this.svg = shape("svg", "", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" });
+    const paths = { none: "", clean: "", past: "", own: "" };
+    this.grid.forEach((row, q) =>
+      row.forEach((isSeen, k) => {
+        const kind = !isSeen ? "none" : !this.slots[q].isNoisy ? "clean" : this.slots[k].isNoisy ? "own" : "past";
+        paths[kind] += this.square(q, k);
+      }),
+    );
+    for (const [kind, d] of Object.entries(paths)) this.svg.append(shape("path", `ex-${kind}`, { d }));
+    this.slots.forEach((slot, i) => this.label(slot, i));
+    this.lit = shape("path", "ex-lit", { d: "" });
+    this.row = shape("rect", "ex-row", { x: EDGE - 2, width: size - EDGE, height: CELL });
+    this.svg.append(this.lit, this.row);
+    this.picture.replaceChildren(this.svg);
+  }
+
+  /**
+   * @param {number} q
+   * @param {number} k
+   * @param {number} [inset]
+   */
+  square(q, k, inset = 1) {
+    const side = CELL - 2 * inset;
+    return `M${this.offset(k) + inset} ${this.offset(q) + inset}h${side}v${side}h-${side}z`;
+  }
+
+  /**
+   * @param {MaskSlot} slot
+   * @param {number} i
+   */
+  label(slot, i) {
+    const middle = this.offset(i) + CELL / 2;
+    const text = slot.isNoisy ? `m${slot.position}` : String(slot.position);
+    const size = text.length > 2 ? "ex-long" : "";
+    for (const place of [
+      { x: EDGE - 6, y: middle + 3.5, "text-anchor": "end" },
+      { x: middle, y: EDGE - 8, "text-anchor": "middle" },
+    ]) {
+      const node = shape("text", `${slot.isNoisy ? "ex-mlabel" : ""} ${size}`, place);
+      node.textContent = text;
+      this.svg.append(node);
+    }
+  }
+
+  // The two streams as they are fed, so that a query's keys read as a sentence would.
+  drawStrips() {
+    const { length, prompt } = this.values;
+    this.cells = [];
+    /** @type {[name: string, from: number, to: number][]} */
+    const streamed = [
+      ["clean", 0, length],
+      ["noisy", prompt, length],
+    ];
+    const rows = streamed.map(([name, from, to]) => {
+      const row = make("div", "ex-stream");
+      row.style.setProperty("--n", String(length));
+      row.append(make("span", "ex-name", name));
+      for (let t = from; t < to; t += 1) {
+        const cell = make(
+          "span",
+          `ex-slot ${name === "noisy" ? "ex-masked" : t < prompt ? "ex-prompt" : ""}`,
+          name === "noisy" ? "M" : `x${t}`,
+        );
+        cell.style.gridColumn = String(t + 2);
+        const slot = this.slots[this.cells.length];
+        if (slot.block >= 0 && slot.block % 2) cell.classList.add("ex-odd");
+        const index = this.cells.length;
+        cell.addEventListener("pointerenter", () => this.choose(index));
+        this.cells.push(cell);
+        row.append(cell);
+      }
+      return row;
+    });
+    this.strips.replaceChildren(...rows);
+  }
+
+  /** @param {PointerEvent} event */
+  point(event) {
+    const box = this.svg.getBoundingClientRect();
+    const y = ((event.clientY - box.top) / box.height) * this.svg.viewBox.baseVal.height;
+    const index = this.slots.findIndex((_, i) => y >= this.offset(i) && y < this.offset(i) + CELL);
+    if (index >= 0) this.choose(index);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const { length, prompt } = this.values;
+    const slot = this.slots[this.at];
+    const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
+    /** @type {Record<string, number>} */
+    const moves = {
+      ArrowUp: this.at - 1,
+      ArrowDown: this.at + 1,
+      ArrowLeft: other,
+      ArrowRight: other,
+      Home: 0,
+      End: this.slots.length - 1,
+    };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    this.choose(Math.max(0, Math.min(this.slots.length - 1, moves[event.key])));
+  }
+
+  /** @param {number} index */
+  choose(index) {
+    if (index === this.at && this.row.hasAttribute("y")) return;
+    this.at = index;
+    const keys = this.grid[index].flatMap((isSeen, k) => (isSeen ? [k] : []));
+    this.lit.setAttribute("d", keys.map((k) => this.square(index, k, 6)).join(""));
+    this.row.setAttribute("y", String(this.offset(index)));
+    this.cells.forEach((cell, i) => {
+      cell.classList.toggle("ex-seen", this.grid[index][i]);
+      cell.classList.toggle("ex-asks", i === index);
+    });
+    this.picture.dataset.query = String(index);
+    put(this.said, sentence(this.slots[index], this.values));
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {number} from
+ * @param {number} to
+ */
+const span = (name, from, to) => (from > to ? "" : from === to ? `${name}${from}` : `${name}${from} to ${name}${to}`);
+
+/**
+ * @param {MaskSlot} slot
+ * @param {{ length: number, prompt: number, blockSize: number }} values
+ */
+function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
+  const learns = position + 1 < length ? `x${position + 1}` : "what follows the last token";
+  if (!isNoisy) {
+    const role =
+      position + 1 < prompt ? "It is inside the prompt, where no loss is taken." : `It learns ${learns}, as AR does.`;
+    return `Clean x${position} sees ${span("x", 0, position)}. ${role}`;
+  }
+  const begin = prompt + block * blockSize;
+  const clean = span("x", 0, begin - 1) || "no clean token";
+  return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}; of its own block nothing in clear. It learns ${learns}.`;
+}
+
+// The mask itself, as mars_runtime/lab/training/masks.py has it, for one row.
+//
 /**
  * Block of every position: -1 in the prompt; the first block of the response holds `firstBlock` positions.
  * @param {number} length
@@ -20,7 +290,7 @@ function blockIds(length, prompt, blockSize, firstBlock = blockSize) {
  * @param {number} blockSize
  * @returns {MaskSlot[]}
  */
-export function streams(length, prompt, blockSize) {
+function streams(length, prompt, blockSize) {
   const blocks = blockIds(length, prompt, blockSize);
   const clean = blocks.map((block, position) => ({ isNoisy: false, position, block }));
   const noisy = clean.slice(prompt).map((slot) => ({ ...slot, isNoisy: true }));
@@ -44,7 +314,7 @@ function sees(query, key) {
  * @param {number} prompt
  * @param {number} blockSize
  */
-export function twoStreamMask(length, prompt, blockSize) {
+function twoStreamMask(length, prompt, blockSize) {
   const slots = streams(length, prompt, blockSize);
   return slots.map((query) => slots.map((key) => sees(query, key)));
 }

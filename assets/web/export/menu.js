@@ -7,9 +7,8 @@ import { coloursOf } from "../core/colours.js";
 import { find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
 import { loadPlotly } from "../core/plotly.js";
-import { download, fileName, stepsCsv, textBlob, traceText } from "./files.js";
+import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
-import { canSaveReplay, replayHtml } from "./replay.js";
 
 const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
 const NO_CHARTS = "The charts need plotly.js, which did not load.";

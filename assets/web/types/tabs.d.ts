@@ -151,7 +151,7 @@ interface CellLook {
   colour: number | null;
 }
 
-type GridScale = ReturnType<typeof import("../views/grid/frontier_shapes.js").scaleOf>;
+type GridScale = ReturnType<typeof import("../views/grid/frontier.js").scaleOf>;
 
 interface GridPoint {
   cell: Cell;

@@ -1,11 +1,11 @@
 // The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
 
-import { find, put } from "../../core/dom.js";
+import { find, make, put, targetOf } from "../../core/dom.js";
+import { lastOf } from "../../core/folds.js";
 import { LineView, mountView } from "../../core/line_view.js";
-import { Lanes } from "./lanes.js";
-import { Plots } from "./plots.js";
-import { Side } from "./side.js";
-import { Totals, buildLegend } from "./totals.js";
+import { counted, whole } from "../../core/words.js";
+import { Side, cacheText, cellText } from "./side.js";
+import { Plots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
 const EMPTY =
@@ -125,3 +125,223 @@ class BatchView extends LineView {
  * @param {(run: string) => Promise<string>} [missed]
  */
 export const mountBatchView = (element, props, watch, missed) => mountView(BatchView, element, props, watch, missed);
+
+const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
+
+// One method's lanes: for each row a strip of forwards, the state of its cache, its text.
+// One tab stop a side: the arrow keys move between forwards and rows.
+class Lanes {
+  /** @type {{ row: Row, forward: number } | null} */
+  at;
+  /** @type {(Element | null)[]} */
+  marked;
+
+  /**
+   * @param {Side} side
+   * @param {(text?: string) => void} report
+   */
+  constructor(side, report) {
+    this.side = side;
+    this.report = report;
+    this.scale = 0;
+    this.at = null; // the row and forward that are pointed at
+    this.element = make("article", "bv-side");
+    this.element.dataset.side = side.name;
+    this.element.dataset.method = side.method;
+    const head = make("header", "bv-head");
+    this.count = make("span", "bv-count rv-num");
+    head.append(make("h3", "", side.title), this.count);
+    this.readout = make("p", "bv-readout rv-num", HINT);
+    this.list = make("div", "bv-list");
+    this.list.tabIndex = 0;
+    this.list.setAttribute("role", "group");
+    this.list.setAttribute(
+      "aria-label",
+      `Rows of ${side.title}. Left and right arrows move between forwards, up and down between rows.`,
+    );
+    this.lanes = side.rows.map((row) => this.lane(row));
+    this.element.append(head, this.readout, this.list);
+    this.listen();
+  }
+
+  /** @param {Row} row */
+  lane(row) {
+    const node = make("section", "bv-lane");
+    node.dataset.row = String(row.number);
+    const label = make("div", "bv-label");
+    const parts = {
+      strip: make("div", "bv-strip"),
+      slots: make("span", "bv-slots"),
+      state: make("span", "bv-state rv-num"),
+      text: make("div", "bv-text"),
+      tokens: make("span", "bv-tokens rv-num"),
+      verdict: make("span", "bv-verdict"),
+      parts: ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`)),
+    };
+    parts.slots.append(...parts.parts);
+    label.append(
+      make("b", "bv-number rv-num", String(row.number + 1)),
+      make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
+      parts.verdict,
+      parts.tokens,
+    );
+    const cache = make("div", "bv-cache");
+    cache.append(make("i", "bv-prompt"), parts.slots, parts.state);
+    node.append(label, parts.strip, cache, parts.text);
+    this.list.append(node);
+    return { row, node, ...parts, drawn: 0 };
+  }
+
+  /**
+   * `scale`: forwards that a strip's width stands for, the same for both sides.
+   * @param {number} scale
+   * @param {number} cacheBlock
+   * @param {number} limit
+   */
+  draw(scale, cacheBlock, limit) {
+    const { side } = this;
+    if (scale !== this.scale) this.list.style.setProperty("--forwards", String(scale));
+    this.scale = scale;
+    this.list.style.setProperty("--block", String(side.method === "block" ? cacheBlock / limit : 2));
+    put(this.count, side.forwards ? counted(side.forwards, "forward") : side.end ? "" : "waiting");
+    this.element.dataset.forwards = String(side.forwards);
+    this.element.dataset.end = side.end ? side.end.reason : "";
+    for (const lane of this.lanes) this.drawLane(lane, limit);
+  }
+
+  /**
+   * @param {RowLane} lane
+   * @param {number} limit
+   */
+  drawLane(lane, limit) {
+    const { row } = lane;
+    for (const cell of row.cells.slice(lane.drawn)) this.append(lane, cell);
+    lane.drawn = row.cells.length;
+    lane.node.dataset.end = row.end;
+    const idle = row.idle ? ` · ${whole(row.idle)} idle` : "";
+    put(
+      lane.tokens,
+      row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "forward")}${idle}` : "",
+    );
+    if (row.verdict !== null) {
+      lane.verdict.dataset.right = String(row.verdict);
+      put(lane.verdict, row.verdict ? "✓ right" : "✗ wrong");
+    }
+    const at = this.at && this.at.row === row ? this.at : null;
+    this.drawCache(lane, at ? row.cellAt(at.forward) : row.cells.at(-1), limit);
+  }
+
+  /**
+   * @param {RowLane} lane
+   * @param {RowCell} cell
+   */
+  append(lane, cell) {
+    const node = make("i", "bv-cell", cell.count > 1 ? String(cell.count) : "");
+    node.dataset.n = String(Math.min(cell.count, 5));
+    if (cell.wait) node.dataset.wait = cell.wait;
+    if (cell.isCommit) node.classList.add("bv-commit");
+    if (!lane.strip.children.length && cell.forward)
+      node.style.marginLeft = `calc(100% * ${cell.forward} / var(--forwards))`;
+    lane.strip.append(node);
+    if (cell.text) {
+      const chunk = make("span", cell.count > 1 ? `rv-c rv-n${Math.min(cell.count, 5)}` : "rv-c", cell.text);
+      chunk.dataset.forward = String(cell.forward);
+      lane.text.append(chunk);
+    }
+  }
+
+  /**
+   * The cache of a row as a bar: the prompt as a stub, then the positions of the answer.
+   * @param {RowLane} lane
+   * @param {RowCell | undefined} cell
+   * @param {number} limit
+   */
+  drawCache(lane, cell, limit) {
+    if (!cell) return;
+    put(lane.state, cacheText(this.side, cell));
+    const prompt = lane.row.promptTokens;
+    const answer = Math.max(0, cell.committed - prompt);
+    const isCached = this.side.method !== "uncached";
+    const filling = isCached ? cell.filling : Math.max(0, cell.filling - prompt);
+    const widths = [isCached ? answer : 0, filling, cell.scratch];
+    const used = widths.join("/");
+    if (lane.slots.dataset.used === used) return;
+    lane.slots.dataset.used = used;
+    lane.parts.forEach((part, i) => {
+      part.style.width = `${(100 * widths[i]) / limit}%`;
+    });
+  }
+
+  listen() {
+    this.list.addEventListener("pointermove", (event) => {
+      const strip = targetOf(event).closest(".bv-strip");
+      const lane = this.lanes.find((each) => each.strip === strip);
+      if (!strip || !lane) return this.leave();
+      const box = strip.getBoundingClientRect();
+      return this.point(lane.row, Math.floor(((event.clientX - box.left) / box.width) * this.scale), false);
+    });
+    this.list.addEventListener("pointerleave", () => this.leave());
+    this.list.addEventListener("blur", () => this.leave());
+    this.list.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    /** @type {Record<string, [number, number]>} */
+    const moves = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      Home: [0, -Infinity],
+      End: [0, Infinity],
+    };
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    const { rows } = this.side;
+    const number = this.at ? Math.min(rows.length - 1, Math.max(0, this.at.row.number + move[0])) : 0;
+    const row = rows[number];
+    if (!row.cells.length) return;
+    const wanted = this.at ? this.at.forward + move[1] : row.cells[0].forward;
+    this.point(row, Math.min(lastOf(row.cells).forward, Math.max(row.cells[0].forward, wanted)), true);
+  }
+
+  /**
+   * @param {Row} row
+   * @param {number} forward
+   * @param {boolean} isKey
+   */
+  point(row, forward, isKey) {
+    const cell = row.cellAt(forward);
+    if (!cell) return this.leave();
+    if (this.at && this.at.row === row && this.at.forward === forward) return undefined;
+    this.unmark();
+    this.at = { row, forward };
+    const lane = this.lanes[row.number];
+    this.marked = [
+      lane.strip.children[forward - row.cells[0].forward],
+      lane.text.querySelector(`[data-forward="${forward}"]`),
+    ];
+    for (const node of this.marked) if (node) node.classList.add("bv-at");
+    put(this.readout, cellText(this.side, row, cell));
+    if (isKey) {
+      this.report(this.readout.textContent);
+      lane.node.scrollIntoView({ block: "nearest" });
+    }
+    return this.report();
+  }
+
+  leave() {
+    if (!this.at) return;
+    this.unmark();
+    this.at = null;
+    put(this.readout, HINT);
+    this.report();
+  }
+
+  unmark() {
+    for (const node of this.marked || []) if (node) node.classList.remove("bv-at");
+    this.marked = [];
+  }
+}

@@ -1,14 +1,14 @@
 // The runs that are ticked, compared: figures in a table, texts aligned, charts over each other.
 
-import { coloursOf } from "../../core/colours.js";
+import { axis, layout } from "../../charts/specs.js";
+import { coloursOf, runColours } from "../../core/colours.js";
 import { find, make } from "../../core/dom.js";
+import { folds, lastOf } from "../../core/folds.js";
+import { loadPlotly } from "../../core/plotly.js";
 import { exportMenu, plotlyOf } from "../../export/menu.js";
 import { chartsPng, elementPng, paneOf } from "../../export/png.js";
 import { Card } from "../../text/card.js";
-import { LETTERS } from "./figures.js";
-import { PLOTS, overlayFigure } from "./plot_specs.js";
-import { Plots } from "./plots.js";
-import { drawTable } from "./table.js";
+import { FACTS, FIGURES, LETTERS, best, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
 
 const PANE = 640; // width of a text in a picture
@@ -104,4 +104,220 @@ export class Comparison {
     const figures = PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, lanes, c) }));
     return chartsPng(figures, this.root, await plotlyOf(this.root));
   }
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Pin[]} pins
+ */
+function drawTable(element, pins) {
+  const lanes = pins.map((pin) => pin.lane);
+  const table = make("table", "cv-table rv-num");
+  table.append(
+    head(pins),
+    ...figureRows(lanes),
+    ...FACTS.map(([name, of]) =>
+      row(
+        name,
+        lanes.map((lane) => [make("span", "", of(lane))]),
+      ),
+    ),
+  );
+  const scroll = make("div", "cv-scroll");
+  scroll.tabIndex = 0; // wider than a phone: the keyboard scrolls it too
+  scroll.setAttribute("role", "group");
+  scroll.setAttribute("aria-label", "Figures of the compared runs");
+  scroll.append(table);
+  element.replaceChildren(scroll, ...remarks(lanes).map((sentence) => make("p", "cv-remark", sentence)));
+}
+
+/** @param {Pin[]} pins */
+function head(pins) {
+  const line = make("tr");
+  line.append(make("td"));
+  pins.forEach((pin, i) => {
+    const cell = make("th");
+    cell.scope = "col";
+    cell.dataset.colour = String(pin.record.colour);
+    cell.append(
+      make("span", "cv-letter", LETTERS[i]),
+      make("span", "cv-run", pin.label),
+      make("span", "cv-runname", pin.name),
+    );
+    line.append(cell);
+  });
+  return line;
+}
+
+/** @param {Lane[]} lanes */
+function figureRows(lanes) {
+  const isFair = isOneMachine(lanes);
+  return FIGURES.map(({ name, unit, of, show, better, isTimed }) => {
+    const values = lanes.map(of);
+    const isAlike = of !== folds.toFirst || isReadAlike(lanes);
+    const top = (isTimed && !isFair) || !isAlike ? [] : best(values, better);
+    return row(
+      unit ? `${name}, ${unit}` : name,
+      values.map((value, i) => {
+        const isBest = top.includes(i);
+        const number = make(isBest ? "b" : "span", "", Number.isFinite(value) ? show(value) : "–");
+        return isBest ? [number, " ", make("span", "cv-best", "best")] : [number];
+      }),
+    );
+  });
+}
+
+/**
+ * @param {string} name
+ * @param {(Node | string)[][]} cells
+ */
+function row(name, cells) {
+  const line = make("tr");
+  const title = make("th", "", name);
+  title.scope = "row";
+  line.append(title);
+  for (const parts of cells) {
+    const cell = make("td");
+    cell.append(...parts);
+    line.append(cell);
+  }
+  return line;
+}
+
+// The overlaid charts: plotly on two nodes that live as long as the view, redrawn with react. Runs are told apart by letter
+// and by the kind of line; each wears the colour that it has everywhere.
+class Plots {
+  /** @type {Lane[]} */
+  lanes;
+  /** @type {Plotly | null} */
+  plotly;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLElement} element
+   */
+  constructor(root, element) {
+    this.root = root;
+    this.element = element;
+    this.lanes = [];
+    /** @type {[key: "time" | "forwards", node: HTMLElement][]} */
+    this.nodes = PLOTS.map(([key, title]) => {
+      const holder = make("figure");
+      const node = make("div", "rv-plot");
+      holder.dataset.chart = key;
+      holder.append(make("figcaption", "", title), node);
+      element.append(holder);
+      return [key, node];
+    });
+    new ResizeObserver(() => this.draw()).observe(element);
+  }
+
+  /** @param {Lane[]} lanes */
+  async show(lanes) {
+    this.lanes = lanes;
+    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
+    if (this.plotly) this.draw();
+    else
+      this.element.replaceChildren(
+        make(
+          "p",
+          "rv-noplot",
+          "The charts need plotly.js, which did not load; figures and texts are complete without them.",
+        ),
+      );
+  }
+
+  draw() {
+    if (!this.plotly || !this.lanes.length || !this.element.clientWidth) return;
+    const c = coloursOf(this.root);
+    for (const [key, node] of this.nodes) {
+      const { data, layout } = overlayFigure(key, this.lanes, c);
+      Object.assign(layout, { width: node.clientWidth, height: node.clientHeight });
+      this.plotly.react(node, data, layout, {
+        displaylogo: false,
+        responsive: false,
+        modeBarButtons: [["resetScale2d"]],
+      });
+    }
+  }
+}
+
+/** @type {[key: "time" | "forwards", title: string][]} */
+const PLOTS = [
+  ["time", "Tokens against measured time, each run on its own clock"],
+  ["forwards", "Tokens against forwards"],
+];
+
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+const POINTS = 400; // a line is drawn through so many forwards at most
+const NEAR = 0.06; // of the height: labels closer than that stand one above the other
+
+/** @type {Record<"time" | "forwards", { title: string, of: (step: Step) => number, unit: string }>} */
+const AXES = {
+  time: { title: "seconds of decoding", of: (step) => step.clock, unit: "s" },
+  forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
+};
+
+/**
+ * @param {"time" | "forwards"} key
+ * @param {Lane[]} lanes
+ * @param {Colours} c
+ */
+function overlayFigure(key, lanes, c) {
+  const { title, of, unit } = AXES[key];
+  const data = lanes.map((lane, i) => {
+    const stride = Math.max(1, Math.ceil(lane.steps.length / POINTS));
+    const kept = lane.steps.filter((step, n) => n % stride === 0 || n === lane.steps.length - 1);
+    return {
+      type: "scatter",
+      mode: "lines",
+      name: LETTERS[i],
+      x: [0, ...kept.map(of)],
+      y: [0, ...kept.map((step) => step.first + step.count)],
+      line: { shape: "hv", width: 2, dash: DASHES[i], color: c.runs[runColours.placeOf(lane)] },
+      hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>`,
+    };
+  });
+  const farthest = Math.max(1e-3, ...data.map(({ x }) => lastOf(x)));
+  const most = Math.max(1e-3, ...data.map(({ y }) => lastOf(y)));
+  const x = axis(c, title, { range: [0, farthest * 1.05], showgrid: false });
+  const y = axis(c, "tokens", { range: [0, most * 1.12] });
+  return {
+    data,
+    layout: layout(c, x, y, {
+      annotations: labels(data, farthest, most),
+      shapes: [],
+      margin: { l: 52, r: 30, t: 8, b: 40 },
+    }),
+  };
+}
+
+/**
+ * @param {Json[]} data
+ * @param {number} farthest
+ * @param {number} most
+ */
+function labels(data, farthest, most) {
+  const ends = data.map((trace) => ({ trace, x: trace.x.at(-1), y: trace.y.at(-1) })).sort((a, b) => a.y - b.y);
+  let shift = 0;
+  /** @type {{ x: number, y: number } | null} */
+  let last = null;
+  return ends.map((end) => {
+    const isNear = last && (end.y - last.y) / most < NEAR && Math.abs(end.x - last.x) / farthest < NEAR;
+    shift = isNear ? shift + 13 : 0;
+    last = end;
+    return {
+      x: end.x,
+      y: end.y,
+      xref: "x",
+      yref: "y",
+      text: `<b>${end.trace.name}</b>`,
+      showarrow: false,
+      xanchor: "left",
+      yanchor: "middle",
+      xshift: 5,
+      yshift: shift,
+      font: { size: 12, color: end.trace.line.color },
+    };
+  });
 }

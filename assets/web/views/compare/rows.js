@@ -1,7 +1,7 @@
 // One pinned run in the tray: its name, rating and note to edit, its figures, what can be done with it.
 // Names and notes are values of inputs, never markup. What is changed is told to `report`.
 
-import { find, make, put } from "../../core/dom.js";
+import { fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
 import { figure } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
@@ -15,8 +15,7 @@ const MOST_NOTE = 2000;
  * By which method a run was made, and with what.
  * @param {Lane} lane
  */
-export const methodText = (lane) =>
-  [lane.facts.title, settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
+const methodText = (lane) => [lane.facts.title, settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
 
 export class Row {
   /** @type {HTMLInputElement} */
@@ -173,4 +172,80 @@ export class Row {
     put(this.opener, isOpen ? "Close" : "Open");
     this.opener.setAttribute("aria-expanded", String(isOpen));
   }
+}
+
+/**
+ * Pins in their order, those of one text together where the first of them stands.
+ * @param {Pin[]} pins
+ */
+export function groupsOf(pins) {
+  /** @type {Map<string, Pin[]>} */
+  const groups = new Map();
+  for (const pin of pins) {
+    const key = pin.textKey || pin.id;
+    groups.set(key, [...(groups.get(key) || []), pin]);
+  }
+  return groups;
+}
+
+// Runs of the tray that wrote the same text, as one row: how many they are, the settings of each, one tick for all of
+// them. Opened, it shows the rows themselves.
+export class Fold {
+  /** @param {(pin: Pin, isOn: boolean) => void} tick */
+  constructor(tick) {
+    /** @type {Pin[]} */
+    this.pins = [];
+    this.element = make("li", "cv-fold");
+    this.box = make("input");
+    this.box.type = "checkbox";
+    this.box.addEventListener("change", () => {
+      const { checked } = this.box; // each tick draws the box anew
+      for (const pin of this.pins) tick(pin, checked);
+    });
+    const compare = make("label", "cv-tick");
+    compare.append(this.box, "compare all");
+    this.button = make("button", "cv-foldbutton");
+    this.button.type = "button";
+    this.button.addEventListener("click", () => this.open(this.button.getAttribute("aria-expanded") !== "true"));
+    this.what = make("span", "cv-foldprompt");
+    this.settings = make("ul", "cv-foldruns rv-num");
+    this.rows = make("ul", "cv-foldrows");
+    const head = make("div", "cv-foldhead");
+    head.append(compare, this.button, this.what, this.settings);
+    this.element.append(head, this.rows);
+    this.open(false);
+  }
+
+  /** @param {boolean} isOpen */
+  open(isOpen) {
+    this.rows.hidden = !isOpen;
+    this.button.setAttribute("aria-expanded", String(isOpen));
+  }
+
+  /**
+   * @param {Pin[]} pins
+   * @param {HTMLElement[]} rows
+   */
+  show(pins, rows) {
+    this.pins = pins;
+    put(this.button, `${pins.length} runs wrote the same text`);
+    put(this.what, headerOf(pins[0].lane).prompt || "");
+    this.settings.replaceChildren(...pins.map(settingsOf));
+    fill(this.rows, rows);
+  }
+
+  /** @param {Set<Pin>} ticked */
+  mark(ticked) {
+    const num = this.pins.filter((pin) => ticked.has(pin)).length;
+    this.box.checked = num === this.pins.length;
+    this.box.indeterminate = num > 0 && num < this.pins.length;
+  }
+}
+
+/** @param {Pin} pin */
+function settingsOf({ label, lane, record }) {
+  const item = make("li", "");
+  item.dataset.colour = String(record.colour);
+  item.append(make("span", "cv-run", label), `${methodText(lane)} · ${figure(folds.perForward(lane))} TPF`);
+  return item;
 }

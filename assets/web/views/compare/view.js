@@ -6,9 +6,8 @@ import { exportMenu } from "../../export/menu.js";
 import { Comparison } from "./comparison.js";
 import { LETTERS } from "./figures.js";
 import { importFiles, trayText } from "./import.js";
-import { Fold, groupsOf } from "./fold.js";
-import { closeRun, openRun, openedPin, pinnedRun } from "./opened.js";
-import { Row } from "./rows.js";
+import { closeRun, openRun, openedPin, pinnedRun } from "./pin.js";
+import { Fold, Row, groupsOf } from "./rows.js";
 import { tray } from "./tray.js";
 
 const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;

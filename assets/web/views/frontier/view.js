@@ -1,8 +1,7 @@
 // The Frontier tab: which results are on show, the chart and the table of them, and what a press on either opens.
 
 import { find, make, put } from "../../core/dom.js";
-import { Chart, kindOf } from "./chart.js";
-import { curvesOf, marksOf, ownMark, ownWords } from "./points.js";
+import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords } from "./chart.js";
 
 const RACE = "#race .mars-race";
 const WORDS = {

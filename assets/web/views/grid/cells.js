@@ -2,7 +2,7 @@
 // between cells, Enter opens one. Every cell says its numbers; the colour repeats the one that was chosen.
 
 import { make, put, targetOf } from "../../core/dom.js";
-import { MARKS, cellLabel, rowName, stateOf, textsOf } from "./words.js";
+import { MARKS, cellLabel, rowName, stateOf, textsOf } from "./folds.js";
 
 /**
  * @template {keyof HTMLElementTagNameMap} K

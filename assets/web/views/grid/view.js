@@ -2,18 +2,28 @@
 // the race view below.
 
 import { runColours } from "../../core/colours.js";
-import { find, put } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 import { LineView, mountView } from "../../core/line_view.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
-import { environment } from "../../core/words.js";
+import { environment, figure } from "../../core/words.js";
 import { Asked, onceText } from "../../text/asked.js";
 import { Cells } from "./cells.js";
-import { MEASURES, fastest, isDone, levelOf, parting, rangeOf } from "./folds.js";
+import {
+  MARKS,
+  MARK_WORDS,
+  MEASURES,
+  NUM_LEVELS,
+  cellName,
+  fastest,
+  isDone,
+  levelOf,
+  parting,
+  percent,
+  rangeOf,
+} from "./folds.js";
 import { Frontier } from "./frontier.js";
-import { Legend, buildChooser } from "./measure.js";
-import { cellName } from "./words.js";
 
 const EMPTY =
   "Run decodes the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass). Any cell can be opened as a run.";
@@ -247,3 +257,63 @@ class GridView extends LineView {
  * @param {(run: string) => Promise<string>} [missed]
  */
 export const mountGridView = (element, props, watch, missed) => mountView(GridView, element, props, watch, missed);
+
+/** @type {[measure: Measure, title: string][]} */
+const TITLES = [
+  ["tpf", "tokens per forward"],
+  ["agreement", "agreement with AR"],
+  ["speed", "speed against AR"],
+];
+/** @type {Record<Measure, string>} */
+const WORDS = {
+  tpf: "Tokens per forward: how many tokens one pass of the model wrote, on average; plain AR writes one.",
+  agreement: "Agreement: the share of the tokens that plain AR wrote too, in the same order.",
+  speed: "Speed: times AR's tokens per second of decoding. Every cell is one run, and short runs vary.",
+};
+/** @type {Record<Measure, (value: number) => string>} */
+const SHOWN = { tpf: figure, agreement: (value) => `${percent(value)} %`, speed: (value) => `${figure(value)}×` };
+
+/**
+ * Radio buttons, so that the arrow keys choose.
+ * @param {HTMLElement} element
+ * @param {(measure: Measure) => void} choose
+ */
+function buildChooser(element, choose) {
+  const group = make("fieldset");
+  group.append(make("legend", "", "Coloured by"));
+  for (const [measure, title] of TITLES) {
+    const label = make("label");
+    const radio = make("input");
+    Object.assign(radio, { type: "radio", name: "gv-measure", value: measure, checked: measure === TITLES[0][0] });
+    radio.addEventListener("change", () => choose(measure));
+    label.append(radio, make("span", "", title));
+    group.append(label);
+  }
+  element.replaceChildren(group);
+}
+
+class Legend {
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.keys = Array.from({ length: NUM_LEVELS }, (_, i) => {
+      const key = make("i", "gv-key rv-num");
+      key.dataset.level = String(i + 1);
+      return key;
+    });
+    const keys = make("span", "gv-keys");
+    keys.append(...this.keys);
+    this.words = make("span");
+    const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark]} ${MARK_WORDS[mark]}`));
+    element.replaceChildren(keys, this.words, ...marks);
+  }
+
+  /**
+   * Each key says from where on it is used.
+   * @param {Measure} measure
+   * @param {[low: number, high: number]} range
+   */
+  draw(measure, [low, high]) {
+    this.keys.forEach((key, i) => put(key, SHOWN[measure](low + ((high - low) * i) / NUM_LEVELS)));
+    put(this.words, WORDS[measure]);
+  }
+}

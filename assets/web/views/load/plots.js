@@ -1,9 +1,10 @@
 // The charts of a load: plotly on nodes that live as long as the view, redrawn with react.
 
+import { axis, layout } from "../../charts/specs.js";
 import { coloursOf } from "../../core/colours.js";
 import { make } from "../../core/dom.js";
 import { loadPlotly } from "../../core/plotly.js";
-import { CHARTS, dayFigure, isFor, loadFigure } from "./specs.js";
+import { ORDER, endOf, steps, throughput } from "./folds.js";
 
 export class Plots {
   /** @type {LoadModel | null} */
@@ -69,3 +70,158 @@ function chartOf(key, title) {
   holder.append(make("figcaption", "", title), node);
   return { holder, node };
 }
+
+const DASHES = ["solid", "solid", "dash", "dot", "dashdot"]; // by the place of a way in ORDER
+
+/** @type {[key: string, question: string, title: string][]} */
+export const CHARTS = [
+  ["rate", "compare", "Throughput: tokens per second, of all requests"],
+  ["queue", "compare", "Queue: requests that wait for a place"],
+  ["rows", "compare", "Rows in use: requests that are being read or written"],
+  ["tau", "follow", "What the controller decided for new tokens: τ"],
+  ["size", "draft", "What the controller decided for new drafts: B"],
+  ["answered", "curve", "Requests per second answered, against offered"],
+  ["waits", "curve", "99 of 100 first tokens came within so many seconds, against requests per second offered"],
+];
+
+/**
+ * Whether there is anything for a chart to show.
+ * @param {LoadModel} model
+ * @param {string} question
+ */
+export const isFor = ({ head, ways }, question) =>
+  question === head.question || (head.question === "compare" && ways.some(({ name }) => name === question));
+
+/**
+ * @param {string} key
+ * @param {LoadModel} model
+ * @param {Colours} c
+ * @returns {Figure}
+ */
+export function loadFigure(key, model, c) {
+  const end = endOf(model);
+  if (key === "answered" || key === "waits") return curveFigure(key, model, c);
+  if (key === "rate") return figureOf(model, c, "tokens/s", (way) => throughput(way.ticks), "linear");
+  if (key === "tau" || key === "size") {
+    const name = key === "tau" ? "follow" : "draft";
+    const decided = model.ways.filter((way) => way.name === name);
+    const of = (/** @type {LoadWay} */ way) => steps(way.decisions, end);
+    const figure = figureOf({ ...model, ways: decided }, c, key === "tau" ? "τ" : "B", of, "hv", end);
+    return { ...figure, data: figure.data.map((each, i) => marked(each, decided[i].decisions)) };
+  }
+  const field = key === "queue" ? "queue" : "rows";
+  return figureOf(model, c, "requests", (way) => way.ticks.map((tick) => ({ x: tick.at, y: tick[field] })), "hv");
+}
+
+/**
+ * @param {LoadModel} model
+ * @param {Colours} c
+ * @param {string} title
+ * @param {(way: LoadWay) => { x: number, y: number }[]} of
+ * @param {string} shape
+ * @param {number} [end]
+ */
+function figureOf(model, c, title, of, shape, end = endOf(model)) {
+  const data = model.ways.map((way) => trace(way, of(way), c, shape));
+  const most = Math.max(...data.flatMap(({ y }) => y), 0) || 1;
+  const x = axis(c, "seconds from the start", { range: [0, end * 1.03], showgrid: false });
+  const whole = title === "requests" && most < 7 ? { dtick: 1, tickmode: "linear" } : { nticks: 5 };
+  const y = axis(c, title, { range: [0, most * 1.12], ...whole });
+  return { data, layout: layout(c, x, y, { margin: { l: 52, r: 16, t: 8, b: 40 } }) };
+}
+
+/**
+ * A line of decisions says at each of them what it saw.
+ * @param {Json} line
+ * @param {LoadDecision[]} decisions
+ */
+const marked = (line, decisions) => ({
+  ...line,
+  mode: "lines+markers",
+  marker: { size: 5 },
+  text: decisions.map(({ queue, late }) => `queue ${queue}${late ? `, ${late} late for the budget` : ""}`),
+  hovertemplate: "%{y} after %{x:.2f} s: %{text}<extra></extra>",
+});
+
+/**
+ * @param {"answered" | "waits"} key
+ * @param {LoadModel} model
+ * @param {Colours} c
+ */
+function curveFigure(key, model, c) {
+  const data = model.ways.map((way) => {
+    const points = way.points.map((each) => ({
+      x: each.offered,
+      y: key === "answered" ? each.answered : (each.ttft?.p99 ?? NaN),
+    }));
+    return { ...trace(way, points, c, "linear"), mode: "lines+markers", marker: { size: 6 } };
+  });
+  const far = Math.max(1e-3, ...data.flatMap(({ x }) => x));
+  const most = Math.max(1e-3, ...data.flatMap(({ y }) => y.filter(Number.isFinite)));
+  const x = axis(c, "requests/s offered", { range: [0, far * 1.05], showgrid: false });
+  const y = axis(c, key === "answered" ? "requests/s answered" : "seconds", { range: [0, most * 1.12], nticks: 5 });
+  const shapes = key === "answered" ? [diagonal(Math.min(far, most), c)] : [];
+  return { data, layout: layout(c, x, y, { shapes, margin: { l: 52, r: 16, t: 8, b: 40 } }) };
+}
+
+/**
+ * Where all that is offered is answered.
+ * @param {number} most
+ * @param {Colours} c
+ */
+const diagonal = (most, c) => ({
+  type: "line",
+  x0: 0,
+  y0: 0,
+  x1: most,
+  y1: most,
+  line: { color: c.muted, width: 1, dash: "dot" },
+});
+
+/**
+ * The simulated day: p99 for each number of machines, on a scale of tens.
+ * @param {LoadDay} day
+ * @param {Colours} c
+ * @returns {Figure}
+ */
+export function dayFigure({ fleets }, c) {
+  const bars = {
+    type: "bar",
+    x: fleets.map((each) => each.num_machines),
+    y: fleets.map((each) => each.p99),
+    marker: { color: c.mars },
+    width: 0.6,
+    hovertemplate: "%{x} machines: p99 %{y:.2f} s, simulated<extra></extra>",
+  };
+  const x = axis(c, "machines", { dtick: 1, tickmode: "linear", showgrid: false });
+  const y = axis(c, "p99 in seconds, simulated", { type: "log", tickmode: "linear", dtick: 1 });
+  return { data: [bars], layout: layout(c, x, y, { margin: { l: 60, r: 16, t: 8, b: 40 } }) };
+}
+
+/**
+ * @param {LoadWay} way
+ * @param {{ x: number, y: number }[]} points
+ * @param {Colours} c
+ * @param {string} shape
+ */
+function trace(way, points, c, shape) {
+  const { colour, dash } = lineOf(way.name, c);
+  return {
+    type: "scatter",
+    mode: "lines",
+    name: way.name,
+    x: points.map(({ x }) => x),
+    y: points.map(({ y }) => y),
+    line: { shape, width: 2, color: colour, dash },
+    hovertemplate: `${way.title.replaceAll("<", "&lt;")}: %{y:.3~g} at %{x:.2f}<extra></extra>`,
+  };
+}
+
+/**
+ * @param {string} name
+ * @param {Colours} c
+ */
+export const lineOf = (name, c) => {
+  const place = Math.max(0, ORDER.indexOf(name));
+  return { colour: c.runs[place], dash: DASHES[place] };
+};

@@ -1,16 +1,11 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
-import { targetOf } from "../../core/dom.js";
+import { find, make, targetOf, whenThere } from "../../core/dom.js";
+import { helpFor } from "../../core/help.js";
 import { PINS, mountPins } from "../compare/pin.js";
-import { runFirst, turn } from "../conversation/view.js";
-import { mountApi } from "./api.js";
+import { isGoingOn, questionOnShow, runFirst, turn } from "../conversation/view.js";
 import { ANSWERED, asked, mountAsks } from "./asks.js";
-import { mountFold } from "./fold.js";
-import { mountHelp } from "./help.js";
-import { mountLens } from "./lens.js";
-import { mountPrompt } from "./prompt.js";
-import { share } from "./share.js";
 
 /** @type {Record<string, string>} */
 const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> what it draws into
@@ -54,5 +49,163 @@ function mountKeys() {
     const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop", "load-stop"].forEach(press);
+  });
+}
+
+const MOST_CHARACTERS = 8000; // what servers on the way take for sure
+
+/**
+ * base: the page without a query, "" for this one. Names and values of controls, in the same order.
+ * @param {string} base
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+function linkFor(base, names, values) {
+  const chosen = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  chosen.prompt ||= questionOnShow(); // in a conversation the box is empty
+  if (chosen.auto) chosen.block_size = "auto";
+  delete chosen.auto;
+  return `${base || location.origin + location.pathname}?${new URLSearchParams(Object.entries(chosen).map(([name, value]) => [name, String(value)]))}`;
+}
+
+/**
+ * Where the clipboard is closed (a page without https), the old way through a selection.
+ * @param {string} text
+ */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const isDone = document.execCommand("copy");
+    field.remove();
+    return isDone;
+  }
+}
+
+/**
+ * Called by the button; the sentence that it shows.
+ * @param {string} base
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+async function share(base, names, values) {
+  const link = linkFor(base, names, values);
+  if (link.length > MOST_CHARACTERS)
+    return "This prompt is too long for a link: shorten it, or export the run instead.";
+  if (await copied(link)) return "Link copied: it brings back this prompt and these settings.";
+  return "This browser lets nothing be copied: allow it for this page and try again.";
+}
+
+/** @type {Record<string, string>} */
+const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
+const DESK = "#desk"; // the controls beside the race view
+
+// Answers the function that the page calls whenever a box changes, whoever changed it.
+// Tells the views that show results what visitors do beside them: what stands in the prompt's box, so that they can say
+// when it is another prompt, and that something else was chosen, so that a refusal does not outlive what it was about.
+function mountPrompt() {
+  /** @type {Record<string, string>} */
+  const wanted = {};
+  /** @param {string} place */
+  const tell = (place) =>
+    whenThere(
+      () => document.querySelector(VIEWS[place])?.lineView,
+      (view) => view.want(place === "live" && isGoingOn() ? null : wanted[place]),
+    );
+  /** @param {Event} given */
+  const acted = ({ target }) => {
+    if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
+  };
+  for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
+  /**
+   * @param {string} place
+   * @param {string} prompt
+   */
+  return (place, prompt) => {
+    wanted[place] = prompt;
+    tell(place);
+  };
+}
+
+// On a phone the knobs stand in a bar at the bottom edge, of which only Run and Stop are open; a button opens the rest,
+// and running folds it again. Wider pages show everything and have no such button (page.css).
+function mountFold() {
+  whenThere(() => document.getElementById("go"), fold);
+}
+
+/** @param {HTMLElement} row */
+function fold(row) {
+  const knobs = /** @type {HTMLElement} */ (row.closest("#knobs"));
+  const button = make("button", "", "τ · B");
+  Object.assign(button, { type: "button", id: "fold" });
+  button.setAttribute("aria-label", "Controls: τ, B, slow motion");
+  button.setAttribute("aria-controls", knobs.id);
+  /** @param {boolean} isOpen */
+  const open = (isOpen) => {
+    knobs.classList.toggle("open", isOpen);
+    button.setAttribute("aria-expanded", String(isOpen));
+  };
+  open(false);
+  button.addEventListener("click", () => open(!knobs.classList.contains("open")));
+  knobs.addEventListener("click", (event) => {
+    if (targetOf(event).closest("#run")) open(false);
+  });
+  row.append(button);
+}
+
+/** @type {Record<string, string>} */
+const PLACES = {
+  tau: "#tau",
+  block_size: "#block_size",
+  lossless: "#lossless",
+  pace: "#pace",
+  presets: "#presets",
+}; // what is explained -> where
+
+// Puts the ⓘ of each control beside it. Gradio builds its controls late, and some anew (B, where a checkpoint has a
+// choice of it), so the desk is looked over again whenever it changes.
+function mountHelp() {
+  whenThere(
+    () => document.querySelector(DESK),
+    (desk) => {
+      place(desk);
+      new MutationObserver(() => place(desk)).observe(desk, { childList: true, subtree: true });
+    },
+  );
+}
+
+/** @param {Element} desk */
+function place(desk) {
+  for (const [name, selector] of Object.entries(PLACES)) {
+    const control = desk.querySelector(selector);
+    if (!control || control.querySelector(".help")) continue;
+    const help = helpFor(name);
+    control.append(help);
+    for (const input of control.querySelectorAll("input")) input.setAttribute("aria-describedby", find(help, "p").id);
+  }
+}
+
+// The τ of the Live tab as a lens: moving it is told to the race view, which looks through it while no run is going on.
+function mountLens() {
+  document.addEventListener("input", (event) => {
+    if (!(event.target instanceof HTMLInputElement) || !targetOf(event).closest("#tau")) return;
+    const { value } = event.target;
+    if (value !== "") document.querySelector("#race .mars-race")?.lineView?.lens?.set(Number(value));
+  });
+}
+
+// Opens the page of the API where the address asks for it. Gradio 6 takes ?view=api for an open page, but loads that page
+// only when the button in its footer is pressed: pressed once it closes what is not there, pressed again it opens.
+function mountApi() {
+  if (new URLSearchParams(location.search).get("view") !== "api") return;
+  const look = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
+  whenThere(look, (button) => {
+    button.click();
+    button.click();
   });
 }

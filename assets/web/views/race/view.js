@@ -2,23 +2,21 @@
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
 import { Charts } from "../../charts/charts.js";
-import { find, put } from "../../core/dom.js";
-import { compared, divergence, mainLane } from "../../core/folds.js";
+import { find, make, put } from "../../core/dom.js";
+import { beginOf, compared, divergence, headerOf, mainLane, photoFinish } from "../../core/folds.js";
 import { LineView, mountView } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
+import { Lane } from "../../core/trace.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { Card } from "../../text/card.js";
 import { Pane } from "../../text/panes.js";
 import { pinButton } from "../compare/pin.js";
-import { Player } from "../player/player.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Lens } from "./lens.js";
-import { Opening } from "./opening.js";
 import { Panels } from "./panels.js";
+import { Player, SLOWEST } from "./player.js";
 import { Pointing } from "./pointing.js";
-import { runOf } from "./run.js";
-import { TimeAxis } from "./time_axis.js";
 
 /**
  * A race view as its parts see it: they are drawn only while there is a run.
@@ -296,3 +294,122 @@ export class RaceView extends LineView {
  * @param {(run: string) => Promise<string>} [missed]
  */
 export const mountRaceView = (element, props, watch, missed) => mountView(RaceView, element, props, watch, missed);
+
+const SENTENCE = `A recording, played ${1 / SLOWEST} times slower than it ran.`;
+
+// The recording that a page opens with: its mark, the caption that says what is seen, and that it plays once, slowly,
+// as soon as it was read and is in sight. It ends with whatever a visitor does about it: another prompt, another run,
+// the player. Knows the view, not the page around it.
+class Opening {
+  /** @param {RaceView} view */
+  constructor(view) {
+    this.view = view;
+    this.isDue = false;
+    this.isBegun = false;
+    this.isInSight = false;
+    this.badge = find(view.root, ".rv-recorded");
+    this.caption = find(view.root, ".rv-caption");
+    const place = [make("span", "rv-beside", "right"), make("span", "rv-beneath", "below")];
+    this.caption.replaceChildren(
+      "Each shaded group was written in one pass of the model. An ordinary model (",
+      ...place,
+      ") needs one pass per token.",
+    );
+  }
+
+  /**
+   * A run comes on show. Only the first one opens the page, and only where things may move does it play.
+   * @param {Run} run
+   */
+  meet({ recorded, lanes }) {
+    const { root, player, playhead, panes } = this.view;
+    this.badge.hidden = !recorded;
+    this.badge.textContent = typeof recorded === "string" ? `recorded ${recorded.split(", on ")[0]}` : "recorded run";
+    const isFirst = Boolean(root.dataset.opens && recorded && lanes.length === 2);
+    this.caption.hidden = !isFirst;
+    if (this.isBegun) player.speed = 1;
+    this.isBegun = false;
+    this.isDue = isFirst && !player.stillness.matches;
+    root.dataset.opens = "";
+    if (!this.isDue) return;
+    playhead.hold();
+    new IntersectionObserver((seen, observer) => {
+      if (!seen.some((each) => each.isIntersecting)) return;
+      observer.disconnect();
+      this.isInSight = true;
+      this.view.schedule();
+    }).observe(panes);
+  }
+
+  // What the view says of its state meanwhile.
+  get sentence() {
+    return this.isDue ? SENTENCE : "";
+  }
+
+  // Called at each draw.
+  follow() {
+    const { run, player, playhead, wanted } = this.view;
+    if (!this.isDue || !run?.lanes.every((lane) => lane.end)) return;
+    const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
+    const isLeft = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
+    if (!isWanted) {
+      player.isPlaying = false;
+      playhead.seek(Infinity);
+    }
+    if (!isWanted || isLeft) this.isDue = false;
+    else if (!this.isBegun && this.isInSight) this.begin();
+  }
+
+  begin() {
+    this.isBegun = true;
+    this.view.player.speed = SLOWEST;
+    this.view.player.toggle();
+  }
+}
+
+// The one time axis of a race: what is zoomed or chosen anywhere is so in the charts, on the scrubber and in the text, and
+// where the faster lane ended the other's place is kept. Knows the parts of a view; the charts hold the zoom.
+class TimeAxis {
+  /** @param {RaceView} view */
+  constructor(view) {
+    this.view = view;
+  }
+
+  zoomed() {
+    for (const { view } of this.view.entries) view.range.reveal(this.view.charts.zoom);
+    this.view.schedule();
+  }
+
+  draw() {
+    const { charts, entries, now, player, selected } = this.view;
+    const { zoom } = charts;
+    const finish = photoFinish(now.lanes);
+    charts.select(selected);
+    for (const { lane, view: text } of entries) {
+      text.range.draw(zoom);
+      if (finish && lane === finish.other) text.range.finish(finish);
+    }
+    const chosen = selected && selected.lane.steps[selected.step];
+    player.mark("zoom", zoom);
+    player.mark("chosen", chosen && { from: beginOf(chosen), to: chosen.clock });
+    player.mark("finish", finish && { from: finish.time, to: finish.time });
+    player.draw();
+  }
+}
+
+/**
+ * A run of which nothing was read yet.
+ * @param {RaceHead} head
+ * @returns {Run}
+ */
+const runOf = (head) => ({
+  id: String(head.run),
+  head,
+  pace: head.pace || 0,
+  note: { text: "", kind: "" },
+  fault: "",
+  lanes: head.lanes.map((lane) => new Lane(lane)),
+  recorded: head.recorded,
+  checked: 0,
+  differs: -1,
+});

@@ -2,7 +2,7 @@
 
 import { find } from "../../core/dom.js";
 import { mountExplain } from "../../explain/explain.js";
-import { mountPresenter } from "../../tour/presenter.js";
+import { mountPresenter } from "../../tour/tour.js";
 import { frame, pageData } from "./page.js";
 
 export function mountHow() {
