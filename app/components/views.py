@@ -89,8 +89,7 @@ class RaceView(LineView):
     """One to four lanes of text, figures, cards and live charts.
 
     First line: the run as JSON. Further lines: ``<lane>\\t<trace line>``, ``verdict\\t{"lane",
-    "right"}``, ``pace\\t{"pace"}``, ``status\\t{"text", "kind"}`` (kind: ``loading``, ``waiting``,
-    ``note``, ``refused``, ``stopped``).
+    "right"}``, ``pace\\t{"pace"}``, ``status\\t{"text", "kind"}`` (kind: ``waiting`` or ``note``).
     """
 
     page = "views/race/view.html"

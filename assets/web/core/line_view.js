@@ -59,7 +59,7 @@ export class LineView {
 
   // Lets go of a refusal that shows no result; what was decoded stays.
   dismiss() {
-    if (["error", "refused"].includes(this.root.dataset.state || "") && this.root.dataset.steps === "0") this.read("");
+    if (this.root.dataset.state === "error" && this.root.dataset.steps === "0") this.read("");
   }
 
   /** @param {string} value */

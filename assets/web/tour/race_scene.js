@@ -314,7 +314,7 @@ class LiveRun {
     this.frameBefore = now;
     const { run, root } = this.view;
     const isOurs = run && run !== this.before;
-    const hasFailed = isOurs && (["error", "refused"].includes(root.dataset.state || "") || run.fault);
+    const hasFailed = isOurs && (root.dataset.state === "error" || run.fault);
     const isLate = !this.hasBegun && this.waited > PATIENCE;
     if (hasFailed) return this.fail("The live run failed, so this is a recording.");
     if (isLate) return this.fail("The live run did not begin within three seconds, so this is a recording.");

@@ -56,15 +56,21 @@ def streaming(script: samples.Script, per_update: int = 4, rest: float = 1 / 15)
     return play
 
 
-def status(text: str, kind: str, lanes: dict[str, str] = BOTH) -> Scene:
+def status(text: str, kind: str) -> Scene:
     """A run that says something before its first forward."""
 
     def play() -> Iterator[str]:
-        made = value(head(f"status-{kind}", lanes), [])
+        made = value(head(f"status-{kind}", BOTH), [])
         made.add("status", {"text": text, "kind": kind})
         yield made.whole()
 
     return play
+
+
+def refused() -> Iterator[str]:
+    """A run that nothing came of: every lane ends with the sentence that says why."""
+    end = {"type": "end", "reason": "error", "message": "Write a prompt first."}
+    yield value(head("refused", BOTH), [(name, json.dumps(end)) for name in BOTH]).whole()
 
 
 def stopped() -> Iterator[str]:
@@ -133,7 +139,7 @@ SCENES: dict[str, Scene] = {
     "lossless": running(LOSSLESS, 18),
     "alone": running(PROSE, 30, ONE),
     "waiting": status("Waiting: 2 runs are ahead of yours.", "waiting"),
-    "refused": status("Write a prompt first.", "refused", {}),
+    "refused": refused,
     "stopped": stopped,
     "broken": broken,
     "stream": streaming(PROSE),

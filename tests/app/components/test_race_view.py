@@ -172,7 +172,7 @@ def test_the_card_says_why_a_forward_stopped_and_shows_invisible_characters(show
     ("scene", "state", "sentence"),
     [
         ("waiting", "waiting", "2 runs are ahead"),
-        ("refused", "refused", "Write a prompt first."),
+        ("refused", "error", "Write a prompt first."),
         ("stopped", "stopped", "Stopped by the visitor"),
         ("broken", "error", "cannot be read"),
     ],

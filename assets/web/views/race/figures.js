@@ -143,14 +143,8 @@ export function statusOf(run) {
   if (run.fault) return ["error", run.fault];
   if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
   if (lanes.length && lanes.every((lane) => lane.end)) return finished(run);
-  if (note.kind === "refused") return [lanes.length ? "error" : "refused", note.text];
-  if (!lanes.some((lane) => lane.steps.length)) {
-    const isWaiting = note.kind === "loading" || note.kind === "waiting";
-    return [
-      note.kind === "loading" ? "loading" : "waiting",
-      (isWaiting && note.text) || "Waiting for the first forward.",
-    ];
-  }
+  if (!lanes.some((lane) => lane.steps.length))
+    return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
   if (run.pace > 0) {
     return [
       "slow",
