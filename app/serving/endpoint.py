@@ -10,8 +10,7 @@ from app.controls import RefusalError
 from app.serving.engines import Engines, UnavailableError
 from mars_runtime.serving.app import PATHS, make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
-from mars_runtime.serving.local import EngineModel
-from mars_runtime.serving.models import NotReadyError, unknown
+from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
 from mars_runtime.serving.request import Caps
 
 

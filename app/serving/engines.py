@@ -32,8 +32,8 @@ from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
-from mars_runtime.serving.about import About
 from mars_runtime.serving.metrics import Metrics
+from mars_runtime.serving.models import About
 from mars_runtime.settings import DecodeSettings, captured
 
 if TYPE_CHECKING:

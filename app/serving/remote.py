@@ -14,8 +14,7 @@ from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
-from mars_runtime.serving.remote.engine import RemoteEngine
-from mars_runtime.serving.remote.machine import AWAY, Machine
+from mars_runtime.serving.remote import AWAY, Machine, RemoteEngine
 
 LOOK_SECONDS = 0.75  # between two questions whether the machine is well
 ANSWER_SECONDS = 1.5  # that it has to answer them

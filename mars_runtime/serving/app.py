@@ -26,19 +26,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from mars_runtime.serving.about import about
-from mars_runtime.serving.answer import Answer, Piece
+from mars_runtime.serving.answer import Answer, Envelope, Json, Piece
 from mars_runtime.serving.bodies import ChatBody, RunBody, SteerBody, TextBody, read
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.follow import EventStream, pieces, unless_gone
-from mars_runtime.serving.going import Going, lanes_of, steer
-from mars_runtime.serving.lanes import Lanes, read_asked
 from mars_runtime.serving.limits import BodyLimit, CrowdLimit, address_of, is_json
-from mars_runtime.serving.models import Answering, Models, unknown
+from mars_runtime.serving.models import Answering, Models, about, unknown
 from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.order import Kind, Order, read_order
-from mars_runtime.serving.request import USUAL_CAPS, Caps, make_request
-from mars_runtime.serving.wire import Envelope, Json
+from mars_runtime.serving.request import DEFAULT_CAPS, Caps, make_request
+from mars_runtime.serving.runs import Lanes, RunRegistry, lanes_of, read_asked, steer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json")
 """What is served here, for whoever serves other things beside it."""
@@ -66,7 +63,7 @@ Expose = Callable[[], bytes]
 
 def make_app(
     models: Models,
-    caps: Caps = USUAL_CAPS,
+    caps: Caps = DEFAULT_CAPS,
     key: str = "",
     expose: Expose | None = None,
 ) -> Starlette:
@@ -113,7 +110,7 @@ class Endpoint:
         self._caps = caps
         self._key = f"Bearer {key}".encode() if key else b""
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
-        self._going = Going()
+        self._registry = RunRegistry()
 
     async def models(self, request: Request) -> Response:
         """What may be asked for."""
@@ -154,7 +151,7 @@ class Endpoint:
         self._check_key(request)
         lane = request.query_params.get("lane", "")
         chosen = int(lane) if DIGITS.fullmatch(lane) else lane or None
-        for run in lanes_of(self._going.find(request.path_params["run"]), chosen):
+        for run in lanes_of(self._registry.find(request.path_params["run"]), chosen):
             run.cancel()
         return Response(status_code=204)
 
@@ -179,13 +176,13 @@ class Endpoint:
         requests = [replace(each, owner=_owner(request)) for each in asked.requests]
         lanes = Lanes(await model.race(requests, asked.pace, asked.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
-        self._going.add(name, model.block_size, lanes.runs)
+        self._registry.add(name, model.block_size, lanes.runs)
         stream = EventStream(lanes.told(), lanes)
         stream.headers["x-run-id"] = name
         return stream
 
     async def _steer(self, request: Request) -> Response:
-        job = self._going.find(request.path_params["run"])
+        job = self._registry.find(request.path_params["run"])
         steer(job, read(SteerBody, await request.body()))
         return Response(status_code=204)
 
@@ -197,7 +194,7 @@ class Endpoint:
         envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
         answer = Answer(model.tokenizer, order.stops)
         run = await model.submit(replace(asked, owner=_owner(request)))
-        self._going.add(envelope.name, model.block_size, [run])
+        self._registry.add(envelope.name, model.block_size, [run])
         if order.is_stream:
             return EventStream(_lines(order, envelope, answer, run), run)
         try:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from mars_runtime.serving.plan import KEY, Plan, PlanError, bring, num_proxies
+from mars_runtime.serving.plan import KEY, PlanError, ServePlan, bring, num_proxies
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,23 +33,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
     try:
-        plan, proxies = Plan.of(args), num_proxies()
+        plan, proxies = ServePlan.of(args), num_proxies()
     except PlanError as error:
         print(error, file=sys.stderr)
         return 2
     if args.ray:
-        from mars_runtime.serving.replicas.cli import serve
+        from mars_runtime.serving.replicas import serve
 
         return serve(plan, args.host, args.port)
     return serve_here(plan, args.host, args.port, proxies)
 
 
-def serve_here(plan: Plan, at: str, wanted: int, proxies: int) -> int:
+def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
     """Serve from this process alone, behind so many proxies; the exit code."""
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
-    from mars_runtime.serving.local import SingleModel
     from mars_runtime.serving.metrics import Metrics
+    from mars_runtime.serving.models import SingleModel
     from mars_runtime.serving.server import PlaceTakenError, Server, bound
 
     try:

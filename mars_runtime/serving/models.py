@@ -1,19 +1,33 @@
-"""What the endpoint asks of whoever holds models: the seam between HTTP and engines.
+"""Models as the endpoint sees them: the seam between HTTP and engines.
 
-Names go in, events come out. Where an engine lives, in this process or in another, is known only to
-whoever implements this. Knows no HTTP.
+Names go in, events come out. Where an engine lives is known only to whoever implements ``Models``:
+``SingleModel`` holds one in this process. What a page that has a model on another machine is told
+of it is ``About``: its tokenizer travels whole, so that the page needs none of its files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mars_runtime.engine.header import Facts
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import DEAD
+from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import Event
+from mars_runtime.json_values import as_mapping, as_whole
 from mars_runtime.text import Tokenizer
+
+if TYPE_CHECKING:
+    from mars_runtime.model.load import Checkpoint
+
+FAILED = "The checkpoint could not be loaded: see the log of the server."
+log = logging.getLogger(__name__)
 
 
 class UnknownModelError(LookupError):
@@ -89,3 +103,165 @@ class Models(Protocol):
 def unknown(names: Sequence[str]) -> UnknownModelError:
     """What to tell who asks for another."""
     return UnknownModelError(f"There is no such model here: choose among {', '.join(names)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A model elsewhere. block_size, capacity: as of a Model. is_captured: whether some settings
+    are held there (``settings.CAPTURED``)."""
+
+    facts: Facts
+    tokenizer: Tokenizer
+    block_size: int
+    capacity: int
+    is_captured: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called there."""
+        return self.facts.checkpoint
+
+
+def about(model: Model) -> dict[str, Any]:
+    """As JSON; waits until the engine is warm."""
+    return {
+        "facts": asdict(model.facts),
+        "tokenizer": model.tokenizer.parts(),
+        "block_size": model.block_size,
+        "capacity": model.capacity,
+        "is_captured": model.is_captured,
+    }
+
+
+def read_about(value: Any) -> About:
+    """Back again; numbers of rows in ``rho`` were names in JSON. Raises ValueError, KeyError,
+    TypeError or TextError for what is not one."""
+    posted = as_mapping(value)
+    facts = as_mapping(posted["facts"])
+    known = {field.name: facts[field.name] for field in fields(Facts)}
+    known["rho"] = _rho(as_mapping(known["rho"]))
+    return About(
+        Facts(**known),
+        Tokenizer.from_parts(as_mapping(posted["tokenizer"])),
+        as_whole(posted["block_size"]),
+        as_whole(posted["capacity"]),
+        posted.get("is_captured") is True,
+    )
+
+
+def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
+    return {int(rows): tuple(map(float, curve)) for rows, curve in curves.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """An engine of this process as a Model."""
+
+    name: str
+    tokenizer: Tokenizer
+    block_size: int
+    engine: BaseEngine
+    checkpoint: Checkpoint | About | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint | About, engine: BaseEngine) -> EngineModel:
+        """A loaded checkpoint and its engine."""
+        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
+
+    @property
+    def capacity(self) -> int:
+        """Tokens of a prompt and its answer together."""
+        return self.engine.capacity
+
+    async def submit(self, request: Request) -> Run:
+        """Serve a request. Raises what ``Engine.submit`` raises."""
+        return self.engine.submit(request)
+
+    async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
+        """Serve several side by side, or one. Raises what ``Engine.race`` raises."""
+        if len(requests) == 1:
+            return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
+        return self.engine.race(requests, pace)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether some settings are held; False where nothing is known of the checkpoint."""
+        return self.checkpoint is not None and self.checkpoint.is_captured
+
+    @property
+    def facts(self) -> Facts:
+        """What it runs on; waits until the engine is warm."""
+        known = self.checkpoint
+        if isinstance(known, About):
+            return known.facts
+        return Facts(self.name) if known is None else facts_of(known, self.engine.costs())
+
+
+class SingleModel:
+    """One model, brought by a thread of its own so that the server can say that it is loading.
+
+    bring: loads it; ``failure``: why it could not, as a sentence. A model that failed to load, or
+    whose worker died, is not brought again: ``trouble`` says so, and whoever watches over the
+    process starts another.
+    """
+
+    def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
+        self._name = name
+        self._bring = bring
+        self._model: EngineModel | None = None
+        self.failure = ""
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._load, name=f"load {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its name."""
+        return (self._name,)
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot answer now, as a sentence; empty where it can."""
+        if self.failure:
+            return self.failure
+        if self._model is None:
+            return f"{self._name} is still loading: try again in a moment."
+        return "" if self._model.engine.is_alive else DEAD
+
+    def find(self, name: str) -> EngineModel:
+        """The model. Raises UnknownModelError or NotReadyError."""
+        if name != self._name:
+            raise unknown(self.names)
+        if self.trouble or self._model is None:
+            raise NotReadyError(self.trouble)
+        return self._model
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it is loaded or has failed; its ``trouble``."""
+        self._thread.join(timeout)
+        return self.trouble
+
+    def close(self) -> None:
+        """End its engine and every run of it; what is still loading ends as soon as it is there."""
+        with self._lock:
+            self._is_closed = True
+        if self._model is not None:
+            self._model.engine.close()
+
+    def _load(self) -> None:
+        from mars_runtime.model.config import CheckpointError
+
+        try:
+            model = self._bring()
+        except Exception as error:
+            is_told = isinstance(error, CheckpointError)
+            if not is_told:
+                log.error("a checkpoint failed to load\n%s", where(error))
+            self.failure = str(error) if is_told else FAILED
+            return
+        with self._lock:
+            self._model = model
+            is_late = self._is_closed
+        if is_late:
+            model.engine.close()

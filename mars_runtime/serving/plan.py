@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mars_runtime.serving.local import EngineModel
     from mars_runtime.serving.metrics import Metrics
+    from mars_runtime.serving.models import EngineModel
 
 
 KEY = "MARS_API_KEY"
@@ -37,7 +37,7 @@ def num_proxies() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServePlan:
     """A checkpoint behind an endpoint. max_runs, max_waiting: served at once and in line, by each
     replica where there are several.
 
@@ -63,17 +63,17 @@ class Plan:
             raise PlanError("Choose at least 1 replica, and no fewer at most than at least.")
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> Plan:
+    def of(cls, args: argparse.Namespace) -> ServePlan:
         """What flags of these names ask for. Raises PlanError."""
         return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
 
 
-def bring(plan: Plan, metrics: Metrics | None = None) -> EngineModel:
+def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     """Load what was asked for, and count what it does where that is asked for. Raises
     CheckpointError."""
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.serving.local import EngineModel
+    from mars_runtime.serving.models import EngineModel
 
     checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
     engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)

@@ -29,7 +29,7 @@ class Caps:
     max_runs_per_address: int = 0
 
 
-USUAL_CAPS = Caps()
+DEFAULT_CAPS = Caps()
 
 
 def make_request(order: Order, model: Model, caps: Caps) -> Request:

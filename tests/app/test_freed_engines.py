@@ -19,7 +19,7 @@ from app.serving.settings import AppSettings
 from mars_runtime.engine import Request
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry
-from mars_runtime.serving.going import Job
+from mars_runtime.serving.runs import Job
 from mars_runtime.settings import DecodeSettings
 from tests.serving.scripted_server import NAME, Oracle, serving
 

@@ -22,7 +22,7 @@ from app.serving.endpoint import PageModels
 from app.serving.remote import RemoteEngines
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.events import End
-from mars_runtime.serving.remote.machine import AWAY, LOST
+from mars_runtime.serving.remote import AWAY, LOST
 from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
 
 ROOT = Path(__file__).parents[2]

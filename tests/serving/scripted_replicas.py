@@ -12,8 +12,8 @@ from scripted_server import NAME, Oracle
 from scripted_text import write_tokenizer
 
 from mars_runtime.engine import Engine
-from mars_runtime.serving.local import EngineModel
-from mars_runtime.serving.plan import Plan
+from mars_runtime.serving.models import EngineModel
+from mars_runtime.serving.plan import ServePlan
 
 LENGTH = 400
 
@@ -41,7 +41,9 @@ def answer_to(text: str, folder: Path) -> str:
     return text_of(Oracle().answer_to(write_tokenizer(folder).encode_prompt(text)))
 
 
-def bring(plan: Plan, first: str = "", seconds: float = 0.02, slow: float = 0.02) -> EngineModel:
+def bring(
+    plan: ServePlan, first: str = "", seconds: float = 0.02, slow: float = 0.02
+) -> EngineModel:
     """A replica whose forward takes ``seconds``, ``slow`` ones where it makes the file ``first``,
     which only one can."""
     is_first = False

@@ -15,9 +15,9 @@ import openai
 
 from mars_runtime.engine import Engine
 from mars_runtime.serving.app import make_app
-from mars_runtime.serving.local import EngineModel, SingleModel
 from mars_runtime.serving.metrics import Metrics
-from mars_runtime.serving.request import USUAL_CAPS, Caps
+from mars_runtime.serving.models import EngineModel, SingleModel
+from mars_runtime.serving.request import DEFAULT_CAPS, Caps
 from mars_runtime.serving.server import Server, bound
 from mars_runtime.text import Tokenizer
 from tests.scripted_text import ScriptedBackend, write_tokenizer
@@ -75,7 +75,7 @@ def serving(
     max_runs: int = 4,
     max_waiting: int = 4,
     max_turn_seconds: float = 60.0,
-    caps: Caps = USUAL_CAPS,
+    caps: Caps = DEFAULT_CAPS,
     key: str = "",
     held: threading.Event | None = None,
     port: int = 0,

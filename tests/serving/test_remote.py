@@ -16,8 +16,7 @@ from scripted_server import NAME, Oracle, Place, eventually, serving
 from mars_runtime.engine import EngineBusy, EngineError, Request, RequestError, Run
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.events import End, Step
-from mars_runtime.serving.remote.engine import NO_BATCH, RemoteEngine
-from mars_runtime.serving.remote.machine import AWAY, LOST, Machine
+from mars_runtime.serving.remote import AWAY, LOST, NO_BATCH, Machine, RemoteEngine
 from mars_runtime.settings import RECOMMENDED, DecodeSettings, SettingsError
 
 CAREFUL = DecodeSettings(tau=1.0, block_size=4)

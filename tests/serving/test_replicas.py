@@ -26,12 +26,12 @@ import scripted_replicas
 from scripted_replicas import answer_to, pid_of
 from scripted_server import NAME, eventually
 
-from mars_runtime.serving.plan import Plan
-from mars_runtime.serving.replicas import deploy
+from mars_runtime.serving import replicas
+from mars_runtime.serving.plan import ServePlan
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # The last place in line is for another address than the one that holds the others.
-PLAN = Plan(NAME, max_runs=2, max_waiting=3, min_replicas=2, max_replicas=2)
+PLAN = ServePlan(NAME, max_runs=2, max_waiting=3, min_replicas=2, max_replicas=2)
 CAPACITY = 8  # of one address
 SECONDS = 300.0
 AR = {"method": "ar"}
@@ -105,16 +105,16 @@ def started() -> Iterator[Cluster]:
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (here, here.parent)))
     os.environ.pop("RAY_ADDRESS", None)
     port = free_port()
-    assert deploy.begin("127.0.0.1", port)
+    assert replicas.begin("127.0.0.1", port)
     try:
         yield Cluster(f"http://127.0.0.1:{port}")
     finally:
-        deploy.end()
+        replicas.end()
 
 
 @contextmanager
-def deployed(cluster: Cluster, plan: Plan = PLAN, **kinds: Any) -> Iterator[Cluster]:
-    deploy.deploy(plan, partial(scripted_replicas.bring, **kinds))
+def deployed(cluster: Cluster, plan: ServePlan = PLAN, **kinds: Any) -> Iterator[Cluster]:
+    replicas.deploy(plan, partial(scripted_replicas.bring, **kinds))
     assert eventually(cluster.is_whole_again, SECONDS)
     yield cluster
 
@@ -287,7 +287,7 @@ def test_a_rolling_update_loses_nothing(two: Cluster, tmp_path: Path) -> None:
     worker = threading.Thread(target=go_on)
     worker.start()
     try:
-        deploy.deploy(PLAN, partial(scripted_replicas.bring, seconds=0.015))
+        replicas.deploy(PLAN, partial(scripted_replicas.bring, seconds=0.015))
         assert eventually(lambda: not before & set(two.pids()), SECONDS)
     finally:
         is_over.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.serving.stops import StopCutter
+from mars_runtime.serving.answer import StopCutter
 
 LETTERS = "abä"
 

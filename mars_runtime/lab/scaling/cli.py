@@ -25,8 +25,8 @@ from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.scaling.load import Load, LoadError, drive
 from mars_runtime.lab.tasks.requests import request_tasks
 from mars_runtime.outputs import check_file, path_of, write_text
-from mars_runtime.serving.plan import Plan, bring
-from mars_runtime.serving.replicas import deploy
+from mars_runtime.serving import replicas
+from mars_runtime.serving.plan import ServePlan, bring
 from mars_runtime.serving.server import bound
 
 NUM_PROMPTS = 48
@@ -68,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if min(args.pairs, args.clients, args.max_runs, args.max_tokens) < 1 or args.seconds <= 0:
         raise PromptError("Ask for at least 1 pair, client, run and token, and for some seconds.")
-    if not deploy.is_there():
-        raise PromptError(deploy.NO_RAY)
+    if not replicas.is_there():
+        raise PromptError(replicas.NO_RAY)
     check_file(args.output)
     try:
         pairs = _measured(args)
-    except (deploy.DeployError, LoadError) as error:
+    except (replicas.DeployError, LoadError) as error:
         print(error, file=sys.stderr)
         return 1
     found = document(args, pairs)
@@ -86,10 +86,10 @@ def _measured(args: argparse.Namespace) -> list[Pair]:
     prompts = [task.prompt for task in request_tasks("chat", 0, NUM_PROMPTS)]
     with bound("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-    deploy.begin("127.0.0.1", port, num_cores=sum(SIDES.values()))
+    replicas.begin("127.0.0.1", port, num_cores=sum(SIDES.values()))
     try:
         for name, number in SIDES.items():
-            deploy.deploy(plan_of(args, number), bring, name)
+            replicas.deploy(plan_of(args, number), bring, name)
 
         def load(name: str, seconds: float) -> Load:
             at = f"http://127.0.0.1:{port}/{name}"
@@ -100,7 +100,7 @@ def _measured(args: argparse.Namespace) -> list[Pair]:
             load(name, 1.0)
         return [_pair(number, load, args.seconds) for number in range(args.pairs)]
     finally:
-        deploy.end(*SIDES)
+        replicas.end(*SIDES)
 
 
 def _pair(number: int, load: Any, seconds: float) -> Pair:
@@ -112,9 +112,9 @@ def _pair(number: int, load: Any, seconds: float) -> Pair:
     return pair
 
 
-def plan_of(args: argparse.Namespace, num_replicas: int) -> Plan:
+def plan_of(args: argparse.Namespace, num_replicas: int) -> ServePlan:
     """Replicas of one thread that refuse nobody here."""
-    return Plan(
+    return ServePlan(
         args.checkpoint,
         device="cpu",
         max_runs=args.max_runs,

@@ -1,6 +1,8 @@
-"""Puts replicas on a cluster of Ray's, with Ray's own proxies and routers before them.
+"""``python -m mars_runtime serve --ray``: replicas of the endpoint on a cluster of Ray's.
 
-Without RAY_ADDRESS the cluster is this machine alone, and ends with this process. Knows no engine.
+Ray's own proxies and routers stand before them. On a cluster that is there already (RAY_ADDRESS) it
+deploys and leaves, and run again it updates; without one the cluster is this machine alone, and
+ends with this process.
 """
 
 from __future__ import annotations
@@ -8,16 +10,24 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from starlette.types import ASGIApp
+
+from mars_runtime.serving.app import make_app
 from mars_runtime.serving.errors import BUSY_SECONDS
-from mars_runtime.serving.plan import KEY, Plan
-from mars_runtime.serving.replicas.replica import Bring, Replica
-from mars_runtime.serving.request import USUAL_CAPS
+from mars_runtime.serving.models import EngineModel, SingleModel
+from mars_runtime.serving.plan import KEY, ServePlan, bring
+from mars_runtime.serving.request import DEFAULT_CAPS
+from mars_runtime.serving.server import PlaceTakenError, bound
 
 APP, DEPLOYMENT = "mars", "Replica"
-MENDING = "mars_runtime.serving.replicas.mend.middlewares"
+RETRYING = "mars_runtime.serving.retry.middlewares"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 NUM_STEERING = 4  # requests to a replica beside those that it serves: settings, stops, health
 GRACE_SECONDS = 15.0
@@ -25,6 +35,39 @@ HEALTH_SECONDS = 2.0
 START_SECONDS = 60.0  # of a proxy, on a machine that is busy; Ray gives it 5
 NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
 ROOT = Path(__file__).parents[3]
+Bring = Callable[[ServePlan], EngineModel]
+NO_KEY = f"This machine has no {KEY} as the one has that deploys: set it and start Ray again."
+
+
+def serve(plan: ServePlan, host: str, port: int) -> int:
+    """Deploy, and serve until SIGTERM or SIGINT where the cluster is our own; the exit code."""
+    from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.registry import find
+
+    if not is_there():
+        print(NO_RAY, file=sys.stderr)
+        return 2
+    try:
+        find(plan.checkpoint)
+        with bound(host, port) as listener:  # whether it is free: Ray would wait for it
+            port = listener.getsockname()[1]
+    except (CheckpointError, PlaceTakenError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    is_own = begin(host, port)
+    try:
+        deploy(plan, bring)
+    except DeployError as error:
+        print(error, file=sys.stderr)
+        return 1
+    leaving = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leaving.set())
+    print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
+    if is_own:
+        leaving.wait()
+        end()
+    return 0
 
 
 class DeployError(RuntimeError):
@@ -45,7 +88,7 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))
-    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = MENDING
+    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = RETRYING
     import ray
     from ray import serve
 
@@ -59,7 +102,7 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     return not address
 
 
-def deploy(plan: Plan, bring: Bring, name: str = "") -> None:
+def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
     """Serve the plan, under /name, in the place of what was served before: a replica after the
     other, and none loses what it has begun. Returns when it answers. Raises DeployError."""
     from ray import serve
@@ -87,7 +130,7 @@ def end(*names: str) -> None:
         ray.shutdown()
 
 
-def options(plan: Plan) -> dict[str, Any]:
+def options(plan: ServePlan) -> dict[str, Any]:
     """How Ray runs the plan. Requests with the same x-session-id go to the same replica for as long
     as there are the same ones; a replica that ends finishes what it has begun."""
     busy = plan.max_runs + plan.max_waiting
@@ -109,7 +152,7 @@ def options(plan: Plan) -> dict[str, Any]:
         "max_queued_requests": busy,
         "backpressure_config": {"status_code": 429, "retry_after_s": BUSY_SECONDS},
         "request_router_config": {"request_router_class": ROUTER},
-        "graceful_shutdown_timeout_s": USUAL_CAPS.max_seconds + GRACE_SECONDS,
+        "graceful_shutdown_timeout_s": DEFAULT_CAPS.max_seconds + GRACE_SECONDS,
         "graceful_shutdown_wait_loop_s": 0.5,
         "health_check_period_s": HEALTH_SECONDS,
         "max_constructor_retry_count": 2,
@@ -126,3 +169,40 @@ def sentence_in(message: str) -> str:
 
 def _logging() -> dict[str, Any]:
     return {"log_level": "WARNING", "enable_access_log": False}
+
+
+class ReplicaError(RuntimeError):
+    """A replica that cannot answer; the message is one sentence."""
+
+
+class Replica:
+    """Is there once its model is loaded; one whose engine has died is replaced by Ray."""
+
+    def __init__(self, plan: ServePlan, bring: Bring, has_key: bool) -> None:
+        """bring: loads the model, on the machine of the replica. Raises ReplicaError."""
+        import torch
+
+        self._key = os.environ.get(KEY, "")
+        if has_key and not self._key:
+            raise ReplicaError(NO_KEY)
+        torch.set_num_threads(plan.threads)
+        self._models = SingleModel(plan.checkpoint, lambda: bring(plan))
+        if trouble := self._models.wait():
+            raise ReplicaError(trouble)
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """The endpoint, the same as without Ray."""
+        return make_app(self._models, key=self._key)
+
+    def check_health(self) -> None:
+        """Raises ReplicaError where no request can be answered any more."""
+        if trouble := self._models.trouble:
+            raise ReplicaError(trouble)
+
+    def leave(self) -> None:
+        """End every run with a sentence."""
+        self._models.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_models"):
+            self._models.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.serving.replicas import mend
-from mars_runtime.serving.replicas.mend import NOBODY, NUM_TRIES, TORN, Mend
+from mars_runtime.serving import retry
+from mars_runtime.serving.retry import NOBODY, NUM_TRIES, TORN, Retry
 
 Replica = Callable[[Any, Any, Any], Awaitable[None]]
 EVENTS = [(b"content-type", b"text/event-stream")]
@@ -62,7 +62,7 @@ def asked(*replicas: Replica, path: str = "/v1/completions") -> tuple[int, Any, 
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": path, "headers": []}
-    asyncio.run(Mend(app)(scope, receive, send))
+    asyncio.run(Retry(app)(scope, receive, send))
     assert [message["type"] for message in sent].count("http.response.start") == 1
     assert sent[-1].get("more_body", False) is False
     body = b"".join(message.get("body", b"") for message in sent)
@@ -97,8 +97,8 @@ def test_health_is_not_held_until_a_replica_is_there(monkeypatch: pytest.MonkeyP
             await asyncio.sleep(5)
         await ANSWER(scope, receive, send)
 
-    assert mend.HEALTH_SECONDS < 3
-    monkeypatch.setattr(mend, "HEALTH_SECONDS", 0.1)
+    assert retry.HEALTH_SECONDS < 3
+    monkeypatch.setattr(retry, "HEALTH_SECONDS", 0.1)
     status, headers, body = asked(held, path="/health")
     assert (status, json.loads(body)["error"]["message"]) == (503, NOBODY)
     assert int(headers[b"retry-after"]) >= 1

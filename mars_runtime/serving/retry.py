@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mars_runtime.serving.app import PATHS, too_large
 from mars_runtime.serving.errors import BUSY_SECONDS, ApiError
 from mars_runtime.serving.limits import BodyLimit, replayed, whole_body
-from mars_runtime.serving.request import USUAL_CAPS
+from mars_runtime.serving.request import DEFAULT_CAPS
 
 NUM_TRIES = 3
 EVENTS = b"text/event-stream"
@@ -29,11 +29,11 @@ HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a 
 
 def middlewares() -> list[Middleware]:
     """What every proxy puts before its replicas: Ray imports this by its name."""
-    limit = Middleware(BodyLimit, max_bytes=USUAL_CAPS.max_body_bytes, refusal=too_large())
-    return [limit, Middleware(Mend)]
+    limit = Middleware(BodyLimit, max_bytes=DEFAULT_CAPS.max_body_bytes, refusal=too_large())
+    return [limit, Middleware(Retry)]
 
 
-class Mend:
+class Retry:
     """ASGI middleware, for what the endpoint serves."""
 
     def __init__(self, app: ASGIApp) -> None:

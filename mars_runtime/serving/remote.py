@@ -1,0 +1,429 @@
+"""A model on another machine: to its callers an engine like any other.
+
+Every job is one request, whose stream a thread of its own reads to the end. A machine that is lost
+ends the runs that it was at with a sentence; the next run asks again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from mars_runtime.byte_level import TextError
+from mars_runtime.engine.backend import where
+from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import EngineBusy, EngineError
+from mars_runtime.engine.request import Asked, Request, RequestError, Solo
+from mars_runtime.engine.run import Bell, Run, check_pace
+from mars_runtime.engine.scheduler import Job, Scheduler
+from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.json_values import as_mapping, as_truth, as_whole
+from mars_runtime.serving.models import About, read_about
+from mars_runtime.serving.runs import wire_header
+from mars_runtime.trace import TraceError, TraceWriter
+from mars_runtime.trace_reader import TraceReader
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.forward_costs import ForwardCosts
+
+CLOSED = "The page was closed: start the program again."
+NO_BATCH = "Batches run only where the page runs: this page's model is on another machine."
+_log = logging.getLogger(__name__)
+CONNECT_SECONDS = 5.0
+SILENT_SECONDS = 15.0  # some beats of the stream: then the machine is taken for lost
+AWAY = "The machine that decodes for this page does not answer: run it again in a moment."
+LOST = "The machine that decoded this was lost: run it again in a moment."
+STRANGE = "The machine that decodes for this page speaks another language: update both."
+ServerEvent = tuple[str, str]
+"""Name and data of a server-sent event."""
+
+
+class RemoteEngine(BaseEngine):
+    """Runs of one checkpoint on ``machine``. capacity: as it tells."""
+
+    def __init__(self, machine: Machine, checkpoint: str, capacity: int) -> None:
+        self._machine = machine
+        self._checkpoint = checkpoint
+        self._capacity = capacity
+        self._is_closed = False
+        self._runs: set[RemoteRun] = set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether runs are begun; a machine that was lost may come back."""
+        return not self._is_closed
+
+    @property
+    def max_running(self) -> int:
+        """0: places are dealt out there, among all who ask."""
+        return 0
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that a prompt and its answer may have together."""
+        return self._capacity
+
+    def costs(self) -> ForwardCosts | None:
+        """None: what forwards cost there is among the facts of its checkpoint."""
+        return None
+
+    def close(self) -> None:
+        """End every run. A second call does nothing."""
+        self._is_closed = True
+        for run in list(self._runs):
+            run.cancel()
+
+    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+        if self._is_closed:
+            raise EngineError(CLOSED)
+        posted = self._posted(asked, check_pace(pace), is_shared)
+        session = uuid.uuid4().hex
+        with ExitStack() as stack:
+            stream = stack.enter_context(self._machine.begin(posted, session))
+            bell = Bell()
+            runs = _new_runs(asked, pace, bell)
+            self._runs.update(runs)
+            follow = threading.Thread(
+                target=self._follow, args=(stack.pop_all(), stream, session, runs), daemon=True
+            )
+            follow.start()
+        return list(runs)
+
+    def _posted(self, asked: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
+        """Raises RequestError for what cannot travel: a decoder is a program."""
+        if any(isinstance(each, Solo) for each in asked):
+            raise RequestError(NO_BATCH)
+        return {
+            "model": self._checkpoint,
+            "lanes": [_lane(each) for each in asked if isinstance(each, Request)],
+            "pace": pace,
+            "is_alone": not is_shared,
+        }
+
+    def _follow(
+        self, stack: ExitStack, stream: Stream, session: str, runs: Sequence[RemoteRun]
+    ) -> None:
+        """A job to its end."""
+        steering = RemoteSteering(self._machine, stream.name, session, runs)
+        for run in runs:
+            run.steering = steering
+        steering.wake()  # whatever was told before
+        end = End("error", LOST)
+        try:
+            with stack:
+                _read(stream, runs)
+        except EngineError as error:
+            end = End("error", str(error))
+        except Exception as error:
+            _log.error("a run on another machine failed\n%s", where(error))
+        finally:
+            steering.close()
+            for run in runs:
+                _finish(run, End("cancelled") if run.is_cancelled else end)
+            self._runs.difference_update(runs)
+
+
+def _new_runs(asked: Sequence[Asked], pace: float, bell: Bell) -> list[RemoteRun]:
+    scheduler: Scheduler[Run] = Scheduler(1, 0)
+    runs = [RemoteRun(each, time.monotonic(), bell, scheduler) for each in asked]
+    job: Job[Run] = Job(runs, check_pace(pace))
+    for run in runs:
+        run.join_job(job)
+    scheduler.add(job)
+    return runs
+
+
+def _lane(request: Request) -> dict[str, Any]:
+    return {
+        **asdict(request.settings),
+        "prompt_ids": request.prompt_ids,
+        "seconds": math.ceil(request.deadline),
+        "is_checked": request.is_checked,
+    }
+
+
+def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
+    """Until every lane is over. Raises EngineError."""
+    lanes = [_reader(run) for run in runs]
+    try:
+        for name, data in stream:
+            if name == "state":
+                for run in runs:
+                    run.learn(json.loads(data))
+            elif name:
+                lanes[int(name)].feed(data)
+                for event in lanes[int(name)].new():
+                    _tell(runs[int(name)], event)
+            if all(run.is_finished or run.is_cancelled for run in runs):
+                return
+    except (ValueError, LookupError, RecursionError) as error:
+        raise EngineError(STRANGE) from error
+
+
+class LaneReader:
+    """The events of one lane, out of its lines."""
+
+    def __init__(self, head: str) -> None:
+        self._reader = TraceReader()
+        self._reader.feed(head)
+        self._num_read = 0
+
+    def feed(self, line: str) -> None:
+        """Raises TraceError."""
+        self._reader.feed(line)
+
+    def new(self) -> Sequence[Event]:
+        """Since the last call."""
+        events = self._reader.trace().events[self._num_read :]
+        self._num_read += len(events)
+        return events
+
+
+def _reader(run: RemoteRun) -> LaneReader:
+    return LaneReader(TraceWriter(wire_header(run.asked.settings), _no_bytes).header_line())
+
+
+def _no_bytes(token: int) -> bytes:
+    raise TraceError("the head of a lane names no token")
+
+
+def _tell(run: RemoteRun, event: Event) -> None:
+    if isinstance(event, End):
+        is_wished = event.reason != "cancelled" or run.is_cancelled
+        _finish(run, event if is_wished else End("error", LOST))  # it was closed there
+        return
+    if isinstance(event, (Prefill, Step)):
+        run.clock += event.seconds
+    run.add(event)
+
+
+def _finish(run: RemoteRun, end: End) -> None:
+    if not run.is_finished:
+        run.add(end)
+        run.is_finished = True
+        run.announce_end()
+
+
+class RemoteRun(Run):
+    """``steering``: takes what it is told to the machine, as long as its job has one."""
+
+    steering: RemoteSteering | None = None
+    _place = 0
+    _is_held_up = _is_hurried = False
+
+    @property
+    def place(self) -> int:
+        """Jobs that must end before this one is served there."""
+        return 0 if self.is_finished else self._place
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it stands by, because another job has the device there alone."""
+        return self._is_held_up and not self.is_finished
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether its slow motion gives way to others, who wait for a place there."""
+        return self._is_hurried and not self.is_finished
+
+    def learn(self, state: Any) -> None:
+        """How it waits or shares, as the machine tells. Raises ValueError or KeyError."""
+        told = as_mapping(state)
+        self._place = as_whole(told["place"])
+        self._is_held_up = as_truth(told["is_held_up"])
+        self._is_hurried = as_truth(told["is_hurried"])
+        self.num_sharing = as_whole(told["num_sharing"])
+
+    def _steered(self) -> None:
+        if self.steering is not None:
+            self.steering.wake()
+
+
+class RemoteSteering:
+    """Takes the latest settings of a job's lanes to the machine, one request at a time: whoever
+    moves a slider never waits for it, and what was overtaken is not sent. Who moves one is not told
+    that it came too late."""
+
+    def __init__(
+        self, machine: Machine, name: str, session: str, runs: Sequence[RemoteRun]
+    ) -> None:
+        """name, session: by which the run is known there."""
+        self._machine, self._name, self._session = machine, name, session
+        self._runs = tuple(runs)
+        self._told = [run.settings for run in runs]
+        self._pace = runs[0].pace
+        self._stopped: set[int] = set()
+        self._has_news = self._is_over = False
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="mars-steering", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something changed."""
+        with self._news:
+            self._has_news = True
+            self._news.notify()
+
+    def close(self) -> None:
+        """Nothing is taken there any more."""
+        with self._news:
+            self._is_over = True
+            self._news.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._has_news or self._is_over)
+                if self._is_over:
+                    return
+                self._has_news = False
+            for lane, run in enumerate(self._runs):
+                self._tell(lane, run)
+            if self._runs[0].pace != self._pace:
+                self._pace = self._runs[0].pace
+                self._steer({"pace": self._pace})
+
+    def _tell(self, lane: int, run: RemoteRun) -> None:
+        if run.is_finished:
+            return
+        if run.is_cancelled and lane not in self._stopped:
+            self._stopped.add(lane)
+            self._send(lambda: self._machine.stop(self._name, self._session, lane))
+        elif run.settings != self._told[lane]:
+            self._told[lane] = run.settings
+            self._steer({**asdict(run.settings), "lane": lane})
+
+    def _steer(self, changes: Mapping[str, Any]) -> None:
+        self._send(lambda: self._machine.steer(self._name, self._session, changes))
+
+    def _send(self, request: Callable[[], None]) -> None:
+        try:
+            request()
+        except (EngineError, RequestError) as error:
+            _log.info("a run was not steered: %s", error)
+
+
+class Machine:
+    """address: where the endpoint is served, such as http://host:8000; key: what it asks for."""
+
+    def __init__(self, address: str, key: str = "") -> None:
+        headers = {b"authorization": f"Bearer {key}".encode()} if key else {}
+        timeout = httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
+        limits = httpx.Limits(max_connections=None)
+        self._http = httpx.Client(
+            base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False
+        )
+
+    def about(self, name: str, seconds: float) -> About:
+        """What is known of a model there; it may be measuring still, which takes ``seconds`` at
+        most. Raises EngineError."""
+        with _sentences():
+            answer = self._http.get(f"/v1/models/{name}/about", timeout=seconds)
+            _check(answer)
+            try:
+                return read_about(answer.json())
+            except (ValueError, KeyError, TypeError, TextError) as error:
+                raise EngineError(STRANGE) from error
+
+    def trouble(self, seconds: float) -> str:
+        """Why it answers nobody now, as a sentence; empty where it does. Waits so long at most."""
+        try:
+            answer = self._http.get("/health", timeout=seconds)
+        except httpx.HTTPError:
+            return AWAY
+        return (_sentence(answer.text) or AWAY) if answer.is_error else ""
+
+    @contextmanager
+    def begin(self, asked: Mapping[str, Any], session: str) -> Iterator[Stream]:
+        """Begin a run. Raises EngineBusy, EngineError or RequestError."""
+        headers = {"x-session-id": session}
+        with (
+            _sentences(),
+            self._http.stream("POST", "/v1/runs", json=dict(asked), headers=headers) as answer,
+        ):
+            if answer.is_error:
+                answer.read()
+            _check(answer)
+            yield Stream(answer)
+
+    def steer(self, run: str, session: str, changes: Mapping[str, Any]) -> None:
+        """Change settings of a run. Raises EngineError or RequestError."""
+        path, headers = f"/v1/runs/{run}/settings", {"x-session-id": session}
+        with _sentences():
+            _check(self._http.post(path, json=dict(changes), headers=headers))
+
+    def stop(self, run: str, session: str, lane: int) -> None:
+        """End a lane of a run. Raises EngineError."""
+        headers = {"x-session-id": session}
+        with _sentences():
+            _check(self._http.delete(f"/v1/runs/{run}", params={"lane": lane}, headers=headers))
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._http.close()
+
+
+class Stream:
+    """What a run tells. ``name``: by which it is steered."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.name = answer.headers.get("x-run-id", "")
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[ServerEvent]:
+        """Events, to the end. Raises EngineError: the machine is lost, or says that it failed."""
+        name, data = "", ""
+        with _sentences(LOST):
+            for line in self._answer.iter_lines():
+                kind, _, value = line.partition(": ")
+                if kind == "event":
+                    name = value
+                elif kind == "data":
+                    data = value
+                elif not line and data:
+                    yield _checked(name, data)
+                    name = data = ""
+
+
+def _checked(name: str, data: str) -> ServerEvent:
+    """An event without a name is an error, or the end."""
+    if not name and data != "[DONE]":
+        raise EngineError(_sentence(data) or AWAY)
+    return name, data
+
+
+@contextmanager
+def _sentences(sentence: str = AWAY) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.StreamError) as error:
+        raise EngineError(sentence) from error
+
+
+def _check(answer: httpx.Response) -> None:
+    """Raises what the engine would have raised."""
+    if not answer.is_error:
+        return
+    answer.read()
+    kinds: dict[int, Callable[[str], Exception]] = {400: RequestError, 429: EngineBusy}
+    sentence = _sentence(answer.text) or AWAY
+    raise kinds.get(answer.status_code, EngineError)(sentence)
+
+
+def _sentence(body: str) -> str:
+    """What the machine says went wrong; empty where it says nothing that is ours."""
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return message if isinstance(message, str) else ""

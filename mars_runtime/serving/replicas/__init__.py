@@ -1,1 +1,0 @@
-"""The same endpoint on several processes and machines, by Ray Serve."""
