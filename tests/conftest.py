@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
+
+
+# Gradio takes the first free port of a range. With one for each process, the pages that its browser
+# meets come from one origin one after another: what that origin served stays compiled, which is
+# half of what a first visit costs.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
