@@ -73,7 +73,8 @@ GRADIO_HOME = ("app/layout", "app/components", "app.py")
 GRADIO_FILES = {
     "app/api/endpoints.py",
     "app/batch/tab.py",
-    "app/compare/tab.py",
+    "app/compare.py",
+    "app/frontier.py",
     "app/grid/tab.py",
     "app/live/tab.py",
     "app/load/tab.py",

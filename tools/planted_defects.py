@@ -257,7 +257,7 @@ DEFECTS = (
     ),
     Defect(
         IMPORT,
-        "app/compare/imports.py",
+        "app/compare.py",
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
         ("tests/app/test_imports_of_runs.py", "tests/attack/test_imports_stall.py"),

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.batch.charts import Side, forwards_figure, time_figure
 from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
-from app.examples.book import ExampleBook
-from app.examples.openings import BATCH
-from app.examples.pages import ExamplePages
+from app.examples.book import BATCH, ExampleBook, ExamplePages
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
 from app.stream import TabHandlers, TabRun, Transcript, Wait, waiting_sentence

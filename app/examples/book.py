@@ -1,33 +1,52 @@
-"""Prompts to click, a set for each kind of checkpoint: held-out tasks, or real requests.
+"""Prompts to click, a set for each kind of checkpoint: held-out tasks, or real requests; and what
+the tabs Grid and Batch open with and page through.
 
-Remembers what it has handed out, so that the output for an unchanged prompt can be judged. Knows no
-gradio.
+The requests stand in ``prompts.json``, chosen by what SmolLM2-135M-Instruct makes of them, greedy:
+those it answers well enough to be read, and, marked as such, some that it gets wrong. None of its
+answers has fewer than 60 tokens (``python -m app.examples.measure``). The openings of Grid and
+Batch are requests at which τ, B and method matter, chosen by measurement (docs/measurements.md).
+Knows no gradio.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from app.examples.requests import REQUESTS
+from app.serving.engines import Engines
 from mars_runtime.lab import tasks
 from mars_runtime.lab.tasks import Task
 from mars_runtime.model.registry import Entry
 
 CHAT, TASKS = "chat", "tasks"
-LABELS = {
-    "word_problems": "Word problem",
-    "python_functions": "Python",
-    "formats": "Format",
-    "symbolic": "Symbols",
-    "multiple_choice": "Choice",
-    "reading": "Reading",
-    "natural": "Tale",
-}
 NUM_GENERATED = 8
 MAX_REMEMBERED = 4096
 WORD = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFamily:
+    """The words on its button, its prompts, whether they are more than a small model can do, and
+    what to try with them."""
+
+    label: str
+    prompts: Sequence[str]
+    is_too_hard: bool = False
+    remark: str = ""
+
+
+_TOLD = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
+LABELS: Mapping[str, str] = _TOLD["task_labels"]
+REQUESTS = {name: RequestFamily(**each) for name, each in _TOLD["requests"].items()}
+Openings = Mapping[str, Sequence[str]]
+"""Set of examples -> prompts; a set that has none opens with its first examples."""
+GRID: Openings = _TOLD["grid"]
+BATCH: Openings = _TOLD["batch"]
 
 
 def set_for(entry: Entry) -> str:
@@ -46,7 +65,10 @@ def remark_on(family: str) -> str:
 
 
 class ExampleBook:
-    """Examples family by family, a new one for each click; safe to share between visitors."""
+    """Examples family by family, a new one for each click; safe to share between visitors.
+
+    Remembers what it has handed out, so that the output for an unchanged prompt can be judged.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,6 +129,38 @@ class ExampleBook:
         self._by_prompt[task.prompt] = task
         if len(self._by_prompt) > MAX_REMEMBERED:
             self._by_prompt.popitem(last=False)
+
+
+class ExamplePages:
+    """What a tab opens with, then ``count`` prompts a page, of each family in turn."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        book: ExampleBook,
+        count: int,
+        openings: Openings,
+        as_text: Callable[[Sequence[str]], str],
+    ) -> None:
+        self._engines = engines
+        self._book = book
+        self._count = count
+        self._openings = openings
+        self._as_text = as_text
+
+    def text(self, page: int, checkpoint: object) -> str:
+        """What is in the box; another checkpoint than those listed gets the default's examples."""
+        chosen = set_for(self._engines.entry_or_default(checkpoint))
+        opening = self._openings.get(chosen)
+        if opening and not page:
+            return self._as_text(opening)
+        before = page - 1 if opening else page
+        return self._as_text(self._book.several(chosen, before * self._count, self._count))
+
+    def kept(self, text: object, page: int, checkpoint: object) -> object:
+        """What is in the box, or this checkpoint's examples where it holds those of another."""
+        others = [self.text(page, name) for name in self._engines.entries]
+        return self.text(page, checkpoint) if text in others else text
 
 
 def _words(text: str) -> set[str]:

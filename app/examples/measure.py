@@ -17,9 +17,7 @@ from typing import Any
 from app.batch.tab import NUM_TOKENS as BATCH_TOKENS
 from app.batch.tab import TAU as BATCH_TAU
 from app.controls import DEFAULTS, FIXED_BLOCK_SIZE
-from app.examples.book import CHAT, TASKS
-from app.examples.openings import BATCH, GRID
-from app.examples.requests import REQUESTS
+from app.examples.book import BATCH, CHAT, GRID, REQUESTS, TASKS
 from app.grid.order import LOSSLESS_TAU, USUAL_BLOCK_SIZES, USUAL_TAUS, GridOrder, Threshold
 from app.grid.tab import NUM_TOKENS as GRID_TOKENS
 from mars_runtime import folds

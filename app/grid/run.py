@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from app.controls import RefusalError
-from app.examples.book import ExampleBook
-from app.examples.openings import GRID
-from app.examples.pages import ExamplePages
+from app.examples.book import GRID, ExampleBook, ExamplePages
 from app.grid.order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served

@@ -9,8 +9,8 @@ import gradio as gr
 
 from app.api.endpoints import wire_endpoints
 from app.batch.tab import batch_tab
-from app.compare.tab import compare_tab
-from app.frontier.tab import frontier_tab
+from app.compare import compare_tab
+from app.frontier import frontier_tab
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
 from app.layout.arrival import wire_arrival

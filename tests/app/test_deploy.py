@@ -16,12 +16,10 @@ import yaml
 from packaging.requirements import Requirement
 from test_launch import free_port, wait_for
 
+from app import deploy as program
 from app.components.explain_facts import facts
-from app.deploy import __main__ as program
-from app.deploy.__main__ import deploy
-from app.deploy.files import NO_GIT, DeployError
-from app.deploy.targets import TARGETS
-from app.frontier.sets import RESULTS, read_sets
+from app.deploy import NO_GIT, TARGETS, DeployError, deploy
+from app.frontier import RESULTS, read_sets
 from app.serving.engines import read_entries
 from app.serving.settings import PREFIX, AppSettings
 from app.serving.zerogpu import MAX_LOADED
@@ -113,7 +111,7 @@ def test_what_the_app_imports_is_there_and_what_it_does_not_need_is_not(built: P
     assert [name for name in reached if not (built / name).is_file()] == []
     names = [path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()]
     assert not [
-        name for name in names if re.match(r"tests/|docs/|app/deploy/|\.|package.*json", name)
+        name for name in names if re.match(r"tests/|docs/|app/deploy\.|\.|package.*json", name)
     ]
     assert "app/serving/zerogpu.py" in names
     assert "checkpoints/registry.json" in names

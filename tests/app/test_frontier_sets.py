@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.frontier.sets import RESULTS, frontier_json, read_sets
+from app.frontier import RESULTS, frontier_json, read_sets
 from app.serving.settings import AppSettings
 from mars_runtime.settings import DecodeSettings
 

@@ -14,8 +14,8 @@ from browser import needs_browser, playwright
 from live_page import run
 from scripted_page import ScriptedBackend
 
-from app.frontier import sets
-from app.frontier.failures import Failure
+from app import frontier
+from app.frontier import Failure
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
@@ -48,10 +48,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     told = [{**row, "accuracy": estimate(0.7)} for row in (*rows, drafted)]
     (folder / "chat_evaluation.json").write_text(json.dumps({"requests": rows}), encoding="utf-8")
     (folder / "evaluation.json").write_text(json.dumps({"averages": told}), encoding="utf-8")
-    (folder / "paper.json").write_bytes(Path(sets.RESULTS / "paper.json").read_bytes())
+    (folder / "paper.json").write_bytes(Path(frontier.RESULTS / "paper.json").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sets, "RESULTS", folder)
-        patch.setattr(sets, "failures", lambda: [FAILURE])
+        patch.setattr(frontier, "RESULTS", folder)
+        patch.setattr(frontier, "failures", lambda: [FAILURE])
         yield
 
 

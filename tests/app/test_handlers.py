@@ -14,8 +14,7 @@ from live_values import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
-from app.examples.book import TASKS, remark_on
-from app.examples.requests import REQUESTS
+from app.examples.book import REQUESTS, TASKS, remark_on
 from app.handlers import Handlers
 from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
 from app.stream import WARMING_UP

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import sample_traces as samples
 
-from app.compare.imports import read_import
+from app.compare import read_import
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
 

@@ -1,9 +1,9 @@
-"""Judges a trace that a visitor brings, and writes it back as this program would have written it.
+"""The Compare tab: the tray of pinned runs, a race view that shows one of them, and what judges a
+trace that a visitor brings and writes it back as this program would have written it.
 
-Trusts nothing in it: reading is ``mars_runtime.trace_reader``'s, and what it refuses becomes one
-sentence. A few are read by turns, one at each moment, few of one address and none for long, so
-that nobody keeps the server's threads or the interpreter from the others. Knows no gradio, no file
-and no tray.
+Trusts nothing in such a trace: reading is ``mars_runtime.trace_reader``'s, and what it refuses
+becomes one sentence. A few are read by turns, one at each moment, few of one address and none for
+long, so that nobody keeps the server's threads or the interpreter from the others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import gradio as gr
+
+from app.components.views import CompareView, RaceView, shell_address
+from app.layout.wiring import owner_of
 from mars_runtime import folds
 from mars_runtime.trace import Trace, TraceError
 from mars_runtime.trace_reader import TraceReader
@@ -35,6 +39,16 @@ _AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; a decoding thread gets its turn whi
 _one_at_a_time = threading.Lock()
 _reading: Counter[str] = Counter()  # addresses
 _places = threading.Lock()
+
+
+def compare_tab(max_import_bytes: int) -> None:
+    """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
+
+    def judge(text: str, request: gr.Request) -> dict[str, Any]:
+        return read_import(text, max_import_bytes, owner_of(request))
+
+    CompareView(judge, max_import_bytes, elem_id="compare")
+    RaceView("", shell_address(), elem_id="opened")
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""What the Frontier tab shows: measured results of this repository as points, the paper's apart.
+"""The Frontier tab: measured results of this repository as points, the paper's apart, and what goes
+wrong, as requests to open as runs.
 
-Reads files of ``assets/results/`` that commands wrote; measures nothing and knows no gradio.
+Reads files of ``assets/results/`` that commands wrote, and measures nothing. No figure stands with
+what goes wrong: its kinds are measured by ``evaluate`` (docs/measurements.md), and each run shows
+its own.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.examples.book import CHAT, TASKS
-from app.examples.openings import GRID
-from app.frontier.failures import failures
+from app.components.assets import ASSETS
+from app.components.views import FrontierView
+from app.examples.book import CHAT, GRID, TASKS
+from mars_runtime.lab import tasks
 from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.statistics import Estimate
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import RECOMMENDED, DecodeSettings
 
-RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
+RESULTS = ASSETS / "results"
+FAILURES = Path(__file__).with_name("failures.json")
 BENCHMARKS = {
     "ifeval_local": "IFEval, prompts followed to the letter",
     "bbh_local": "BIG-Bench Hard, without examples",
@@ -54,8 +59,24 @@ class PointSet:
     points: tuple[Point, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request, the checkpoint and the settings that fail at it, and what to see there."""
+
+    title: str
+    why: str
+    prompt: str
+    checkpoint: str = "mars-smollm2"
+    settings: DecodeSettings = RECOMMENDED
+
+
 Maker = Callable[[Mapping[str, Any], str], Iterator[PointSet]]
 """Given a file's content and its name: the sets that it holds."""
+
+
+def frontier_tab() -> None:
+    """Build the tab, one view: the runs that it opens go the way of every view's."""
+    FrontierView(frontier_json, elem_id="frontier")
 
 
 def frontier_json() -> str:
@@ -66,6 +87,18 @@ def frontier_json() -> str:
         "failures": [asdict(one) for one in failures()],
     }
     return json.dumps(told, ensure_ascii=False)
+
+
+def failures() -> Iterator[Failure]:
+    """In the order in which they are listed; the prompts are those that ``evaluate`` asks, where a
+    kind and a number of it are named."""
+    for told in _read(FAILURES):
+        if kind := told.pop("kind", ""):
+            number = told.pop("number")
+            told["prompt"] = tasks.generate(kind, "eval", 0, number + 1)[number].prompt
+        if settings := told.pop("settings", None):
+            told["settings"] = DecodeSettings(**settings)
+        yield Failure(**told)
 
 
 def read_sets(folder: Path) -> list[PointSet]:

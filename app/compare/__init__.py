@@ -1,1 +1,0 @@
-"""The Compare tab: pinned runs, and runs that visitors bring."""

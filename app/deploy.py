@@ -1,0 +1,221 @@
+"""``python -m app.deploy --to FOLDER``: writes the folder that is uploaded as a Space.
+
+For the upload itself see ``docs/deploy.md``. The folder holds the tracked files that the app reads,
+and those written for a Space. Whatever differs between the kinds of Space stands in the front
+matter of the card, in the requirements or in a variable of the Space, so that one kind becomes
+another without a line of code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from mars_runtime.outputs import OutputError, check_folder, path_of
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = re.compile(
+    r"app\.py|LICENSE|pyproject\.toml|(app|mars_runtime|checkpoints|assets/web|assets/recordings)/.+"
+    r"|assets/results/(evaluation|benchmark|chat_evaluation|methods|thresholds|lm_eval|paper)\.json"
+)
+LEFT_OUT = re.compile(
+    r"app/deploy\.py"
+    r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness|documents)/.+"
+    r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
+)
+"""Of these what makes and measures checkpoints, and this file."""
+NO_GIT = (
+    "Run this in a clone of the repository, where git is installed: what git tracks is uploaded."
+)
+NOT_HERE = "{} is not installed here: pip install -r requirements.txt, and try what you deploy."
+OCCUPIED = "{} is occupied: name a folder that is empty or not there."
+CPU_WHEELS = "--extra-index-url https://download.pytorch.org/whl/cpu"
+"""Where torch comes without CUDA, gigabytes less."""
+BEHIND = {"MARS_NUM_PROXIES": "1"}
+"""What every Space has before it: the hub's own proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of Space.
+
+    hardware: what the card suggests; python: the version it asks for. variables: of the Space.
+    preload: repositories of the hub that its image holds. pins: versions that the hardware demands,
+    of packages that are required anyway or for this kind alone. options: of pip. packages: of
+    Debian.
+    """
+
+    hardware: str
+    about: str
+    python: str = "3.12"
+    variables: Mapping[str, str] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+SMALL, LARGE = "Xalphinions/MARS-Qwen2.5-0.5B-blk8", "Xalphinions/MARS-Qwen2.5-7B-blk8"
+
+TARGETS: Mapping[str, Target] = {
+    "cpu": Target(
+        hardware="cpu-basic",
+        about="Two free CPU cores: the bundled checkpoints, and a chat model that is fetched.",
+        variables={"MARS_CHECKPOINT": "mars-smollm2", **BEHIND},
+        options=(CPU_WHEELS,),
+        packages=("g++",),
+    ),
+    "gpu": Target(
+        hardware="l40sx1",
+        about="A GPU of its own: the checkpoints that the authors of the paper published.",
+        variables={
+            "MARS_CHECKPOINT": "mars-7b-blk8",
+            "MARS_OFFERED": "mars-0.5b-blk8,mars-tiny",
+            **BEHIND,
+        },
+        preload=(LARGE, SMALL),
+    ),
+    "zerogpu": Target(
+        hardware="zero-a10g",
+        about="ZeroGPU, a GPU that is lent for each run: a checkpoint that the authors published.",
+        python="3.12.12",
+        variables={"MARS_CHECKPOINT": "mars-0.5b-blk8", "MARS_OFFERED": "mars-tiny", **BEHIND},
+        preload=(SMALL,),
+        pins={"torch": "2.11.0", "spaces": "0.51.3"},
+    ),
+}
+
+
+class DeployError(ValueError):
+    """The folder cannot be made; the message is one sentence that says what to do."""
+
+
+def main() -> int:
+    """Write the folder; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m app.deploy", description=__doc__)
+    parser.add_argument("--to", type=path_of, required=True, help="folder to write")
+    parser.add_argument(
+        "--target", choices=TARGETS, default="cpu", help="kind of Space (%(default)s)"
+    )
+    args = parser.parse_args()
+    try:
+        names = deploy(args.to, args.target)
+    except (DeployError, OutputError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    size = sum((args.to / name).stat().st_size for name in names)
+    print(f"{len(names)} files, {size / 1e6:.0f} MB, in {args.to}: upload them as a Space.")
+    return 0
+
+
+def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
+    """Write the Space of a target into ``folder``, whole or not at all; returns the names of its
+    files. Raises DeployError or OutputError."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DeployError(OCCUPIED.format(folder))
+    names, texts = tracked(root), written(TARGETS[target], root)
+    check_folder(folder.absolute().parent)
+    partial = Path(tempfile.mkdtemp(prefix=".deploy-", dir=folder.absolute().parent))
+    try:
+        for name in names:
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / name, partial / name)
+        for name, text in texts.items():
+            (partial / name).write_text(text, encoding="utf-8")
+        partial.chmod(0o755)
+        partial.rename(folder.absolute())
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DeployError(f"{folder} cannot be written ({reason}): name another.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return sorted({*names, *texts})
+
+
+def tracked(root: Path = ROOT) -> list[str]:
+    """The files of the repository that the app needs when it runs. Raises DeployError."""
+    command = ["git", "-C", str(root), "ls-files", "-z"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise DeployError(NO_GIT) from error
+    names = [name for name in listed.split("\0") if KEPT.fullmatch(name)]
+    kept = [name for name in names if not LEFT_OUT.fullmatch(name)]
+    if "app.py" not in kept:
+        raise DeployError(NO_GIT)
+    return kept
+
+
+def written(target: Target, root: Path = ROOT) -> dict[str, str]:
+    """Name -> text of the files that are made for a target. Raises DeployError."""
+    texts = {
+        "README.md": card(target, (root / "README.md").read_text("utf-8")),
+        "requirements.txt": _lines(target.options, requirements(target, root)),
+        "variables.env": _lines(f"{name}={value}" for name, value in target.variables.items()),
+    }
+    if target.packages:
+        texts["packages.txt"] = _lines(target.packages)
+    return texts
+
+
+def requirements(target: Target, root: Path = ROOT) -> Iterator[str]:
+    """The app's own requirements, each in the version that is installed here: what was tried is
+    what is deployed. Raises DeployError."""
+    text = (root / "requirements.txt").read_text("utf-8")
+    names = re.findall(r"^[\w.-]+", text, re.MULTILINE)
+    for name in dict.fromkeys([*names, *target.pins]):
+        yield f"{name}=={target.pins.get(name) or installed(name)}"
+
+
+def installed(name: str) -> str:
+    """A version without the mark of a build, which other hardware has not. Raises DeployError."""
+    try:
+        return metadata.version(name).partition("+")[0]
+    except metadata.PackageNotFoundError as error:
+        raise DeployError(NOT_HERE.format(name)) from error
+
+
+def card(target: Target, readme: str) -> str:
+    """The Space's card: the front matter of the repository's with what the target needs, and what
+    the page is. Raises DeployError."""
+    found = re.match(r"---\n(.*?)^---\n(.*)", readme, re.DOTALL | re.MULTILINE)
+    if found is None:
+        raise DeployError("README.md has no front matter: restore it.")
+    front, body = found.groups()
+    values = {
+        "sdk_version": installed("gradio"),
+        "python_version": target.python,
+        "suggested_hardware": target.hardware,
+        **({"preload_from_hub": list(target.preload)} if target.preload else {}),
+    }
+    title, about, *_ = body.strip().split("\n\n")
+    told = [title, about, target.about, _told(target.variables)]
+    return f"---\n{_front(front, values)}---\n\n" + "\n\n".join(told) + "\n"
+
+
+def _told(variables: Mapping[str, str]) -> str:
+    lines = "\n".join(f"- `{name}`: `{value}`" for name, value in variables.items())
+    return f"Variables of this Space, which are all there is to change in a duplicate:\n\n{lines}"
+
+
+def _front(front: str, values: Mapping[str, object]) -> str:
+    """The front matter with these values in the place of its own; JSON is YAML."""
+    kept = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
+    return kept + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
+
+
+def _lines(*groups: Iterator[str] | tuple[str, ...]) -> str:
+    return "".join(f"{line}\n" for group in groups for line in group)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

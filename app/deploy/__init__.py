@@ -1,1 +1,0 @@
-"""Makes the folder that is uploaded as a Space."""

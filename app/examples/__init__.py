@@ -1,1 +1,0 @@
-"""Prompts to click, for each kind of checkpoint."""

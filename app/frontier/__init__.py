@@ -1,1 +1,0 @@
-"""The Frontier tab: quality against speed of every way that was measured here."""
