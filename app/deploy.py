@@ -29,7 +29,7 @@ KEPT = re.compile(
 )
 LEFT_OUT = re.compile(
     r"app/deploy\.py"
-    r"|mars_runtime/lab/(training|verification|benchmark|profiling|scaling|ablation|harness|documents)/.+"
+    r"|mars_runtime/lab/.+"
     r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
 """Of these what makes and measures checkpoints, and this file."""

@@ -18,10 +18,9 @@ from typing import Any
 from app.components.assets import ASSETS
 from app.components.views import FrontierView
 from app.examples.book import CHAT, GRID, TASKS
-from mars_runtime.lab import tasks
-from mars_runtime.lab.evaluation.plan import describe
-from mars_runtime.lab.evaluation.statistics import Estimate
-from mars_runtime.settings import RECOMMENDED, DecodeSettings
+from mars_runtime import tasks
+from mars_runtime.settings import RECOMMENDED, DecodeSettings, describe
+from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 FAILURES = Path(__file__).with_name("failures.json")

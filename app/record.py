@@ -20,12 +20,12 @@ from app.controls import DEFAULTS, TITLES, settings_for
 from app.examples.book import ExampleBook
 from app.recordings import FOLDER, INDEX, recorded_note
 from app.run_log import RunLog
+from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.events import End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
-from mars_runtime.lab import tasks
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
 from mars_runtime.settings import DecodeSettings
@@ -34,8 +34,8 @@ from mars_runtime.trace import Header, TraceWriter
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
     from mars_runtime.engine.run import Run
-    from mars_runtime.lab.tasks import Task
     from mars_runtime.model.load import Checkpoint
+    from mars_runtime.tasks import Task
 
 CACHE_BLOCK = 16
 CHAT, TINY = "mars-smollm2", "mars-tiny"
@@ -240,9 +240,9 @@ def record(folder: Path, only: str | None) -> None:
     Raises CheckpointError.
     """
     from mars_runtime.engine.backend import CheckpointBackend
-    from mars_runtime.lab.benchmark.busy import Others, Quiet
     from mars_runtime.machine import num_cores
     from mars_runtime.model.load import load_checkpoint
+    from mars_runtime.provenance import Others, Quiet
 
     load = os.getloadavg()[0]
     with ExitStack() as engines:

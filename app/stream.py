@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from app.controls import TITLES, RefusalError
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
+from mars_runtime import tasks
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
@@ -28,9 +29,8 @@ from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
-from mars_runtime.lab import tasks
-from mars_runtime.lab.tasks import Task
 from mars_runtime.settings import SettingsError
+from mars_runtime.tasks import Task
 from mars_runtime.text import TextError
 from mars_runtime.trace import TraceWriter
 from mars_runtime.turns import ALONE, Context

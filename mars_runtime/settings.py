@@ -344,3 +344,28 @@ def captured(settings: DecodeSettings) -> DecodeSettings:
 
 RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
 """What the page and its endpoints begin with: AR's own text, drafted as boldly as pays here."""
+
+
+def describe(settings: DecodeSettings) -> str:
+    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``, ``Jacobi
+    B=4``; what is usual is left out."""
+    if settings.method == "ar":
+        return "AR"
+    if settings.method == "jacobi":
+        return f"Jacobi B={settings.block_size}"
+    if settings.method == "speculative":
+        masked = "no masks" if settings.masked == "none" else f"masks in {settings.masked}"
+        return f"speculative {settings.draft} K={settings.num_drafts}, {masked}"
+    if settings.method == "block_diffusion":
+        return f"block diffusion τ={settings.tau:g} B={settings.block_size}"
+    if settings.lookup and settings.block_size == 1:
+        return "lookup alone"
+    name = "lossless" if settings.lossless else "MARS"
+    if settings.is_adaptive and settings.threshold == "agreement":
+        return f"MARS agreement {settings.target:g} τ≥{settings.tau:g} B={settings.block_size}"
+    if settings.is_adaptive:
+        name = "MARS entropy"
+    metric = "" if settings.metric == "probability" else f" {settings.metric}"
+    groups = " groups" if settings.groups == "every" else ""
+    lookup = " + lookup" if settings.lookup else ""
+    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}{groups}{lookup}"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from helpers import tokens_of, word_sequence
 
+from mars_runtime import tasks
 from mars_runtime.decoders import decode
 from mars_runtime.events import Event
-from mars_runtime.lab import tasks
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings

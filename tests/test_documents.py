@@ -20,10 +20,10 @@ from mars_runtime.lab.documents.cli import (
     written,
 )
 from mars_runtime.lab.evaluation.cli import document
-from mars_runtime.lab.evaluation.provenance import fingerprint, fingerprint_of_sums, shipped
 from mars_runtime.model.checksums import SUMS
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
+from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
 RESULTS = ROOT / "assets" / "results"
 OF_NO_CHECKPOINT = {"paper.json"}  # what its authors measured

@@ -21,8 +21,8 @@ RANKS = {
     "turns": 0,
     "byte_level": 0,
     "text": 1,
-    "lab": 0,
-    "lab.tasks": 1,
+    "tasks": 1,
+    "statistics": 0,
     "acceptance": 1,
     "trace": 1,
     "trace_reader": 1,
@@ -34,8 +34,10 @@ RANKS = {
     "cache": 2,
     "model": 3,
     "decoders": 4,
+    "provenance": 4,
     "engine": 5,
     "serving": 6,
+    "traffic": 6,
     "lab.training": 6,
     "lab.ablation": 6,
     "lab.evaluation": 6,
@@ -66,8 +68,8 @@ TORCHLESS = (
     "folds",
     "batch_folds",
     "prefix_cache",
-    "lab",
-    "lab.tasks",
+    "statistics",
+    "tasks",
 )
 GRADIO_HOME = ("app/layout", "app/components", "app.py")
 GRADIO_FILES = {
@@ -113,7 +115,7 @@ def _name(path: Path) -> str:
 
 
 def _part(name: str) -> str | None:
-    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.tasks`` -> ``lab.tasks``; None
+    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.load.cli`` -> ``lab.load``; None
     for what is not of the runtime and for the runtime itself."""
     package, *parts = name.split(".")
     if package != "mars_runtime" or not parts:
@@ -143,6 +145,19 @@ def test_the_runtime_knows_neither_page_nor_app() -> None:
             banned |= {"transformers"}
         wrong += [f"{_name(path)}: {root}" for root in _roots(path) & banned]
     assert not wrong, f"these must not import that: {wrong}"
+
+
+def test_nothing_that_a_server_runs_imports_the_lab() -> None:
+    """Page, endpoint and all that they stand on; a command's module, found by its name, may."""
+    paths = [ROOT / "app.py", *_modules(ROOT / "app")]
+    paths += [path for path in _modules(RUNTIME) if not path.is_relative_to(RUNTIME / "lab")]
+    wrong = [
+        f"{_name(path)}: {name}"
+        for path in paths
+        for name in _imports(path)
+        if f"{name}.".startswith("mars_runtime.lab.")
+    ]
+    assert not wrong, f"these must not import the lab: {wrong}"
 
 
 def test_only_layout_components_and_tabs_know_gradio() -> None:

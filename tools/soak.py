@@ -38,9 +38,9 @@ from gradio_client import Client  # noqa: E402
 from visitor import Visitor  # noqa: E402
 
 from app.serving.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
-from mars_runtime.lab.evaluation.provenance import provenance  # noqa: E402
-from mars_runtime.lab.tasks import KINDS, generate  # noqa: E402
 from mars_runtime.model.registry import registry  # noqa: E402
+from mars_runtime.provenance import provenance  # noqa: E402
+from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
 NUM_CORES = 2
 NUM_PROMPTS = 40  # of each kind

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.serving.engines import Engines
-from mars_runtime.lab import tasks
-from mars_runtime.lab.tasks import Task
+from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
+from mars_runtime.tasks import Task
 
 CHAT, TASKS = "chat", "tasks"
 NUM_GENERATED = 8

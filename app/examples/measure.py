@@ -23,9 +23,9 @@ from app.grid.tab import NUM_TOKENS as GRID_TOKENS
 from mars_runtime import folds
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
-from mars_runtime.lab.evaluation.provenance import provenance
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.outputs import path_of, write_text
+from mars_runtime.provenance import provenance
 from mars_runtime.settings import DecodeSettings
 
 CHECKPOINTS = {CHAT: "mars-smollm2", TASKS: "mars-tiny"}

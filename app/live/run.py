@@ -34,8 +34,8 @@ from app.stream import (
 )
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.request import Request
-from mars_runtime.lab.tasks import Task
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.tasks import Task
 from mars_runtime.text import Tokenizer
 from mars_runtime.turns import Context, Turn
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from app.batch.order import read_count
 from app.controls import CHECKPOINT, MAX_NEW_TOKENS, Control, Limits, RefusalError, read_all
-from mars_runtime.lab.load import arrivals
-from mars_runtime.lab.load.controller import Bounds
-from mars_runtime.lab.load.mix import MIXES
-from mars_runtime.lab.load.ways import Way, ways_of
 from mars_runtime.settings import SettingsError
+from mars_runtime.traffic import arrivals
+from mars_runtime.traffic.controller import Bounds
+from mars_runtime.traffic.mix import MIXES
+from mars_runtime.traffic.ways import Way, ways_of
 
 KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"

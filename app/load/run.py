@@ -21,14 +21,14 @@ from app.run_log import RunLog
 from app.serving.engines import Served
 from app.stream import TabHandlers, TabRun, Wait
 from mars_runtime.engine.header import Facts, facts_of
-from mars_runtime.lab.load.controller import Bounds, Decision, steered
-from mars_runtime.lab.load.curve import costs_of, point_of
-from mars_runtime.lab.load.drive import Drive, Load, Progress
-from mars_runtime.lab.load.figures import Figures, agreement, figures_of, texts_of
-from mars_runtime.lab.load.mix import Ask, asks_of
-from mars_runtime.lab.load.records import Record
-from mars_runtime.lab.load.simulate import BUSIEST, Costs, day_arrivals, fleets, hour_seconds
-from mars_runtime.lab.load.ways import AR, Way, ways_of
+from mars_runtime.traffic.controller import Bounds, Decision, steered
+from mars_runtime.traffic.curve import costs_of, point_of
+from mars_runtime.traffic.drive import Drive, Load, Progress
+from mars_runtime.traffic.figures import Figures, agreement, figures_of, texts_of
+from mars_runtime.traffic.mix import Ask, asks_of
+from mars_runtime.traffic.records import Record
+from mars_runtime.traffic.simulate import BUSIEST, Costs, day_arrivals, fleets, hour_seconds
+from mars_runtime.traffic.ways import AR, Way, ways_of
 
 USUAL_RATE, CHAT_RATE = 12.0, 3.0
 """Requests per second that the tab opens with: near what two cores can do."""

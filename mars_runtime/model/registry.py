@@ -137,6 +137,13 @@ def usual_draft(name: str, path: Path = REGISTRY) -> str:
     return (entry.draft if entry else None) or ""
 
 
+def is_chat(name: str) -> bool:
+    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks.
+    Raises CheckpointError."""
+    entry = registry().get(name)
+    return entry is not None and entry.gguf is not None
+
+
 def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | None, Path]:
     """The registry's entry, None for what is not in it, and the folder or GGUF file.
 

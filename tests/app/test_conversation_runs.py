@@ -21,8 +21,7 @@ from app.live.order import MAX_TURNS, read_history
 from app.live.run import fitting
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
-from mars_runtime import folds
-from mars_runtime.lab import tasks
+from mars_runtime import folds, tasks
 from mars_runtime.methods import METHODS
 from mars_runtime.trace import Trace
 from mars_runtime.turns import Turn

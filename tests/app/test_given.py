@@ -15,8 +15,7 @@ from test_handlers import lane_trace, last, lines_of
 from app.controls import RefusalError
 from app.handlers import Handlers
 from app.live.order import read_given
-from mars_runtime import folds
-from mars_runtime.lab import tasks
+from mars_runtime import folds, tasks
 from mars_runtime.settings import DecodeSettings
 from tests.engine.test_company import ModelBackend
 

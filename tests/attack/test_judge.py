@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.lab.tasks import sandbox
-from mars_runtime.lab.tasks.programs import passes_test
-from mars_runtime.lab.tasks.sandbox import is_harmless, passes
+from mars_runtime.tasks import sandbox
+from mars_runtime.tasks.programs import passes_test
+from mars_runtime.tasks.sandbox import is_harmless, passes
 
 CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
 ATTACKS = {

@@ -54,7 +54,7 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(run, "NUM_CURVE_ROUNDS", 2)
         patch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
-        patch.setattr("mars_runtime.lab.evaluation.provenance.processor", lambda: EVIL)
+        patch.setattr("mars_runtime.provenance.processor", lambda: EVIL)
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
     found = json.loads(out.read_text(encoding="utf-8"))

@@ -8,8 +8,8 @@ from scripted_answers import peer, samples_of
 from mars_runtime.lab.benchmark import compare, plan, report
 from mars_runtime.lab.benchmark.figures import counts_of, figures_of
 from mars_runtime.lab.benchmark.measure import Measured
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.profiling.forward import Rho
+from mars_runtime.statistics import Estimate
 
 PEERS = [
     peer(plan.GENERATE, 2.0),

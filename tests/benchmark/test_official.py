@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime import folds
-from mars_runtime.lab import tasks
+from mars_runtime import folds, tasks
 from mars_runtime.lab.benchmark.official import length_cache, load_samplers, official_ask
 from mars_runtime.lab.benchmark.paired import Question
 from mars_runtime.lab.benchmark.transformers_peers import loader

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars_runtime.lab.evaluation.plan import Cell, Grid, describe, digest
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.lab.evaluation.plan import Cell, Grid, digest
+from mars_runtime.settings import DecodeSettings, SettingsError, describe
 
 CELL = Cell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettings())
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mars_runtime.lab.evaluation.statistics import Estimate, wilson
 from mars_runtime.lab.harness.results import Cell, tables
+from mars_runtime.statistics import Estimate, wilson
 
 PAPER: dict[str, Any] = {
     "base": "Q",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.lab.load.arrivals import (
+from mars_runtime.traffic.arrivals import (
     ArrivalsError,
     bursts,
     check,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.lab.load.controller import (
+from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.traffic.controller import (
     LEVELS,
     Bounds,
     Decision,
@@ -16,8 +17,7 @@ from mars_runtime.lab.load.controller import (
     is_late,
     steered,
 )
-from mars_runtime.lab.load.records import Record
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.traffic.records import Record
 
 QUEUES = st.integers(0, 100)
 PLACES = st.integers(1, 32)

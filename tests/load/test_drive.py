@@ -11,12 +11,12 @@ import pytest
 from mars_runtime.engine import Engine, EngineError
 from mars_runtime.engine.request import RequestError
 from mars_runtime.events import Step
-from mars_runtime.lab.load import drive as driving
-from mars_runtime.lab.load.controller import LEVELS, Bounds, Decision
-from mars_runtime.lab.load.drive import Drive, Load
-from mars_runtime.lab.load.figures import figures_of, texts_of
-from mars_runtime.lab.load.mix import Ask, asks_of, families_of
-from mars_runtime.lab.load.ways import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, ways_of
+from mars_runtime.traffic import drive as driving
+from mars_runtime.traffic.controller import LEVELS, Bounds, Decision
+from mars_runtime.traffic.drive import Drive, Load
+from mars_runtime.traffic.figures import figures_of, texts_of
+from mars_runtime.traffic.mix import Ask, asks_of, families_of
+from mars_runtime.traffic.ways import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, ways_of
 from tests.engine.scripted import Script
 from tests.tiny_checkpoint import write_checkpoint
 

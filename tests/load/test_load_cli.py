@@ -10,8 +10,9 @@ import pytest
 
 from mars_runtime.__main__ import main
 from mars_runtime.events import End
-from mars_runtime.lab.load import records
-from mars_runtime.lab.load.curve import (
+from mars_runtime.lab.load.parts import first_token, follow, throughput
+from mars_runtime.traffic import records
+from mars_runtime.traffic.curve import (
     Point,
     closed_rate,
     costs_of,
@@ -20,9 +21,8 @@ from mars_runtime.lab.load.curve import (
     saturation_of,
     steady_rate,
 )
-from mars_runtime.lab.load.parts import first_token, follow, throughput
-from mars_runtime.lab.load.records import Record
-from mars_runtime.lab.load.simulate import hour_seconds
+from mars_runtime.traffic.records import Record
+from mars_runtime.traffic.simulate import hour_seconds
 from tests.tiny_checkpoint import write_checkpoint
 
 

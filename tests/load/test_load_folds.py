@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
-from mars_runtime.lab.load import records
-from mars_runtime.lab.load.figures import agreement, figures_of, num_common, spread, texts_of
-from mars_runtime.lab.load.records import Record
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.traffic import records
+from mars_runtime.traffic.figures import agreement, figures_of, num_common, spread, texts_of
+from mars_runtime.traffic.records import Record
 
 
 def step(*tokens: int) -> Step:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.lab.load.arrivals import poisson
-from mars_runtime.lab.load.simulate import (
+from mars_runtime.traffic.arrivals import poisson
+from mars_runtime.traffic.simulate import (
     HOURS,
     Costs,
     Fleet,

@@ -16,8 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mars_runtime import tasks
 from mars_runtime.decoders import decode
-from mars_runtime.lab import tasks
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.load import load_checkpoint

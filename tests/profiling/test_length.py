@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.lab.evaluation.provenance import shipped
 from mars_runtime.lab.profiling import length
 from mars_runtime.lab.profiling.length import Forward, stretches_of, table_of
+from mars_runtime.provenance import shipped
 
 
 def run(*given: str) -> int:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.lab.tasks import (
+from mars_runtime.tasks import (
     FAMILIES,
     Split,
     Task,
@@ -87,7 +87,7 @@ def test_kinds_are_many() -> None:
 
 def test_generation_is_the_same_in_another_process() -> None:
     code = (
-        "import json; from mars_runtime.lab.tasks import *;"
+        "import json; from mars_runtime.tasks import *;"
         "print(json.dumps([[t.prompt, t.answer, t.expected] for f in FAMILIES"
         " for s in ('train', 'eval') for t in generate(f, s, 5, 20)]))"
     )

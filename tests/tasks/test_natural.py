@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.tasks import check, is_checkable
-from mars_runtime.lab.tasks.natural import (
+from mars_runtime.tasks import check, is_checkable
+from mars_runtime.tasks.natural import (
     fairytale_questions,
     tale_passages,
 )
-from mars_runtime.lab.tasks.natural_text import clean, close_quotes, passages, sentences
+from mars_runtime.tasks.natural_text import clean, close_quotes, passages, sentences
 
 TALE = "The fox number {i} went to the old mill. She saw a lamp there, and it was lit.\n"
 

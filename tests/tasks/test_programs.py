@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.tasks.programs import passes_test
+from mars_runtime.tasks.programs import passes_test
 
 HUMANEVAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "HumanEval.jsonl.gz"
 TEST = "def check(candidate):\n    assert candidate(3) == 5\n"

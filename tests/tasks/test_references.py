@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from mars_runtime.lab.tasks import Task, check, generate
-from mars_runtime.lab.tasks.arithmetic import add, subtract, written_out
-from mars_runtime.lab.tasks.names import EVAL_PEOPLE, TRAIN_PEOPLE
-from mars_runtime.lab.tasks.pools import COLOURS, CONTAINERS, PLACES, THINGS
-from mars_runtime.lab.tasks.reading_stories import (
+from mars_runtime.tasks import Task, check, generate
+from mars_runtime.tasks.arithmetic import add, subtract, written_out
+from mars_runtime.tasks.names import EVAL_PEOPLE, TRAIN_PEOPLE
+from mars_runtime.tasks.pools import COLOURS, CONTAINERS, PLACES, THINGS
+from mars_runtime.tasks.reading_stories import (
     ANIMALS,
     FINDS,
     GIFTS,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.tasks import KINDS, check, generate, is_checkable
-from mars_runtime.lab.tasks.requests import open_questions, programs, request_tasks, sums
-from mars_runtime.lab.tasks.requests.notes import NOTES
-from mars_runtime.lab.tasks.requests.passages import PASSAGES
+from mars_runtime.tasks import KINDS, check, generate, is_checkable
+from mars_runtime.tasks.requests import open_questions, programs, request_tasks, sums
+from mars_runtime.tasks.requests.notes import NOTES
+from mars_runtime.tasks.requests.passages import PASSAGES
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NUM_BENCHMARK, NUM_LAW = 12, 62

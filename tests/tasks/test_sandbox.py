@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.lab.tasks import Task, check
-from mars_runtime.lab.tasks.python_functions import extract_code
-from mars_runtime.lab.tasks.sandbox import is_harmless, passes
+from mars_runtime.tasks import Task, check
+from mars_runtime.tasks.python_functions import extract_code
+from mars_runtime.tasks.sandbox import is_harmless, passes
 
 TASK = Task(
     "python_functions",

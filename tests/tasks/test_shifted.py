@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from mars_runtime.lab import tasks
-from mars_runtime.lab.tasks import KINDS, SHIFTED, check, generate, is_checkable
+from mars_runtime import tasks
+from mars_runtime.tasks import KINDS, SHIFTED, check, generate, is_checkable
 
 
 @pytest.mark.parametrize("kind", SHIFTED)

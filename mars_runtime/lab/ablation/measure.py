@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.lab import tasks
+from mars_runtime import tasks
 from mars_runtime.lab.ablation.decode import Decoded, Ids, Way, decode
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.training.recipe import Noise

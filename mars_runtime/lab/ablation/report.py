@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from mars_runtime.lab.ablation.variants import VARIANTS, Variant
-from mars_runtime.lab.evaluation.statistics import mean_of_shares
+from mars_runtime.statistics import mean_of_shares
 
 Run = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 from mars_runtime.lab.ablation.chart import svg
 from mars_runtime.lab.ablation.jobs import CHECKPOINTS, Plan
 from mars_runtime.lab.ablation.report import markdown
-from mars_runtime.lab.evaluation.provenance import provenance
 from mars_runtime.outputs import write_text
+from mars_runtime.provenance import provenance
 
 NAME, LOGS = "ablations", "runs/*/log-*.jsonl"
 

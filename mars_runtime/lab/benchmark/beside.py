@@ -28,12 +28,12 @@ from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, num_answer
 from mars_runtime.lab.benchmark.peers import runtime_ask
 from mars_runtime.lab.benchmark.subjects import Subject, load_subject
 from mars_runtime.lab.benchmark.transformers_peers import Decoding
-from mars_runtime.lab.evaluation.provenance import provenance
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import Table, number
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.threads import Threads, TorchThreads, shared_from
+from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.statistics import Estimate
 
 CHOSEN = "chosen"
 BUSY = "while True: pass"

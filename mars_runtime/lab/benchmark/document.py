@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mars_runtime.lab.benchmark import report
-from mars_runtime.lab.benchmark.busy import Quiet
 from mars_runtime.lab.benchmark.compare import Compared
 from mars_runtime.lab.benchmark.figures import counts_of, figures_of
 from mars_runtime.lab.benchmark.measure import Measured
@@ -15,7 +14,8 @@ from mars_runtime.lab.benchmark.paired import Sample
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.profiling.forward import CONTEXT, Load, Rho
 from mars_runtime.lab.profiling.limits import Limits
-from mars_runtime.lab.tasks.natural import NAME as NATURAL
+from mars_runtime.provenance import Quiet
+from mars_runtime.tasks.natural import NAME as NATURAL
 
 VERSION = 3
 

@@ -9,9 +9,9 @@ import statistics as plain
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mars_runtime import statistics
 from mars_runtime.lab.benchmark.answer import fingerprint, survival
 from mars_runtime.lab.benchmark.paired import Sample
-from mars_runtime.lab.evaluation import statistics
 
 
 @dataclass(frozen=True, slots=True)

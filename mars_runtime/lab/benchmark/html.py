@@ -17,8 +17,8 @@ from mars_runtime.lab.benchmark.compare import Compared
 from mars_runtime.lab.benchmark.document import Findings
 from mars_runtime.lab.benchmark.figures import figures_of
 from mars_runtime.lab.benchmark.measure import Measured
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import Table
+from mars_runtime.statistics import Estimate
 
 COLOURS = ("#215f9a", "#94400f", "#217654", "#8a5a00", "#6b3fa0", "#a02c4a", "#3a6d7c", "#555555")
 SYMBOLS = ("circle", "diamond", "square")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from mars_runtime import statistics
 from mars_runtime.lab.benchmark.answer import Answer, Span
-from mars_runtime.lab.evaluation import statistics
-from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime.statistics import Estimate
 
 Measure = Literal["rate", "eta"]
 """``rate``: how many times the tokens per second. ``eta``: that over how many times the tokens per

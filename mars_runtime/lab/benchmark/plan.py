@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.lab.benchmark.paired import Question
-from mars_runtime.lab.evaluation.plan import describe
-from mars_runtime.lab.tasks.natural import NAME as NATURAL
-from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked
+from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked, describe
+from mars_runtime.tasks.natural import NAME as NATURAL
 
 GENERATE = "transformers generate"
 COMPILED = "transformers static cache"

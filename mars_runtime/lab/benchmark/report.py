@@ -11,7 +11,7 @@ from mars_runtime.lab.benchmark.measure import Measured
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
 from mars_runtime.lab.profiling.forward import Load, Rho
 from mars_runtime.lab.profiling.limits import Limits
-from mars_runtime.lab.tasks.natural import NAME as NATURAL
+from mars_runtime.tasks.natural import NAME as NATURAL
 
 MIB, GIGA = 2**20, 1e9
 

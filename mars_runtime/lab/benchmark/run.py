@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import track
 
 from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.busy import Others, Quiet
 from mars_runtime.lab.benchmark.compare import Compared, compare_all
 from mars_runtime.lab.benchmark.contenders import Contenders
 from mars_runtime.lab.benchmark.document import Findings
@@ -21,10 +20,10 @@ from mars_runtime.lab.benchmark.measure import Measured, Series, measure, use_th
 from mars_runtime.lab.benchmark.order import Order
 from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, spread
 from mars_runtime.lab.benchmark.subjects import Subject, load_subject
-from mars_runtime.lab.evaluation.provenance import provenance
 from mars_runtime.lab.profiling.forward import CONTEXT, WIDTHS, forward_times, load_of, rho_curve
 from mars_runtime.lab.profiling.limits import measure_limits
 from mars_runtime.machine import num_cores
+from mars_runtime.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 

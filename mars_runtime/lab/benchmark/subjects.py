@@ -20,10 +20,10 @@ from mars_runtime.lab.benchmark.contenders import Target
 from mars_runtime.lab.benchmark.order import Order
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.lab.evaluation.prompts import load_prompts
-from mars_runtime.lab.evaluation.provenance import fingerprint
 from mars_runtime.lab.evaluation.subject import STEPS_PER_READ, subject_of
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
+from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 
 RANDOM = "random"

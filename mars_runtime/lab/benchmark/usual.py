@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab import tasks
-from mars_runtime.lab.evaluation.prompts import all_families, is_chat
+from mars_runtime import tasks
+from mars_runtime.model.registry import is_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Usual:
 
 
 TASKS = Usual(
-    families=tuple(all_families()),
+    families=tuple(tasks.all_families()),
     num_prompts=10,
     num_rounds=3,
     batch_sizes=(1, 8),

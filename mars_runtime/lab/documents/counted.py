@@ -10,11 +10,10 @@ from textwrap import shorten
 from typing import Any
 
 from mars_runtime.lab.documents.measured import Content, estimate, value
-from mars_runtime.lab.evaluation.plan import describe
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent, points, share
 from mars_runtime.lab.harness.results import BENCHMARKS, PAPER
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.statistics import Estimate
 
 ONE, EVERY = "lossless τ=0 B=4", "lossless τ=0 B=4 groups"
 WITH_LOOKUP = "lossless τ=0 B=4 groups + lookup"

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from mars_runtime.lab.benchmark.beside import Beside, Rate
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import NONE, Table, number
+from mars_runtime.statistics import Estimate
 
 Content = Mapping[str, Any]
 

@@ -17,21 +17,23 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mars_runtime.lab import tasks
+from mars_runtime import tasks
 from mars_runtime.lab.evaluation import tables
 from mars_runtime.lab.evaluation.kinds import kind_figures, kinds_json, kinds_table
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.plan import Cell, Grid
-from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, families_for, load_prompts
-from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, load_prompts
 from mars_runtime.lab.evaluation.report import average, summarise
 from mars_runtime.lab.evaluation.requests import request_figures, request_tables, requests_json
 from mars_runtime.lab.evaluation.run import Subject, evaluate, plan_cells
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.methods import METHODS
+from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
+from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
+from mars_runtime.tasks import families_for
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     asked = {
-        name: load_prompts(args.families or families_for(name), args.seed, args.prompts)
+        name: load_prompts(args.families or families_for(is_chat(name)), args.seed, args.prompts)
         for name in args.checkpoints
     }
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}

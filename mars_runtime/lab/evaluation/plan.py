@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from mars_runtime.methods import Method
-from mars_runtime.settings import MASKED, BlockSize, DecodeSettings, Groups, Metric, Threshold
+from mars_runtime.settings import (
+    MASKED,
+    BlockSize,
+    DecodeSettings,
+    Groups,
+    Metric,
+    Threshold,
+    describe,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,31 +150,6 @@ class Cell:
     def label(self) -> str:
         """A short line for people."""
         return f"{self.checkpoint} · {describe(self.settings)} · {self.family}"
-
-
-def describe(settings: DecodeSettings) -> str:
-    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``, ``Jacobi
-    B=4``; what is usual is left out."""
-    if settings.method == "ar":
-        return "AR"
-    if settings.method == "jacobi":
-        return f"Jacobi B={settings.block_size}"
-    if settings.method == "speculative":
-        masked = "no masks" if settings.masked == "none" else f"masks in {settings.masked}"
-        return f"speculative {settings.draft} K={settings.num_drafts}, {masked}"
-    if settings.method == "block_diffusion":
-        return f"block diffusion τ={settings.tau:g} B={settings.block_size}"
-    if settings.lookup and settings.block_size == 1:
-        return "lookup alone"
-    name = "lossless" if settings.lossless else "MARS"
-    if settings.is_adaptive and settings.threshold == "agreement":
-        return f"MARS agreement {settings.target:g} τ≥{settings.tau:g} B={settings.block_size}"
-    if settings.is_adaptive:
-        name = "MARS entropy"
-    metric = "" if settings.metric == "probability" else f" {settings.metric}"
-    groups = " groups" if settings.groups == "every" else ""
-    lookup = " + lookup" if settings.lookup else ""
-    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}{groups}{lookup}"
 
 
 def digest(parts: Sequence[str]) -> str:

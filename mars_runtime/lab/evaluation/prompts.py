@@ -1,6 +1,6 @@
 """Held-out prompts, family by family; natural text and open requests beside them.
 
-Knows the tasks and their checkers, and which models they are for; knows no weights and no tokens.
+Knows the tasks and their checkers; knows no model and no tokens.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab import tasks
+from mars_runtime import tasks
 from mars_runtime.lab.evaluation.plan import digest
-from mars_runtime.lab.tasks import Task
-from mars_runtime.lab.tasks.natural import NAME as NATURAL
-from mars_runtime.model.registry import registry
+from mars_runtime.tasks import Task
 
 
 class PromptError(ValueError):
@@ -43,22 +41,6 @@ class PromptSet:
         return tasks.check(task, text) if tasks.is_checkable(task) else None
 
 
-def all_families() -> list[str]:
-    """Every family with checkable answers, then natural text."""
-    return [*tasks.FAMILIES, NATURAL]
-
-
-def is_chat(checkpoint: str) -> bool:
-    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks."""
-    entry = registry().get(checkpoint)
-    return entry is not None and entry.gguf is not None
-
-
-def families_for(checkpoint: str) -> list[str]:
-    """What a checkpoint is asked when nobody says: open requests, or tasks and natural text."""
-    return list(tasks.KINDS) if is_chat(checkpoint) else all_families()
-
-
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
     """``count`` different held-out prompts a family (fewer where there are not so many).
 
@@ -66,7 +48,7 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     """
     if count < 1:
         raise PromptError("Ask for at least one prompt a family.")
-    known = [*all_families(), *tasks.KINDS, *tasks.SHIFTED]
+    known = [*tasks.all_families(), *tasks.KINDS, *tasks.SHIFTED]
     unknown = [name for name in families if name not in known]
     if unknown:
         raise PromptError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab.evaluation import statistics
+from mars_runtime import statistics
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.plan import Cell
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.statistics import Estimate
 
 Results = Mapping[Cell, Sequence[Outcome]]
 

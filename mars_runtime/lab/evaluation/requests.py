@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mars_runtime.lab import tasks
-from mars_runtime.lab.evaluation import statistics
+from mars_runtime import statistics, tasks
 from mars_runtime.lab.evaluation.measure import Outcome, survival
-from mars_runtime.lab.evaluation.plan import Cell, describe
+from mars_runtime.lab.evaluation.plan import Cell
 from mars_runtime.lab.evaluation.report import Results, agreement_with_ar
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.statistics import Estimate
 
 
 @dataclass(frozen=True, slots=True)

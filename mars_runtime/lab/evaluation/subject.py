@@ -16,9 +16,9 @@ from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
 from mars_runtime.events import Event
-from mars_runtime.lab.evaluation.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import Subject
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 
 STEPS_PER_READ = 4

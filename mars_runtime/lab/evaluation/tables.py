@@ -14,9 +14,9 @@ import rich.table
 from rich.console import Group
 from rich.text import Text
 
-from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.report import Average, Summary
-from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime.settings import describe
+from mars_runtime.statistics import Estimate
 
 NONE = "–"
 """What is written where there is no figure."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mars_runtime.lab.evaluation import statistics
+from mars_runtime import statistics
 from mars_runtime.lab.harness.answers import Record
 
 

@@ -23,15 +23,14 @@ from tqdm import tqdm
 from mars_runtime.engine import Engine
 from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.engine.request import MAX_DEADLINE
-from mars_runtime.lab.evaluation.plan import describe
-from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
 from mars_runtime.lab.harness.answers import AnswerStore, Record, key_of, record
 from mars_runtime.lab.harness.contexts import encode_context, encode_pair, render, shortened
 from mars_runtime.lab.harness.figures import figures_of
 from mars_runtime.lab.harness.generation import Wanted, Written, write_all
 from mars_runtime.lab.harness.scoring import score_all
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.provenance import fingerprint, provenance
+from mars_runtime.settings import DecodeSettings, describe
 
 MAX_NEW_TOKENS = 256
 

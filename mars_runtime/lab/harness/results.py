@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.lab.evaluation import statistics
-from mars_runtime.lab.evaluation.statistics import Estimate
+from mars_runtime import statistics
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent
+from mars_runtime.statistics import Estimate
 
 PAPER = Path(__file__).parents[3] / "assets" / "results" / "paper.json"
 

@@ -149,10 +149,9 @@ def _documents(
 ) -> Callable[[list[Section], bool], Document]:
     """What makes a document of sections; others on the machine are counted from now on."""
     from mars_runtime.engine.backend import num_threads
-    from mars_runtime.lab.benchmark.busy import Others, Quiet
-    from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
     from mars_runtime.lab.load.document import Document
     from mars_runtime.machine import num_cores
+    from mars_runtime.provenance import Others, Quiet, fingerprint, provenance
 
     others, origin = Others(), provenance()
     subject = {

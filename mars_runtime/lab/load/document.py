@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mars_runtime.lab.benchmark.busy import Quiet
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import NONE, Table
+from mars_runtime.provenance import Quiet
+from mars_runtime.statistics import Estimate
 
 VERSION = 1
 

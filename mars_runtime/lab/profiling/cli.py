@@ -14,10 +14,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mars_runtime.lab.evaluation.prompts import PromptError, all_families, load_prompts
+from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.outputs import check_folder, path_of, write_text
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.tasks import all_families
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,12 +56,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     import torch
 
     from mars_runtime.engine.backend import num_threads
-    from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
     from mars_runtime.lab.profiling.forward import load_of
     from mars_runtime.lab.profiling.limits import measure_limits
     from mars_runtime.lab.profiling.record import record
     from mars_runtime.lab.profiling.report import lines_json, lines_of, split_table
     from mars_runtime.model.load import load_checkpoint
+    from mars_runtime.provenance import fingerprint, provenance
 
     checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
     threads = args.threads or num_threads(checkpoint)
@@ -108,7 +109,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
     """AR, MARS and lossless MARS by name. Raises SettingsError."""
-    from mars_runtime.lab.evaluation.plan import describe
+    from mars_runtime.settings import describe
 
     ways = [
         DecodeSettings("ar", 1.0, 1),

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from mars_runtime import statistics
 from mars_runtime.decoders.static.batch import StepProbe
-from mars_runtime.lab.evaluation import statistics
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.model.native.model import NativeModel
+from mars_runtime.statistics import Estimate
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128

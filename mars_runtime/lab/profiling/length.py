@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from mars_runtime.lab import tasks
-from mars_runtime.lab.evaluation.plan import describe
+from mars_runtime import tasks
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.provenance import fingerprint, provenance
 from mars_runtime.lab.evaluation.sentences import run_or_say
-from mars_runtime.lab.evaluation.statistics import percentile
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.outputs import check_file, path_of, write_text
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.provenance import fingerprint, provenance
+from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.statistics import percentile
 from mars_runtime.turns import Turn
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.lab.evaluation import statistics
+from mars_runtime import statistics
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.provenance import provenance
 from mars_runtime.lab.evaluation.sentences import run_or_say
-from mars_runtime.lab.evaluation.statistics import Estimate
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.scaling.load import Load, LoadError, drive
-from mars_runtime.lab.tasks.requests import request_tasks
 from mars_runtime.outputs import check_file, path_of, write_text
+from mars_runtime.provenance import provenance
 from mars_runtime.serving import replicas
 from mars_runtime.serving.plan import ServePlan, bring
 from mars_runtime.serving.server import bound
+from mars_runtime.statistics import Estimate
+from mars_runtime.tasks.requests import request_tasks
 
 NUM_PROMPTS = 48
 SIDES = {"one": 1, "two": 2}

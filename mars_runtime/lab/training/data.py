@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mars_runtime.lab import tasks
-from mars_runtime.lab.tasks import natural
+from mars_runtime import tasks
 from mars_runtime.lab.training.recipe import Recipe
+from mars_runtime.tasks import natural
 from mars_runtime.text import Tokenizer
 
 

@@ -18,10 +18,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mars_runtime.lab.evaluation.prompts import PromptError, families_for, load_prompts
-from mars_runtime.lab.evaluation.provenance import provenance
+from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
 from mars_runtime.lab.evaluation.sentences import run_or_say
+from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import check_file, path_of, write_text
+from mars_runtime.provenance import provenance
+from mars_runtime.tasks import families_for
 
 PROMISES = ("lossless", "sampling", "logits")
 USUAL_PROMPTS = {"lossless": 62, "sampling": 1, "logits": 40}
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    families = args.families or families_for(args.checkpoint)
+    families = args.families or families_for(is_chat(args.checkpoint))
     count = USUAL_PROMPTS[args.promise] if args.prompts is None else args.prompts
     prompts = [
         task.prompt for one in load_prompts(families, args.seed, count) for task in one.tasks

@@ -15,14 +15,13 @@ from torch import Tensor
 from mars_runtime.decoders import new_batch
 from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.engine.memory import CPU_BYTES, store_for
-from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.verification import sampling as law
 from mars_runtime.lab.verification.agreement import answer_logits
 from mars_runtime.lab.verification.evidence import Begin, Case, Found
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import DecodeSettings, describe
 
 NUM_DRAWS = 128
 BATCH_SIZE = 16

@@ -16,13 +16,12 @@ import torch
 from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.lab.benchmark.transformers_peers import loader
 from mars_runtime.lab.evaluation.measure import RowOutput, decode_in_batches
-from mars_runtime.lab.evaluation.plan import describe
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.verification import agreement as logits_of
 from mars_runtime.lab.verification import lossless as law
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import DecodeSettings, describe
 
 Begin = Callable[[str, int], Callable[[int], None]]
 """Begins a progress bar of so many prompts; returns what tells it of finished ones."""

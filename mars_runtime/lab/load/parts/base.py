@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mars_runtime.lab.load.drive import Drive, Load, Progress
-from mars_runtime.lab.load.mix import Ask, asks_of
-from mars_runtime.lab.load.ways import Way
+from mars_runtime.traffic.drive import Drive, Load, Progress
+from mars_runtime.traffic.mix import Ask, asks_of
+from mars_runtime.traffic.ways import Way
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from mars_runtime.lab.evaluation.tables import Table
-from mars_runtime.lab.load.controller import Bounds
-from mars_runtime.lab.load.curve import costs_of
 from mars_runtime.lab.load.document import Section
 from mars_runtime.lab.load.parts.base import Bench, Part
-from mars_runtime.lab.load.simulate import (
+from mars_runtime.traffic.controller import Bounds
+from mars_runtime.traffic.curve import costs_of
+from mars_runtime.traffic.simulate import (
     BUSIEST,
     Costs,
     Fleet,
@@ -18,7 +18,7 @@ from mars_runtime.lab.load.simulate import (
     fleets,
     hour_seconds,
 )
-from mars_runtime.lab.load.ways import FIXED, ways_of
+from mars_runtime.traffic.ways import FIXED, ways_of
 
 MOST_MACHINES = 6
 DAY_REQUESTS = 20_000

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, CheckpointBackend
 from mars_runtime.events import Step
-from mars_runtime.lab.evaluation.statistics import median
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.load.document import Section, told
 from mars_runtime.lab.load.parts.base import Bench, Part
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.statistics import median
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch

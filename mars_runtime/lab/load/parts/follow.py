@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mars_runtime.lab.evaluation.statistics import quantile
 from mars_runtime.lab.evaluation.tables import NONE, Table, share
-from mars_runtime.lab.load.arrivals import poisson
-from mars_runtime.lab.load.controller import Bounds
-from mars_runtime.lab.load.curve import Point, closed_rate, is_saturated, point_of, saturation_of
 from mars_runtime.lab.load.document import Section, told
-from mars_runtime.lab.load.figures import agreement, figures_of, texts_of
 from mars_runtime.lab.load.parts.base import Bench, Part
-from mars_runtime.lab.load.records import Record
-from mars_runtime.lab.load.ways import AR, FIXED, FOLLOW, LOSSLESS, ways_of
+from mars_runtime.statistics import quantile
+from mars_runtime.traffic.arrivals import poisson
+from mars_runtime.traffic.controller import Bounds
+from mars_runtime.traffic.curve import Point, closed_rate, is_saturated, point_of, saturation_of
+from mars_runtime.traffic.figures import agreement, figures_of, texts_of
+from mars_runtime.traffic.records import Record
+from mars_runtime.traffic.ways import AR, FIXED, FOLLOW, LOSSLESS, ways_of
 
 SHARES = (0.4, 0.7, 0.9, 1.1, 1.4)
 LOADS = (0.8, 1.2)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from mars_runtime.lab.evaluation.statistics import median
-from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.lab.load.document import Section, told
 from mars_runtime.lab.load.parts.base import Bench, Part
-from mars_runtime.lab.load.ways import LOSSLESS, ways_of
 from mars_runtime.lab.profiling.turns import QUESTIONS, TimedTurn, converse, table_of
+from mars_runtime.statistics import median
+from mars_runtime.traffic.controller import Bounds
+from mars_runtime.traffic.ways import LOSSLESS, ways_of
 
 NUM_TURNS = 2
 ANSWER_TOKENS = 192  # at most: as long as a chat model likes to answer

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mars_runtime.lab.evaluation.statistics import median
 from mars_runtime.lab.evaluation.tables import Table
-from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.lab.load.document import Section, told
-from mars_runtime.lab.load.figures import figures_of
 from mars_runtime.lab.load.parts.base import Bench, Part
-from mars_runtime.lab.load.ways import AR, LOSSLESS, ways_of
+from mars_runtime.statistics import median
+from mars_runtime.traffic.controller import Bounds
+from mars_runtime.traffic.figures import figures_of
+from mars_runtime.traffic.ways import AR, LOSSLESS, ways_of
 
 ROUNDS = 5
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mars_runtime.lab.load.controller import Bounds
 from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.traffic.controller import Bounds
 
 AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follow", "draft"
 _LOSSLESS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)

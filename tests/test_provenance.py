@@ -1,4 +1,4 @@
-"""When timings are not to be believed."""
+"""When timings are not to be believed: what others do on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.benchmark.busy import Others, Quiet, core_seconds
+from mars_runtime.provenance import Others, Quiet, core_seconds
 
 # man 5 proc: user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  300 0 100 600 0 0 0 0 0 0

@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.lab.tasks.base import Task
-from mars_runtime.lab.tasks.requests.notes import NOTES
-from mars_runtime.lab.tasks.requests.passages import PASSAGES
+from mars_runtime.tasks.base import Task
+from mars_runtime.tasks.requests.notes import NOTES
+from mars_runtime.tasks.requests.passages import PASSAGES
 
 SHIFTED = ("languages", "odd_code", "tables", "long")
 """Other languages, code in languages that are rare, tables, and prompts of up to about 4,000

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab.evaluation.statistics import percentile
-from mars_runtime.lab.load.records import Record
+from mars_runtime.statistics import percentile
+from mars_runtime.traffic.records import Record
 
 
 @dataclass(frozen=True, slots=True)

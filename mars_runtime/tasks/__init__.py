@@ -26,8 +26,10 @@ __all__ = [
     "Family",
     "Split",
     "Task",
+    "all_families",
     "check",
     "examples",
+    "families_for",
     "generate",
     "is_checkable",
     "is_open",
@@ -74,6 +76,17 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
         seen.add(task.prompt)
         tasks.append(task)
     return tasks
+
+
+def all_families() -> list[str]:
+    """Every family with checkable answers, then natural text."""
+    return [*FAMILIES, NATURAL]
+
+
+def families_for(is_chat: bool) -> list[str]:
+    """What a model is asked when nobody says: open requests where it was made to answer anybody,
+    else tasks and natural text."""
+    return list(KINDS) if is_chat else all_families()
 
 
 def is_open(family: str) -> bool:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab.evaluation.statistics import percentile
+from mars_runtime.statistics import percentile
 
 HOURS = 24
 QUIET_HOUR, BUSY_HOUR, QUIET_SHARE = 4, 16, 0.15

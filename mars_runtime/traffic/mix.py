@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mars_runtime.lab.evaluation.prompts import families_for
-from mars_runtime.lab.tasks import generate
+from mars_runtime.model.registry import is_chat
+from mars_runtime.tasks import families_for, generate
 
 if TYPE_CHECKING:
     from mars_runtime.text import Tokenizer
@@ -64,5 +64,5 @@ def asks_of(
 
 def families_of(checkpoint: str, mix: str) -> Sequence[str]:
     """The families that a mix draws from."""
-    families = families_for(checkpoint)
+    families = families_for(is_chat(checkpoint))
     return [each for each in families if each not in LONG] if mix == "short" else families

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request, RequestError
-from mars_runtime.lab.load import records
-from mars_runtime.lab.load.controller import Decision, Observation, State, decide, steered
-from mars_runtime.lab.load.records import Record
-from mars_runtime.lab.load.ways import Way
+from mars_runtime.traffic import records
+from mars_runtime.traffic.controller import Decision, Observation, State, decide, steered
+from mars_runtime.traffic.records import Record
+from mars_runtime.traffic.ways import Way
 
 if TYPE_CHECKING:
     from mars_runtime.engine.base import BaseEngine
     from mars_runtime.engine.run import Run
-    from mars_runtime.lab.load.mix import Ask
+    from mars_runtime.traffic.mix import Ask
 
 LOOK_SECONDS = 0.004
 """Between two looks at the engine: moments are later than they should be by so much at most."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mars_runtime.lab.load.figures import Spread, spread
-from mars_runtime.lab.load.records import Record
-from mars_runtime.lab.load.simulate import Costs
+from mars_runtime.traffic.figures import Spread, spread
+from mars_runtime.traffic.records import Record
+from mars_runtime.traffic.simulate import Costs
 
 SATURATED = 0.9
 """Of what is offered: a machine that answers less is saturated."""

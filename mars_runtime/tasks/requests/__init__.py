@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from mars_runtime.lab.tasks.base import Task
-from mars_runtime.lab.tasks.requests import open_questions, programs, sums
-from mars_runtime.lab.tasks.requests.notes import NOTES
-from mars_runtime.lab.tasks.requests.passages import PASSAGES
+from mars_runtime.tasks.base import Task
+from mars_runtime.tasks.requests import open_questions, programs, sums
+from mars_runtime.tasks.requests.notes import NOTES
+from mars_runtime.tasks.requests.passages import PASSAGES
 
 KINDS = ("chat", "maths", "code", "summary", "rewriting")
 

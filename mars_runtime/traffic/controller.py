@@ -20,8 +20,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mars_runtime.lab.load.records import Record
 from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings, SettingsError
+from mars_runtime.traffic.records import Record
 
 LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0

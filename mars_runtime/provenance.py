@@ -1,0 +1,174 @@
+"""Where figures come from, and whether they can be believed: machine, versions, commit, date,
+weights, and how quiet the machine was.
+
+Three witnesses tell how quiet: the load before the start, the share of this process's cores that
+others used while it measured (Linux only), and how far the repeats of AR lie apart. Knows no figure
+itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mars_runtime.machine import num_cores, processor, versions
+from mars_runtime.model.checksums import SUMS, read_sums, sha256_of
+from mars_runtime.model.registry import REGISTRY, registry
+
+BUSY_LOAD = 0.3  # of the cores, before the start
+BUSY_OTHERS = 0.1  # of the cores, while measuring
+BUSY_SPREAD = 0.15  # slowest over fastest repeat of AR, minus 1
+
+_FIELDS = 8  # user, nice, system, idle, iowait, irq, softirq, steal
+_IDLE = (3, 4)
+
+
+def provenance(*checkpoints: str) -> dict[str, Any]:
+    """Everything about this run that a reader of its figures may ask for. checkpoints: names of
+    those that had a part in it and are not told of, with their fingerprints, elsewhere."""
+    weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "hardware": hardware(),
+        "versions": versions(),
+        **({"weights": weights} if weights else {}),
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, its cores that this process may use, memory in bytes, and GPUs by name."""
+    import torch
+
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "processor": processor(),
+        "cores": num_cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": names,
+    }
+
+
+def commit() -> str | None:
+    """The commit of this source, with ``+changes`` where tracked files differ; None without git."""
+    here = Path(__file__).resolve().parent  # of the runtime
+    head = _git(here, "rev-parse", "HEAD")
+    if head is None:
+        return None
+    return head + ("+changes" if _git(here, "status", "--porcelain", "-uno", ".") else "")
+
+
+def fingerprint(weight_files: Iterable[Path]) -> str:
+    """A short hash of a checkpoint's weights, whole: of the names and sums of their files."""
+    return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
+
+
+def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
+    """``fingerprint`` of files whose names and SHA-256 sums are known."""
+    lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def shipped(name: str) -> str | None:
+    """The fingerprint of a checkpoint as it is bundled or, where it is fetched, pinned; read off
+    the sums beside it and in the registry, without its files. None for any other."""
+    entry = registry().get(name)
+    folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
+    if not (folder / SUMS).is_file():
+        return None
+    gguf = [(entry.gguf.file, entry.gguf.sha256)] if entry and entry.gguf else []
+    own = sorted(each for each in read_sums(folder).items() if each[0].endswith(".safetensors"))
+    return fingerprint_of_sums([*gguf, *own])
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says, or None where it says nothing usable."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What the witnesses say; shares from 0 to 1, None where a witness is missing."""
+
+    cores: int
+    load_before: float
+    others: float | None
+    ar_spread: float | None
+
+    @property
+    def doubts(self) -> list[str]:
+        """A sentence for each reason to doubt the timings."""
+        found = []
+        if self.load_before > BUSY_LOAD * self.cores:
+            found.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
+        if self.others is not None and self.others > BUSY_OTHERS:
+            found.append(f"others used {self.others:.0%} of {_of(self)} meanwhile")
+        if self.ar_spread is not None and self.ar_spread > BUSY_SPREAD:
+            found.append(f"repeats of AR lie {self.ar_spread:.0%} apart")
+        return found
+
+
+def _of(found: Quiet) -> str:
+    return f"{found.cores} {'core' if found.cores == 1 else 'cores'}"
+
+
+class Others:
+    """Counts what other processes take of this process's cores from its creation on."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._start = self._read()
+        self._own = _own_seconds()
+
+    def share(self) -> float | None:
+        """The share of the cores' time that others used; None where the system does not say. A
+        child of this process counts as other until it has ended."""
+        now = self._read()
+        if self._start is None or now is None:
+            return None
+        busy, total = now[0] - self._start[0], now[1] - self._start[1]
+        if total <= 0:
+            return None
+        return max(0.0, busy - (_own_seconds() - self._own)) / total
+
+    def _read(self) -> tuple[float, float] | None:
+        """Busy and all seconds of the cores that this process may use."""
+        try:
+            lines = self._stat.read_text(encoding="ascii").splitlines()
+            ticks = os.sysconf("SC_CLK_TCK")
+            cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        except (OSError, ValueError, AttributeError):  # not on Linux
+            return None
+        return core_seconds(lines, cores, ticks)
+
+
+def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
+    """Busy and all seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
+    found = [line.split() for line in lines]
+    counts = [
+        [int(part) for part in parts[1 : 1 + _FIELDS]]
+        for parts in found
+        if parts and parts[0] in cores
+    ]
+    if not counts:
+        return None
+    total = sum(map(sum, counts))
+    idle = sum(core[at] for core in counts for at in _IDLE)
+    return (total - idle) / ticks, total / ticks
+
+
+def _own_seconds() -> float:
+    """Of this process and of those children of it that have ended: a peer may be one."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
