@@ -1,5 +1,5 @@
-"""The controls of the page: how each is read, whether it steers a run, what links call it, and what
-each method makes of the settings.
+"""The controls of the page: those of the table of settings and a few beside them, how each is read,
+and what each method makes of the settings.
 
 Every value arrives raw, from the page or from anyone who posts past it, and is checked here and
 again by ``DecodeSettings``; a refusal is one sentence that names what to change and never repeats
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.settings import AUTO, RECOMMENDED, DecodeSettings, SettingsError
+from mars_runtime.settings import AUTO, RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
 
 DEFAULTS = RECOMMENDED
 """What the page and its endpoints begin with."""
@@ -86,9 +86,9 @@ def read_prompt(value: object, limits: Limits) -> str:
     return value
 
 
-def read_setting(name: str, is_whole: bool, value: Any, limits: Limits) -> Any:
+def read_setting(name: str, value: Any, limits: Limits) -> Any:
     """One field of DecodeSettings, judged alone. Raises RefusalError."""
-    if is_whole and isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and SETTINGS[name].type is not float:
         value = int(value)
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
         depth = limits.block_size
@@ -136,32 +136,32 @@ def read_checkpoint(value: object, limits: Limits) -> str:
     return str(value)
 
 
-def setting(name: str, is_whole: bool = False, is_steered: bool = False) -> Control:
-    """The control of a field of ``DecodeSettings``."""
-    read = partial(read_setting, name, is_whole)
-    return Control(name, read, is_setting=True, is_steered=is_steered, link=name)
+def settings_with(*first: str) -> tuple[str, ...]:
+    """Every setting that has a control: these first, the others as the table has them."""
+    shown = [name for name, line in SETTINGS.items() if line.label]
+    return tuple(dict.fromkeys((*first, *shown)))
+
+
+def setting(name: str) -> Control:
+    """The control of a line of the table."""
+    line = SETTINGS[name]
+    read = partial(read_setting, name)
+    return Control(name, read, is_setting=True, is_steered=line.is_steered, link=line.link)
 
 
 PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
-TAU = setting("tau", is_steered=True)
-BLOCK_SIZE = setting("block_size", is_whole=True, is_steered=True)
-MAX_NEW_TOKENS = setting("max_new_tokens", is_whole=True)
+TAU = setting("tau")
+BLOCK_SIZE = setting("block_size")
+MAX_NEW_TOKENS = setting("max_new_tokens")
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
+LIVE_SETTINGS = settings_with(
+    *("tau", "block_size", "metric", "lossless", "groups", "lookup", "threshold", "target"),
+    *("max_new_tokens", "temperature", "top_p"),
+)
 LIVE = (
     PROMPT,
-    TAU,
-    BLOCK_SIZE,
-    setting("metric", is_steered=True),
-    setting("lossless", is_steered=True),
-    setting("groups", is_steered=True),
-    setting("lookup", is_steered=True),
-    setting("threshold", is_steered=True),
-    setting("target", is_steered=True),
-    MAX_NEW_TOKENS,
-    setting("temperature"),
-    setting("top_p"),
-    setting("seed", is_whole=True),
+    *map(setting, LIVE_SETTINGS),
     Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
     CHECKPOINT,
     Control("auto", read_auto, is_steered=True),  # in links the block size "auto"
@@ -176,8 +176,9 @@ SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens"
 """Controls that show what a run was started with from a view, which brings the others."""
 
 
-_SETTINGS = tuple(control.name for control in LIVE if control.is_setting)
-_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in STEERED)
+_CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
+_OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
+_STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def _with_settings(
     is_auto = read_auto(values.get("auto", False), limits)
     chosen = {"block_size": AUTO} if is_auto else {}
     found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
-    settings = {name: value for name, value in found.items() if name in _SETTINGS}
+    settings = {name: value for name, value in found.items() if name in LIVE_SETTINGS}
     return {**found, "settings": DecodeSettings(**settings)}
 
 
@@ -227,13 +228,6 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
             obeyed["block_size"] = AUTO
         if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
             obeyed["tau"] = DecodeSettings().tau
-    plain = DecodeSettings(
-        tau=1.0,
-        block_size=1,
-        metric=settings.metric,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        seed=settings.seed,
-    )
+    common = {name: getattr(settings, name) for name in _OBEYED_BY_ALL}
+    plain = DecodeSettings(tau=1.0, block_size=1, **common)
     return replace(plain, method=cast(Method, method), **obeyed)

@@ -46,10 +46,11 @@ class Setting:
 
     what: how a refusal calls it. says: one line for programs and commands. low, high: its range,
     ends included. label, info, titles, step: of its control on the page; titles are those of its
-    choices. link: its name in links, empty where the page has no control of it. is_steered: it may
-    change in mid-run. captured: what it is held at on a GPU, whatever is asked: a step is one
-    captured graph there, in which a tree of masks has no shape of its own, the text to look things
-    up in is on the host, and τ cannot wait for what a forward said.
+    choices, and what has a step of 0 is typed in. link: its name in links, empty where the page has
+    no control of it. is_steered: it may change in mid-run. captured: what it is held at on a GPU,
+    whatever is asked: a step is one captured graph there, in which a tree of masks has no shape of
+    its own, the text to look things up in is on the host, and τ cannot wait for what a forward
+    said.
     """
 
     what: str
@@ -198,6 +199,7 @@ class DecodeSettings:
         "matters above temperature 0",
         low=0,
         high=2**31 - 1,
+        step=0,
         label="Seed",
         link="seed",
         info="Matters only at a temperature above 0.",

@@ -118,8 +118,8 @@ DEFECTS = (
     Defect(
         SETTING,
         "app/controls.py",
-        "_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in STEERED)",
-        "_STEERED_SETTINGS = tuple(name for name in _SETTINGS if name in {*STEERED} - {'metric'})",
+        "for name in LIVE_SETTINGS if name in STEERED)",
+        "for name in LIVE_SETTINGS if name in {*STEERED} - {'metric'})",
         ("tests/app/test_handlers.py", "tests/app/test_methods.py", "tests/app/test_bad_input.py"),
     ),
     Defect(

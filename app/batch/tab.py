@@ -13,8 +13,13 @@ import gradio as gr
 from app.batch.order import BATCH, MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.batch.run import BatchHandlers
 from app.components.views import BatchView
-from app.layout.block_size import block_size_slider, block_size_update
-from app.layout.slider import add_slider
+from app.layout.fields import (
+    add_slider,
+    block_size_field,
+    block_size_update,
+    max_tokens_field,
+    setting_field,
+)
 from app.layout.wiring import AT_ONCE, Field, in_words, run_queue, wire_stream
 from app.run_log import RunLogs
 from app.serving.engines import Engines
@@ -73,12 +78,12 @@ def _what(
 
 def _knobs(controls: dict[str, Field], engines: Engines, max_tokens: int) -> None:
     add = partial(add_slider, controls, "batch")
-    add("tau", 0, 1, TAU, 0.01, "τ threshold")
+    controls["tau"] = setting_field("tau", "batch-tau", value=TAU)
     depth = engines.entry(engines.default).block_size
-    controls["block_size"] = block_size_slider(depth, "batch-block_size")
+    controls["block_size"] = block_size_field(depth, "batch-block_size")
     add("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK, CACHE_BLOCK, 4, "cache block")
     add("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
-    add("max_new_tokens", 1, max_tokens, min(NUM_TOKENS, max_tokens), 1, "Max tokens")
+    controls["max_new_tokens"] = max_tokens_field("batch-", NUM_TOKENS, max_tokens)
 
 
 def _wire(

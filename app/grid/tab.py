@@ -13,6 +13,7 @@ import gradio as gr
 from app.components.views import GridView, RaceView
 from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.grid.run import GridHandlers
+from app.layout.fields import max_tokens_field
 from app.layout.wiring import AT_ONCE, Field, run_queue, tell_prompt, wire_stream
 from app.run_log import RunLogs
 from app.serving.engines import Engines
@@ -85,15 +86,7 @@ def _choices(controls: dict[str, Field], grid: GridHandlers, checkpoint: str) ->
         elem_id="grid-block_sizes",
     )
     with gr.Column(elem_id="grid-knobs"):
-        controls["max_new_tokens"] = gr.Slider(
-            1,
-            grid.max_tokens,
-            min(NUM_TOKENS, grid.max_tokens),
-            step=1,
-            label="Max tokens",
-            elem_id="grid-max_new_tokens",
-            buttons=[],
-        )
+        controls["max_new_tokens"] = max_tokens_field("grid-", NUM_TOKENS, grid.max_tokens)
 
 
 def _wire_choices(

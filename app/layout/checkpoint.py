@@ -12,15 +12,15 @@ import gradio as gr
 
 from app.components.views import ConversationView
 from app.examples.book import set_for
-from app.layout.block_size import block_size_update
+from app.layout.fields import block_size_update
 from app.layout.wiring import AT_ONCE, Field, session_of
 from app.live.run import LiveHandlers
-from app.live.tab import ADAPTS, OF_MASKS, LiveTab, holder, note_on
+from app.live.tab import LiveTab, holder, note_on
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
-from mars_runtime.settings import CAPTURED
+from mars_runtime.settings import CAPTURED, SETTINGS
 
-HELD = {**dict.fromkeys(CAPTURED, ""), "threshold": ADAPTS, "target": OF_MASKS}
+HELD = {name: SETTINGS[name].info for name in (*CAPTURED, "target")}
 """Controls that do nothing on a GPU, each with what stands below it elsewhere."""
 HELD_HERE = "Fixed on this GPU: a step is one captured graph there."
 FOLLOWS: dict[str, Any] = {

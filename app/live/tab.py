@@ -16,9 +16,25 @@ from typing import Any
 import gradio as gr
 
 from app.components.views import ConversationView, RaceView, shell_address
-from app.controls import DEFAULTS, LINKED, PACES, POSTED, RACE, SHARED, SHOWN, STEERED, TITLES
+from app.controls import (
+    DEFAULTS,
+    LINKED,
+    LIVE_SETTINGS,
+    PACES,
+    POSTED,
+    RACE,
+    SHARED,
+    SHOWN,
+    STEERED,
+    TITLES,
+)
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
-from app.layout.block_size import block_size_slider, block_size_update
+from app.layout.fields import (
+    block_size_field,
+    block_size_update,
+    max_tokens_field,
+    setting_field,
+)
 from app.layout.wiring import (
     AT_ONCE,
     Field,
@@ -36,11 +52,6 @@ from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
-GROUPS = {"one": "after the last draft", "every": "after every draft"}
-THRESHOLDS = {"fixed": "fixed", "entropy": "by AR's entropy", "agreement": "by agreement with AR"}
-METRICS = {"probability": "probability", "margin": "top-2 margin", "entropy": "entropy"}
-ADAPTS = "One that adapts never falls below the slider."
-OF_MASKS = "Of the tokens that masks gave."
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
@@ -87,11 +98,7 @@ def live_tab(
                 for name in PRESETS:
                     classes = preset_classes(name == chosen)
                     tab.presets[name] = gr.Button(name, size="sm", elem_classes=classes)
-            tab.controls["lossless"] = gr.Checkbox(
-                DEFAULTS.lossless,
-                label="Lossless: only what AR would write",
-                elem_id="lossless",
-            )
+            tab.controls["lossless"] = setting_field("lossless", "lossless")
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, engines.settings.max_new_tokens)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
@@ -138,10 +145,8 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
 
 def _knobs(tab: LiveTab, engines: Engines) -> None:
     opens_with = engines.entry_or_default(engines.default)
-    tab.controls["tau"] = gr.Slider(
-        0, 1, DEFAULTS.tau, step=0.01, label="τ threshold", elem_id="tau", buttons=[]
-    )
-    tab.controls["block_size"] = block_size_slider(opens_with.block_size, "block_size")
+    tab.controls["tau"] = setting_field("tau", "tau")
+    tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
     tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
     tab.controls["pace"] = gr.Radio(
         list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
@@ -160,72 +165,11 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         label="Methods to run, side by side",
         elem_id="view",
     )
-    controls["groups"] = gr.Radio(
-        [(title, name) for name, title in GROUPS.items()],
-        value=DEFAULTS.groups,
-        label="Masks in lossless runs",
-        elem_id="groups",
-    )
-    controls["lookup"] = gr.Checkbox(
-        DEFAULTS.lookup,
-        label="Prompt lookup: draft what followed before, in lossless runs",
-        elem_id="lookup",
-    )
-    controls["metric"] = gr.Radio(
-        [(title, name) for name, title in METRICS.items()],
-        value=DEFAULTS.metric,
-        label="Confidence that τ is held against",
-        elem_id="metric",
-    )
-    controls["threshold"] = gr.Radio(
-        [(title, name) for name, title in THRESHOLDS.items()],
-        value=DEFAULTS.threshold,
-        label="τ without lossless",
-        info=ADAPTS,
-        elem_id="threshold",
-    )
-    controls["target"] = gr.Slider(
-        0.5,
-        0.99,
-        DEFAULTS.target,
-        step=0.01,
-        label="Agreement with AR to hold",
-        info=OF_MASKS,
-        elem_id="target",
-        buttons=[],
-    )
-    controls["max_new_tokens"] = gr.Slider(
-        1,
-        max_tokens,
-        min(DEFAULTS.max_new_tokens, max_tokens),
-        step=1,
-        label="Max tokens",
-        elem_id="max_new_tokens",
-        buttons=[],
-    )
-    controls["temperature"] = gr.Slider(
-        0,
-        2,
-        0,
-        step=0.05,
-        label="Temperature",
-        info="0 is greedy.",
-        elem_id="temperature",
-        buttons=[],
-    )
-    controls["top_p"] = gr.Slider(
-        0.05,
-        1,
-        1,
-        step=0.05,
-        label="Top-p",
-        info="Of the draws; 1 is the whole vocabulary.",
-        elem_id="top_p",
-        buttons=[],
-    )
-    controls["seed"] = gr.Number(
-        0, precision=0, label="Seed", info="Matters only at a temperature above 0.", elem_id="seed"
-    )
+    for name in ("groups", "lookup", *LIVE_SETTINGS):
+        if name == "max_new_tokens":
+            controls[name] = max_tokens_field("", DEFAULTS.max_new_tokens, max_tokens)
+        elif name not in controls:
+            controls[name] = setting_field(name, name)
 
 
 def preset_classes(is_chosen: bool) -> list[str]:

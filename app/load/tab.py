@@ -10,7 +10,7 @@ from functools import partial
 import gradio as gr
 
 from app.components.views import LoadView
-from app.layout.slider import add_slider
+from app.layout.fields import add_slider, max_tokens_field
 from app.layout.wiring import AT_ONCE, Field, run_queue, wire_stream
 from app.load.order import COMPARE, KINDS, LOAD, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS
 from app.load.run import LoadHandlers
@@ -88,8 +88,7 @@ def _knobs(controls: dict[str, Field], load: LoadHandlers, checkpoint: str) -> N
     add = partial(add_slider, controls, "load")
     add("rate", 0.5, MAX_RATE, load.rate(checkpoint), 0.5, "requests/s")
     add("seconds", 1, MAX_SECONDS, SECONDS, 1, "seconds")
-    most = load.max_tokens
-    add("max_new_tokens", 2, most, min(NUM_TOKENS, most), 1, "Max tokens")
+    controls["max_new_tokens"] = max_tokens_field("load-", NUM_TOKENS, load.max_tokens, low=2)
     add("high", 0, 1, USUAL.high, 0.01, "τ")
     add("low", 0, 1, USUAL.low, 0.01, "lowest τ")
     add("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
