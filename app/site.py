@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from app.components import assets, explain_facts
+from app.components import assets
 from app.recordings import (
     FOLDER,
     Measured,
@@ -95,7 +95,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 def _how() -> str:
     """How it works and the tour, with the recordings that they show."""
-    main = assets.template("views/replay/how.html") + explain_facts.page() + script_element()
+    main = assets.template("views/replay/how.html") + assets.explain_page() + script_element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
 

@@ -180,7 +180,7 @@ DEFECTS = (
     ),
     Defect(
         TEXT,
-        "app/components/explain_facts.py",
+        "app/components/assets.py",
         "name: text if name == ROWS else html.escape(text)",
         "name: text",
         ("tests/app/components/test_explain.py",),

@@ -1,6 +1,6 @@
 """The typed endpoints, which gradio documents and offers to programs, as tools too where ``mcp`` is
 installed. Their settings are lines of the table (``mars_runtime/settings.py``); what they do is in
-the modules beside this one.
+``runs.py``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api as offer
 
-from app.api.batches import batch
-from app.api.runs import compare, generate, traces
+from app.api.runs import batch, compare, generate, traces
 from app.controls import DEFAULTS, settings_with
 from app.examples.book import ExampleBook
 from app.layout.wiring import in_words, owner_of, run_queue

@@ -1,23 +1,33 @@
-"""One prompt by one method or by two: text and figures, the comparison with AR, the trace."""
+"""What the typed endpoints run, without the page: one prompt by one method or by two, for text and
+figures, the comparison with AR, the trace; or several prompts together.
+
+Each is a generator of what there is so far, as plain values; the last item is the whole. Raises
+RefusalError, one sentence, for anything that cannot be run. Closing it cancels its runs. Knows no
+gradio.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from app.api.begin import awaited, refused, with_checkpoint
+from app.batch.order import NOTHING, read_batch_order
+from app.batch.run import start_side
 from app.controls import RACE, TITLES, RefusalError
 from app.examples.book import ExampleBook
 from app.live.order import LiveOrder, read_live_order
 from app.live.run import start_lanes
 from app.serving.engines import Engines, Served
-from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, Transcript
-from mars_runtime import folds
+from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
+from mars_runtime import batch_folds, folds
 from mars_runtime.events import End, Event
-from mars_runtime.text import Detokenizer
+from mars_runtime.text import Detokenizer, Tokenizer
+
+T = TypeVar("T")
 
 
 def generate(
@@ -59,6 +69,57 @@ def traces(
             yield list(answer.lines)
 
 
+def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
+    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab.
+    ``owner``: the address that asks."""
+    posted = with_checkpoint(engines, {**values, "second": NOTHING})
+    order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
+
+    results = [{**_figures("", ()), "ended": ""}] * len(order.prompts)
+    served = yield from awaited(engines, order.checkpoint, partial(_batch_item, results, ()))
+    (method,) = order.methods
+    with refused():
+        side = start_side(served, order, "a", method, engines.settings.max_seconds, owner)
+    try:
+        while side.end is None:
+            side.run.wait(HEARTBEAT_SECONDS)
+            side.read()
+            tokenizer = served.checkpoint.tokenizer
+            results = [_result(side, row, tokenizer) for row in range(len(order.prompts))]
+            yield _batch_item(results, side.events, end=side.end)
+    finally:
+        side.run.cancel()
+
+
+def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, the page's own checkpoint among them where they name none."""
+    return {**values, "checkpoint": values.get("checkpoint") or engines.default}
+
+
+def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generator[T, None, Served]:
+    """The checkpoint. Until it is there, ``so_far`` of what it is doing, about every second: only
+    at a value does gradio end what a caller has left. Raises RefusalError."""
+    until = time.monotonic() + engines.settings.max_seconds
+    with refused(), engines.kept(name):
+        load = engines.begin(name)
+        while (served := load.wait(HEARTBEAT_SECONDS)) is None:
+            if time.monotonic() > until:
+                raise RefusalError("checkpoint", f"Try again in a while: {load.situation}")
+            yield so_far(load.situation)
+        while not served.engine.is_ready(HEARTBEAT_SECONDS):
+            yield so_far(WARMING_UP)
+    return served
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Whatever goes wrong becomes a RefusalError."""
+    try:
+        yield
+    except Exception as error:
+        raise RefusalError("prompt", sentence_of(error)) from None
+
+
 class Answer:
     """What a caller is told of a lane, as far as it was read."""
 
@@ -89,15 +150,47 @@ def _item(
 ) -> dict[str, Any]:
     """A lane in figures; message: unless it has ended with one of its own."""
     return {
-        "text": text,
-        "num_tokens": folds.num_tokens(events),
-        "num_forwards": folds.num_forwards(events),
-        "tokens_per_forward": round(folds.tpf(events), 3),
+        **_figures(text, events),
         "tokens_per_second": round(folds.tokens_per_second(events), 1),
         "seconds": round(folds.decode_seconds(events), 4),
-        "ended": end.reason if end else "",
-        "message": end.message if end else message,
+        **_ending(end, message),
     }
+
+
+def _batch_item(
+    results: list[dict[str, Any]],
+    events: Sequence[Event],
+    message: str = "",
+    end: End | None = None,
+) -> dict[str, Any]:
+    """A batch in figures; message: unless it has ended with one of its own."""
+    totals = batch_folds.totals(events)
+    rates = {
+        "tokens_per_second": round(totals.tokens_per_second, 1),
+        "effective_tpf": round(totals.effective_tpf, 3),
+        "idle_share": round(totals.idle_share, 4),
+    }
+    return {"results": results, "totals": {**asdict(totals), **rates}, **_ending(end, message)}
+
+
+def _result(side: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    """A row as plain values; its end is that of its own text."""
+    stops = [step.stop for step, _ in folds.row_steps(side.events, row)]
+    ended = stops[-1] if row in side.finished else ""
+    return {**_figures(tokenizer.decode(side.tokens[row]), side.events, row), "ended": ended}
+
+
+def _figures(text: str, events: Sequence[Event], row: int = 0) -> dict[str, Any]:
+    return {
+        "text": text,
+        "num_tokens": folds.num_tokens(events, row),
+        "num_forwards": folds.num_forwards(events, row),
+        "tokens_per_forward": round(folds.tpf(events, row), 3),
+    }
+
+
+def _ending(end: End | None, message: str) -> dict[str, str]:
+    return {"ended": end.reason if end else "", "message": end.message if end else message}
 
 
 def _comparison(

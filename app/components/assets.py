@@ -1,5 +1,6 @@
 """The static files of the page: scripts and styles of ``assets/web/`` in one piece each for a
-document's head, HTML with addresses filled in, data in a script element, the wheel's own plotly.js.
+document's head, HTML with addresses and measured figures filled in, data in a script element, the
+wheel's own plotly.js.
 
 The scripts are ES modules that name what they import. Here each becomes a function of its own scope
 that returns what it exports, in an order in which imports come first, so that one inline script is
@@ -13,7 +14,7 @@ import html
 import importlib.util
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,15 @@ OTHER = re.compile(
     r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # a module that others have to wait for
     re.MULTILINE,
 )
+RESULTS = ASSETS / "results"
+BLOCK = 8  # B of the table and of what is said of lossless
+COMMANDS = {
+    "evaluation-command": "python -m mars_runtime evaluate",
+    "benchmark-command": "python -m mars_runtime benchmark",
+}
+ROWS = "tau-rows"
+PLACE = re.compile(r"@([a-z]+(?:-[a-z]+)*)")
+Values = Mapping[str, Any]
 
 
 class BundleError(ValueError):
@@ -179,3 +189,111 @@ def plotly_file() -> Path | None:
         return None
     path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
     return path.resolve() if path.is_file() else None
+
+
+def explain_page() -> str:
+    """The HTML of "How it works" with the measured figures that it quotes: plain text, but for
+    ``tau-rows``, which are rows of a table made of numbers alone. Raises KeyError for a figure that
+    nobody measured."""
+    known = facts()
+    fill = {name: text if name == ROWS else html.escape(text) for name, text in known.items()}
+    return PLACE.sub(lambda place: fill[place.group(1)], template("explain/explain.html"))
+
+
+def facts(folder: Path = RESULTS) -> dict[str, str]:
+    """Placeholder of ``assets/web/explain/explain.html`` -> text, from results."""
+    evaluation, benchmark = (
+        json.loads((folder / f"{name}.json").read_text("utf-8"))
+        for name in ("evaluation", "benchmark")
+    )
+    return {**COMMANDS, **_accuracy(evaluation), **_speed(benchmark)}
+
+
+def _accuracy(evaluation: Values) -> dict[str, str]:
+    cells = [each for each in evaluation["averages"] if each["checkpoint"] == _trained(evaluation)]
+    lossless = _first_cell(cells, is_lossless=True)
+    swept = [c for c in cells if _is_cell(c, "mars", False)]
+    return {
+        "checkpoint": _trained(evaluation),
+        "num-families": str(len(lossless["families"])),
+        "num-prompts": str(evaluation["asked"]["prompts"]),
+        "table-block": str(BLOCK),
+        "lossless-block": str(BLOCK),
+        "lossless-tpf": f"{lossless['tpf']['value']:.2f}",
+        "lossless-agreement": _percent(lossless["agreement"]),
+        "evaluation-where": where(evaluation),
+        ROWS: "".join(_rows(cells, sorted(swept, key=lambda c: -c["settings"]["tau"]))),
+    }
+
+
+def _speed(benchmark: Values) -> dict[str, str]:
+    lossless = _compared(benchmark, 1, "lossless τ=0 B=8", "AR")
+    mars = _compared(benchmark, 1, "MARS τ=0.95", "AR")
+    batch = max(each["batch_size"] for each in benchmark["comparisons"])
+    cursor = _compared(benchmark, batch, "MARS τ=0.95", "block cache")
+    low, high = (cursor["overall"][end] for end in ("low", "high"))
+    return {
+        "lossless-speed": f"{lossless['overall']['value']:.2f}",
+        "lossless-natural": f"{lossless['by_family']['natural']['value']:.2f}",
+        "mars-natural": f"{mars['by_family']['natural']['value']:.2f}",
+        "batch": str(batch),
+        "cursor": f"{cursor['overall']['value']:.2f}",
+        "cursor-range": f"{low:.2f} to {high:.2f}",
+        "benchmark-where": where(benchmark),
+    }
+
+
+def where(results: Values) -> str:
+    """On what and when results were measured."""
+    hardware = results["hardware"]
+    cores = hardware["cores"]
+    count = f"{cores} core" if cores == 1 else f"{cores} cores"
+    return f"{hardware['processor']}, {count}, {results['date'][:10]}"
+
+
+def _trained(evaluation: Values) -> str:
+    """The checkpoint that was decoded with masks."""
+    return next(
+        str(c["checkpoint"]) for c in evaluation["averages"] if c["settings"]["method"] == "mars"
+    )
+
+
+def _is_cell(cell: Values, method: str, is_lossless: bool) -> bool:
+    settings = cell["settings"]
+    return (
+        settings["method"] == method
+        and settings["lossless"] == is_lossless
+        and (method == "ar" or settings["block_size"] == BLOCK)
+    )
+
+
+def _first_cell(cells: Iterable[Values], is_lossless: bool = False, method: str = "mars") -> Values:
+    return next(cell for cell in cells if _is_cell(cell, method, is_lossless))
+
+
+def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
+    named = [
+        ("AR", _first_cell(cells, method="ar")),
+        *((f"τ = {c['settings']['tau']:g}", c) for c in swept),
+        ("lossless, τ = 0", _first_cell(cells, is_lossless=True)),
+    ]
+    return [
+        f'<tr><th scope="row">{name}</th><td>{cell["tpf"]["value"]:.2f}</td>'
+        f"<td>{_percent(cell['accuracy']['value'])}</td><td>{_percent(cell['agreement'])}</td></tr>"
+        for name, cell in named
+    ]
+
+
+def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
+    """The first comparison whose two names begin so."""
+    return next(
+        each
+        for each in benchmark["comparisons"]
+        if each["batch_size"] == batch_size
+        and each["peer"].startswith(peer)
+        and each["baseline"].startswith(baseline)
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

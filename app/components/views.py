@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import gradio as gr
 
-from app.components import assets, explain_facts
+from app.components import assets
 from app.site import shell
 
 _FILES = "/gradio_api/file="
@@ -161,7 +161,7 @@ class LoadView(LineView):
 
 
 class ExplainView(LineView):
-    """Prose, measured figures in it (``explain_facts.py``), and pictures of recorded runs that come
+    """Prose, measured figures in it (``assets.py``), and pictures of recorded runs that come
     with the page. Takes no value."""
 
     page = "explain/explain.html"
@@ -171,7 +171,7 @@ class ExplainView(LineView):
     @classmethod
     def template(cls, plotly: str) -> str:
         """The page with its figures; nothing in it needs plotly."""
-        return explain_facts.page()
+        return assets.explain_page()
 
 
 class CompareView(View):

@@ -1,25 +1,51 @@
-"""The page: its tabs, and what stands around them.
+"""The page: its tabs, what stands around them, and what follows the choice of a checkpoint.
 
-Decides nothing and draws nothing: each tab joins its events to its handlers, components draw.
+Whoever changes the checkpoint (the visitor, a link, its arrival), the same follows. Decides nothing
+and draws nothing: each tab joins its events to its handlers, components draw.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import gradio as gr
 
 from app.api.endpoints import wire_endpoints
 from app.batch.tab import batch_tab
 from app.compare import compare_tab
+from app.components.views import ConversationView, ExplainView
+from app.examples.book import set_for
 from app.frontier import frontier_tab
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
-from app.layout.arrival import wire_arrival
-from app.layout.checkpoint import wire_checkpoint
-from app.layout.explain_tab import explain_tab, present_button
-from app.layout.wiring import run_queue
-from app.live.tab import live_tab, wire_links, wire_live, wire_view_runs
+from app.layout.fields import block_size_update
+from app.layout.wiring import AT_ONCE, Field, run_queue, session_of
+from app.live.run import LiveHandlers
+from app.live.tab import (
+    LiveTab,
+    holder,
+    live_tab,
+    note_on,
+    wire_links,
+    wire_live,
+    wire_view_runs,
+)  # fmt: skip
 from app.load.tab import load_tab
 from app.recordings import Recording
+from app.serving.checkpoints import CheckpointHandlers, Choice
+from app.serving.engines import Engines
+from mars_runtime.settings import CAPTURED, SETTINGS
+
+ARRIVAL_SECONDS = 1.0  # between two looks at how far the checkpoint is that is on its way
+HELD = {name: SETTINGS[name].info for name in (*CAPTURED, "target")}
+"""Controls that do nothing on a GPU, each with what stands below it elsewhere."""
+HELD_HERE = "Fixed on this GPU: a step is one captured graph there."
+FOLLOWS: dict[str, Any] = {
+    "show_progress": "hidden",
+    "api_visibility": "private",
+    "preprocess": False,
+}
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
@@ -34,7 +60,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
                 elem_id="masthead",
             )
-            present_button()
+            _present_button()
         arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs():
             with gr.Tab("Live"):
@@ -50,13 +76,100 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with gr.Tab("Load lab", elem_id="load-tab"):
                 load_tab(page, handlers.load, engines, handlers.logs, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
-                explain_tab()
+                ExplainView(elem_id="explain")
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live, handlers.book, queue)
-        wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)
-        wire_arrival(page, checkpoint, arriving, handlers.checkpoints, engines)
+        _wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)
+        _wire_arrival(page, checkpoint, arriving, handlers.checkpoints, engines)
         wire_endpoints(engines, handlers.book)
         wire_view_runs(tab, handlers.live, queue)
         wire_links(page, tab, handlers.live, handlers.checkpoints, engines)
     return page
+
+
+def _present_button() -> None:
+    """Build and wire the button; the tour needs no server."""
+    button = gr.Button("Present", size="sm", min_width=0, elem_id="present")
+    button.click(None, js="() => { window.mars.mountPresenter(); }", api_visibility="private")
+
+
+def _wire_arrival(
+    page: gr.Blocks,
+    checkpoint: Field,
+    line: gr.Markdown,
+    handlers: CheckpointHandlers,
+    engines: Engines,
+) -> None:
+    """``line`` says how far it is; once it is there, it is put in place for who has not chosen."""
+    clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
+
+    def look(request: gr.Request) -> tuple[str, Any, Any]:
+        found = handlers.arrival(session_of(request))
+        change = gr.skip() if found.checkpoint is None else found.checkpoint
+        return found.sentence, gr.Timer(active=not found.is_over), change
+
+    def leave(request: gr.Request) -> None:
+        handlers.leave(session_of(request))
+
+    clock.tick(look, None, [line, clock, checkpoint], **AT_ONCE)
+    page.unload(leave)
+
+
+def _wire_checkpoint(
+    page: gr.Blocks,
+    tab: LiveTab,
+    footer: gr.Markdown,
+    handlers: CheckpointHandlers,
+    live: LiveHandlers,
+    engines: Engines,
+) -> None:
+    """Everything that follows a checkpoint, when it changes and when the page is opened."""
+    controls = tab.controls
+    checkpoint = controls["checkpoint"]
+    built = engines.default
+    inputs = [checkpoint, controls["block_size"]]
+    outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
+        tab.notice, controls["block_size"], controls["auto"], footer,
+        *[controls[name] for name in HELD], tab.examples, tab.conversation, *tab.sets.values(),
+    ]  # fmt: skip
+
+    def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
+        entry = engines.entry_or_default(name)
+        rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
+        for choice in handlers.choose(name):
+            yield [*_updates(choice, block_size), note_on(entry), holder(entry), *rows]
+
+    def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
+        linked, _ = live.linked(request.query_params)
+        opens_with = linked.get("checkpoint", engines.default)
+        if opens_with != built:  # its change is followed
+            yield [opens_with, *[gr.skip()] * len(outputs)]
+            return
+        for updates in follow(name, block_size):
+            yield [gr.skip(), *updates]
+
+    def settle(request: gr.Request) -> None:
+        handlers.settle(session_of(request))
+
+    page.load(opening, inputs, [checkpoint, *outputs], **FOLLOWS)
+    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **FOLLOWS)
+    checkpoint.input(settle, **AT_ONCE)
+
+
+def _updates(choice: Choice, block_size: Any) -> list[Any]:
+    """Notice, B, the switch beside it, footer and what a GPU holds."""
+    footer = gr.skip() if choice.footer is None else choice.footer
+    is_free = choice.depth > 1
+    return [
+        choice.notice,
+        block_size_update(choice.depth, block_size),
+        gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
+        footer,
+        *[_held(info, is_here=choice.is_captured) for info in HELD.values()],
+    ]
+
+
+def _held(info: str, *, is_here: bool) -> Any:
+    """A control of HELD, greyed out with the reason where its device holds it."""
+    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else info)

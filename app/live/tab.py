@@ -195,7 +195,7 @@ def wire_live(
     book: ExampleBook,
     queue: Mapping[str, Any],
 ) -> None:
-    """Join everything but the checkpoint (``layout/checkpoint.py``), links and runs that views
+    """Join everything but the checkpoint (``layout/page.py``), links and runs that views
     start (``sharing.py``). ``queue``: of ``run_queue``."""
     _wire_run(page, tab, handlers, queue)
     _wire_steering(tab, handlers)

@@ -9,7 +9,7 @@ import pytest
 from palette import palette
 from test_batch_folds import EVENTS
 
-from app.batch.charts import MAX_POINTS, NAMES, PAGE_COLOURS, Side, forwards_figure, time_figure
+from app.batch.run import MAX_POINTS, NAMES, PAGE_COLOURS, Side, forwards_figure, time_figure
 from mars_runtime.events import Prefill, Step
 
 SIDES = [Side("MARS, block cache 4", False, EVENTS), Side("plain AR", True, EVENTS[:2])]

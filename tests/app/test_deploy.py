@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from test_launch import free_port, wait_for
 
 from app import deploy as program
-from app.components.explain_facts import facts
+from app.components.assets import facts
 from app.deploy import NO_GIT, TARGETS, DeployError, deploy
 from app.frontier import RESULTS, read_sets
 from app.serving.engines import read_entries

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from scripted_page import ScriptedBackend, make_served
 
-from app.api.begin import awaited
+from app.api.runs import awaited
 from app.serving import engines as module
 from app.serving.engines import Engines, MemoryShortError, Served, UnavailableError
 from app.serving.settings import AppSettings

@@ -122,7 +122,7 @@ def test_a_batch_runs_there_too(tmp_path: Path) -> None:
 
     engines = LeasedEngines(settings, lend)
     try:
-        from app.api.batches import batch
+        from app.api.runs import batch
 
         asked = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
                  "batch_size": 2, "cache_block": 32}  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves, post
 
-from app.api import begin
+from app.api import runs
 from app.api.runs import compare, generate
 from app.handlers import Handlers
 from app.serving import run_limits
@@ -194,7 +194,7 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
     loading: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As many as there are places; the checkpoint they asked for never comes."""
-    monkeypatch.setattr(begin, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(runs, "HEARTBEAT_SECONDS", 0.2)
     asked = {"prompts": ["Say it."]} if name == "batch" else {"prompt": "Say it."}
     body = json.dumps({**asked, "checkpoint": "chat"}).encode()
     for _ in range(3):

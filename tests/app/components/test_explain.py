@@ -12,7 +12,7 @@ import torch
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
-from app.components.explain_facts import facts
+from app.components.assets import facts
 from app.components.views import ExplainView
 from app.recordings import FOLDER, read_value
 from mars_runtime.acceptance import accept_prefix
