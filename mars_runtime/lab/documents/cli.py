@@ -15,9 +15,11 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
+from types import FunctionType
 
-from mars_runtime.lab.documents import counted, measured, trained
+from mars_runtime.lab.documents import counted, measured
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.outputs import OutputError, write_text
 
@@ -28,37 +30,13 @@ MARKED = re.compile(
     re.DOTALL,
 )
 VIEWS: dict[str, Callable[[measured.Content], Table]] = {
-    view.__name__: view
-    for view in (
-        measured.chat_ratios,
-        measured.chat_ratios_in_short,
-        measured.task_ratios,
-        measured.task_ratios_in_short,
-        measured.drafts,
-        measured.beside,
-        measured.requests_held,
-        measured.places,
-        measured.stretches,
-        counted.requests,
-        counted.requests_of_card,
-        counted.methods,
-        counted.thresholds,
-        counted.averages,
-        counted.families,
-        counted.kinds,
-        counted.kinds_of_card,
-        counted.harness_accuracy,
-        counted.harness_tpf,
-        counted.harness_of_card,
-        counted.page_requests,
-        counted.grids,
-        trained.ablations,
-        trained.ablations_with_seeds,
-        trained.low_rank,
-        trained.recipes,
-        trained.held_out,
-    )
+    name: view
+    for module in (measured, counted)
+    for name, view in vars(module).items()
+    if isinstance(view, FunctionType) and not name.startswith("_")
+    if list(signature(view).parameters) == ["content"]
 }
+"""Every public function of what a result holds."""
 
 
 class DocumentError(ValueError):

@@ -5,12 +5,32 @@ the documents show them: a result in, a table out. Counts, no times.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from textwrap import shorten
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from mars_runtime.lab.ablation.report import (
+    AR,
+    AR_ONLY,
+    Document,
+    Measure,
+    accuracy,
+    tokens_per_forward,
+)
 from mars_runtime.lab.documents.measured import Content, estimate, value
-from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent, points, share
+from mars_runtime.lab.evaluation.report import Average, Summary
+from mars_runtime.lab.evaluation.tables import (
+    NONE,
+    Table,
+    averages_table,
+    families_table,
+    number,
+    percent,
+    share,
+)
 from mars_runtime.lab.harness.results import BENCHMARKS, PAPER
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
@@ -48,20 +68,41 @@ KINDS = {
     "tables": "tables",
     "long": "very long prompts",
 }
-
-
+VARIANTS = {
+    "start": "{start}, as it is",
+    "ar": "AR on as many tokens",
+    "mars-b4": "MARS, blocks of 4",
+    "mars-b8": "MARS, blocks of 8",
+    "mars-b16": "MARS, blocks of 16",
+    "no-sft-b4": "no SFT loss, blocks of 4",
+    "no-sft-b8": "no SFT loss, blocks of 8",
+    "no-sft-b16": "no SFT loss, blocks of 16",
+    "weight-0.25": "SFT loss counts 0.25 times",
+    "weight-4": "SFT loss counts 4 times",
+    "weight-16": "SFT loss counts 16 times",
+    "random-mask": "random masks over the whole response",
+    "bidirectional": "masks see all of their block",
+    "unshifted": "a mask predicts its own token",
+    "no-clean-stream": "no clean stream: a text ends with one block of masks",
+}
+LOW_RANK = {
+    "mars-b8": "all weights",
+    "lora": "low-rank updates",
+    "lora-gated": "low-rank updates that act on masks alone",
+}
+SHOWN_DEPTHS = (2, 3, 4, 8)
+KIND_NAMES = {"summary": "summaries and questions"}
 WIDTH = 60
 """Characters of a request that are shown."""
 
-
-def settings_of(found: Mapping[str, Any]) -> DecodeSettings:
-    """Settings as a result holds them."""
-    return DecodeSettings(**found)
+AVERAGES, SUMMARIES = TypeAdapter(list[Average]), TypeAdapter(list[Summary])
+Way = tuple[str, Measure, int]
+"""How it was decoded, what is shown of it, with how many digits."""
 
 
 def way_of(found: Mapping[str, Any]) -> str:
     """How a way is called in reports."""
-    return describe(settings_of(found["settings"]))
+    return describe(DecodeSettings(**found["settings"]))
 
 
 def whole(part: float | None) -> str:
@@ -101,12 +142,12 @@ def methods(content: Content) -> Table:
     """Accuracy, tokens per forward and agreement of every way, averaged over the families."""
     lines = [
         (
-            f"{one['checkpoint']} · {way_of(one)}",
-            percent(Estimate(**one["accuracy"])),
-            estimate(one["tpf"]),
-            share(one["agreement"]),
+            f"{one.checkpoint} · {describe(one.settings)}",
+            percent(one.accuracy),
+            number(one.tpf),
+            share(one.agreement),
         )
-        for one in content["averages"]
+        for one in AVERAGES.validate_python(content["averages"])
     ]
     columns = ("way", "accuracy, %", "tokens per forward", "same as AR")
     return Table("", columns, tuple(lines))
@@ -115,11 +156,10 @@ def methods(content: Content) -> Table:
 def thresholds(content: Content) -> Table:
     """Rules for τ, averaged over the families."""
     lines = []
-    for one in content["averages"]:
-        accuracy = Estimate(**one["accuracy"]).scaled(100)
+    for one in AVERAGES.validate_python(content["averages"]):
+        accuracy = one.accuracy.scaled(100)
         right = f"{accuracy.value:.0f} [{accuracy.low:.0f}, {accuracy.high:.0f}]"
-        name = _rule(settings_of(one["settings"]))
-        lines.append((name, estimate(one["tpf"]), right, whole(one["agreement"])))
+        lines.append((_rule(one.settings), number(one.tpf), right, whole(one.agreement)))
     columns = ("threshold", "tokens per forward", "accuracy, %", "same answer as AR")
     return Table("", columns, tuple(lines))
 
@@ -136,35 +176,13 @@ def _rule(settings: DecodeSettings) -> str:
 
 def averages(content: Content) -> Table:
     """One line a way of decoding, natural text beside the families."""
-    natural = {_place(one["cell"]): one for one in content["cells"] if one["accuracy"] is None}
-    lines = [
-        (
-            f"{one['checkpoint']} · {way_of(one)}",
-            percent(Estimate(**one["accuracy"])),
-            points(Estimate(**one["accuracy_change"]) if one["accuracy_change"] else None),
-            estimate(one["tpf"]),
-            share(one["agreement"]),
-            estimate(natural[_place(one)]["tpf"]),
-        )
-        for one in content["averages"]
-    ]
-    columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
-    return Table("", columns, tuple(lines))
+    found = AVERAGES.validate_python(content["averages"])
+    return averages_table(found, SUMMARIES.validate_python(content["cells"]))
 
 
 def families(content: Content) -> Table:
     """One line a way of decoding, one column a family: accuracy and tokens per forward."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for one in content["cells"]:
-        right = f"{one['accuracy']['value'] * 100:.0f} % · " if one["accuracy"] else ""
-        rows.setdefault(_place(one["cell"]), []).append(right + value(one["tpf"]))
-    names = dict.fromkeys(one["cell"]["family"] for one in content["cells"])
-    lines = [(f"{name} · {way}", *cells) for (name, way), cells in rows.items()]
-    return Table("", ("way", *names), tuple(lines))
-
-
-def _place(found: Mapping[str, Any]) -> tuple[str, str]:
-    return found["checkpoint"], way_of(found)
+    return families_table(SUMMARIES.validate_python(content["cells"]))
 
 
 def kinds(content: Content) -> Table:
@@ -273,3 +291,86 @@ def grids(content: Content) -> Table:
             rows.setdefault(row, []).append(value({"value": cell["tpf"]}))
     lines = tuple((row, *found) for row, found in rows.items())
     return Table("", ("TPF", *heads), lines)
+
+
+def ablations(content: Content) -> Table:
+    """Accuracy and tokens per forward of every variant, one seed each."""
+    found = Document(content)
+    lines = []
+    for name, shown in _variants(found):
+        ways = ("mars 0.95 B8", accuracy, 1), ("mars 0.95 B8", tokens_per_forward, 2)
+        figures = _figures(found, name, ((AR, accuracy, 1), *ways, _lossless(8)))
+        lines.append((shown, *figures))
+    columns = ("variant", "AR %", "τ 0.95, B = 8 %", "TPF", "lossless B = 8 TPF")
+    return Table("", columns, tuple(lines))
+
+
+def ablations_with_seeds(content: Content) -> Table:
+    """The same with several seeds, and the change against AR trained on as much."""
+    found = Document(content)
+    lines = []
+    for name, shown in _variants(found):
+        ar, *others = _figures(
+            found, name, ((AR, accuracy, 1), ("mars 0.95 B4", accuracy, 1), *map(_lossless, (4, 8)))
+        )
+        is_trained = name not in ("start", AR_ONLY)
+        change = found.change(name, AR_ONLY, AR, accuracy) if is_trained else None
+        seeds = NONE if name == "start" else str(len(found.runs[name]))
+        against = change.text(1, sign=True) if change else NONE
+        lines.append((shown, seeds, ar, against, *others))
+    accuracies = ("AR %", "against AR on as many tokens", "τ 0.95, B = 4 %")
+    columns = ("variant", "seeds", *accuracies, "lossless B = 4 TPF", "lossless B = 8 TPF")
+    return Table("", columns, tuple(lines))
+
+
+def low_rank(content: Content) -> Table:
+    """All weights against low-rank updates at equal time."""
+    found = Document(content)
+    lines = []
+    for name, shown in LOW_RANK.items():
+        read = fmean(run["tokens"] for run in found.runs[name].values())
+        ways = ((AR, accuracy, 1), ("mars 0.95 B4", accuracy, 1), _lossless(4))
+        lines.append((shown, f"{read:,.0f}", *_figures(found, name, ways)))
+    columns = ("what is trained", "tokens read", "AR %", "τ 0.95, B = 4 %", "lossless B = 4 TPF")
+    return Table("", columns, tuple(lines))
+
+
+def _lossless(block_size: int) -> Way:
+    return f"lossless 0 B{block_size}", tokens_per_forward, 2
+
+
+def _variants(found: Document) -> list[tuple[str, str]]:
+    start = found.content["start"]
+    return [
+        (one, shown.format(start=start)) for one, shown in VARIANTS.items() if one in found.runs
+    ]
+
+
+def _figures(found: Document, name: str, ways: Sequence[Way]) -> list[str]:
+    figures = [(found.figure(name, way, measure), digits) for way, measure, digits in ways]
+    return [NONE if figure is None else figure.text(digits) for figure, digits in figures]
+
+
+def recipes(content: Content) -> Table:
+    """Tokens per forward of every recipe that was tried, after as many masks."""
+    steps = sorted({row["step"] for row in content["rows"]})
+    found = {(row["recipe"], row["step"]): row for row in content["rows"]}
+    lines = []
+    for name in dict.fromkeys(row["recipe"] for row in content["rows"]):
+        means = [found.get((name, step)) for step in steps]
+        lines.append((name, *(f"{one['mean']:.2f}" if one else NONE for one in means)))
+    masks = [max(row["masks"] for row in content["rows"] if row["step"] == step) for step in steps]
+    heads = (f"after {round(count / 1000)} thousand masks" for count in masks)
+    return Table("", ("recipe", *heads), tuple(lines))
+
+
+def held_out(content: Content) -> Table:
+    """Tokens per forward of an adapter on held-out texts, by depth and, at the deepest, by kind."""
+    found: Mapping[str, Any] = content["held_out"]
+    deepest = max(map(int, found["by_depth"]))
+    rows = {f"B = {depth}": found["by_depth"][str(depth)] for depth in SHOWN_DEPTHS}
+    for kind, pair in found["by_kind"].items():
+        rows[f"{KIND_NAMES.get(kind, kind)}, B = {deepest}"] = pair
+    lines = tuple((shown, *(f"{one:.2f}" for one in pair)) for shown, pair in rows.items())
+    columns = ("tokens per forward", "one group", "a group after every pending token")
+    return Table("", columns, lines)

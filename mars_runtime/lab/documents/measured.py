@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from mars_runtime.lab.benchmark.beside import Beside, Rate
+from pydantic import TypeAdapter
+
+from mars_runtime.lab.benchmark.beside import Beside
 from mars_runtime.lab.evaluation.tables import NONE, Table, number
 from mars_runtime.statistics import Estimate
 
@@ -65,24 +67,24 @@ def value(found: Mapping[str, float] | None) -> str:
     return f"{found['value']:.2f}" if found else NONE
 
 
-def chat_ratios_in_short(content: Content) -> Table:
-    """What a reader of the README looks for."""
-    return _ratios_by_kind(content, CHAT_IN_SHORT)
-
-
 def chat_ratios(content: Content) -> Table:
     """Tokens per second of one prompt at a time, by kind of request."""
     return _ratios_by_kind(content, CHAT)
 
 
-def task_ratios_in_short(content: Content) -> Table:
-    """The same of a task checkpoint."""
-    return _ratios(content, TASKS_IN_SHORT)
+def chat_ratios_in_short(content: Content) -> Table:
+    """What a reader of the README looks for."""
+    return _ratios_by_kind(content, CHAT_IN_SHORT)
 
 
 def task_ratios(content: Content) -> Table:
     """The same with B chosen on the way."""
     return _ratios(content, TASKS)
+
+
+def task_ratios_in_short(content: Content) -> Table:
+    """The same of a task checkpoint."""
+    return _ratios(content, TASKS_IN_SHORT)
 
 
 def drafts(content: Content) -> Table:
@@ -109,11 +111,7 @@ def drafts(content: Content) -> Table:
 
 def beside(content: Content) -> Table:
     """Tokens per second beside busy processes, by way and number of threads."""
-    rates = [
-        Rate(**{**one, "over_fixed": one["over_fixed"] and Estimate(**one["over_fixed"])})
-        for one in content["rates"]
-    ]
-    return Beside(content["origin"], content["subject"], content["asked"], rates).table()
+    return TypeAdapter(Beside).validate_python(content).table()
 
 
 def requests_held(content: Content) -> Table:

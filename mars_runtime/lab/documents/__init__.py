@@ -1,1 +1,0 @@
-"""Tables of the documents, written from the results that they show."""
