@@ -53,7 +53,7 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     threads, printed = torch.get_num_threads(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-        patch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
+        patch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
         patch.setattr("mars_runtime.provenance.processor", lambda: EVIL)
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
@@ -135,7 +135,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
     out = tmp_path / "b.json"
     given = ["--checkpoint", str(random_folder), "--families", "chat", "maths", "code"]
     given += ["--prompts", "3", "--max-new-tokens", "6", "--threads", "1", "--out", str(out)]

@@ -53,7 +53,7 @@ def test_every_table_and_file_says_what_it_is(
     monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", TINY)  # type: ignore[arg-type]
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
     monkeypatch.setattr(run, "WIDTHS", (1, 3))
-    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
     parser = argparse.ArgumentParser()
     cli.add_parser(parser.add_subparsers(dest="command"))
     out = tmp_path / "b.json"

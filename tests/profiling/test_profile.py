@@ -1,4 +1,5 @@
-"""The split of a step on operations by hand, and the command on a checkpoint of toy size."""
+"""What a forward must do and what the machine allows; the split of a step on operations by hand,
+and the command on a checkpoint of toy size."""
 
 from __future__ import annotations
 
@@ -6,17 +7,34 @@ import argparse
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from mars_runtime.lab.profiling import cli
-from mars_runtime.lab.profiling.forward import Load
-from mars_runtime.lab.profiling.limits import Limits
-from mars_runtime.lab.profiling.record import Recording
-from mars_runtime.lab.profiling.report import lines_of, split_table
-from mars_runtime.lab.profiling.split import FORWARD, HEAD, STEP, Operation, split, typical
+from mars_runtime.lab.profiling.forward import (
+    ForwardWork,
+    MachineLimits,
+    best_seconds,
+    forward_times,
+    measure_limits,
+    rho_curve,
+    work_of,
+)
+from mars_runtime.lab.profiling.steps import (
+    FORWARD,
+    HEAD,
+    STEP,
+    Operation,
+    Recording,
+    lines_of,
+    split,
+    split_table,
+    typical,
+)
+from mars_runtime.model.load import load_checkpoint
 
 # A prefill outside of any step, then a step: two products, attention with one inside, the head.
 OPERATIONS = [
@@ -67,9 +85,11 @@ def test_steps_are_told_apart_and_the_median_counts():
 
 
 def test_parts_stand_beside_their_limits():
-    recording = Recording(split(OPERATIONS), 1, 100.0, 150.0, num_tokens=4, num_slots=2)
-    load = Load(weight_bytes=30, head_bytes=10, body_weights=5, head_weights=2, position_bytes=0)
-    lines = {line.part: line for line in lines_of(recording, load, Limits(1, 5.0, 2.0))}
+    recording = Recording(split(OPERATIONS), 1, 100.0, 150.0, num_tokens=4, num_logits=2)
+    work = ForwardWork(
+        weight_bytes=30, head_bytes=10, body_weights=5, head_weights=2, position_bytes=0
+    )
+    lines = {line.part: line for line in lines_of(recording, work, MachineLimits(1, 5.0, 2.0))}
     assert lines["matmuls"].read_seconds == 4.0
     assert lines["matmuls"].compute_seconds == 20.0
     assert lines["head"].read_seconds == 2.0
@@ -85,7 +105,7 @@ def test_parts_stand_beside_their_limits():
 
 @pytest.fixture
 def done(random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("mars_runtime.lab.profiling.limits.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
     assert run("--checkpoint", str(random_folder), "--steps", "12", "--out", str(tmp_path)) == 0
     return tmp_path
 
@@ -127,3 +147,67 @@ def test_wrong_arguments_get_one_sentence(
 ):
     assert run(*given) == 2
     assert said in capsys.readouterr().err
+
+
+def test_rho_is_the_median_of_paired_ratios():
+    rounds = [{1: 1.0, 3: 1.5}, {1: 2.0, 3: 3.0}, {1: 1.0, 3: 9.0}]
+    one, three = rho_curve(4, rounds)
+    assert (one.width, one.rho.value, one.num_rows) == (1, 1.0, 4)
+    assert three.rho.value == pytest.approx(1.5)
+    assert three.seconds == 3.0
+
+
+def test_work_counts_every_weight_once(random_folder: Path):
+    model = load_checkpoint(str(random_folder), device="cpu").model
+    work = work_of(model)
+    config = model.config
+    size, inner = config.hidden_size, config.intermediate_size
+    attention = size * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim + size * size
+    assert work.body_weights == config.num_layers * (attention + 3 * size * inner)
+    assert work.head_weights == config.vocab_size * size
+    vectors = work.weight_bytes // 4 - work.body_weights - work.head_weights
+    assert 0 < vectors < 0.02 * work.body_weights
+    position = 2 * config.num_layers * config.num_kv_heads * config.head_dim * 4
+    assert work.num_bytes(3, 10) == work.weight_bytes + 30 * position
+    assert work.operations(5, 2) == 2 * (5 * work.body_weights + 2 * work.head_weights)
+
+
+def test_forwards_of_every_width_are_timed(random_folder: Path):
+    model = load_checkpoint(str(random_folder), device="cpu").model
+    rounds = forward_times(model, 2, (1, 3), 16, 4)
+    assert len(rounds) == 4
+    assert all(set(one) == {1, 3} and min(one.values()) > 0 for one in rounds)
+
+
+def test_the_slower_of_reading_and_computing_is_the_least_time():
+    limits = MachineLimits(100, bytes_per_second=10.0, operations_per_second=5.0)
+    assert limits.floor_seconds(100, 5.0) == 10.0
+    assert limits.floor_seconds(10, 50.0) == 10.0
+
+
+def test_where_no_limit_of_computing_is_known_reading_alone_counts():
+    limits = MachineLimits(100, bytes_per_second=10.0, operations_per_second=None)
+    assert limits.compute_seconds(5.0) is None
+    assert limits.floor_seconds(100, 5.0) == 10.0
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(0.5, 4 * 768**3), (2.0, None)])
+def test_a_product_of_whole_numbers_slower_than_fp32_is_no_limit(
+    whole: float, expected: float | None, monkeypatch: pytest.MonkeyPatch
+):
+    def seconds(work: Callable[[], torch.Tensor], _: torch.device) -> float:
+        return whole if work().dtype == torch.int32 else 1.0
+
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.best_seconds", seconds)
+    found = measure_limits(torch.device("cpu"), torch.int8, 1 << 12)
+    assert found.operations_per_second == expected
+
+
+def test_limits_are_measured(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    found = measure_limits(torch.device("cpu"), torch.float32, 1 << 20)
+    assert found.working_set == 1 << 20
+    assert found.bytes_per_second > 1e8
+    assert found.operations_per_second
+    assert found.operations_per_second > 1e8
+    assert best_seconds(lambda: None, torch.device("cpu")) < 0.01

@@ -12,8 +12,7 @@ from mars_runtime.lab.benchmark.figures import counts_of, figures_of
 from mars_runtime.lab.benchmark.measure import Measured
 from mars_runtime.lab.benchmark.paired import Sample
 from mars_runtime.lab.evaluation.tables import Table
-from mars_runtime.lab.profiling.forward import CONTEXT, Load, Rho
-from mars_runtime.lab.profiling.limits import Limits
+from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork, MachineLimits, Rho
 from mars_runtime.provenance import Quiet
 from mars_runtime.tasks.natural import NAME as NATURAL
 
@@ -34,8 +33,8 @@ class Findings:
     asked: Mapping[str, Any]
     note: str
     quiet: Quiet
-    limits: Limits
-    load: Load
+    limits: MachineLimits
+    load: ForwardWork
     forward_threads: int
     curves: Mapping[int, Sequence[Rho]]
     series: Sequence[Measured]

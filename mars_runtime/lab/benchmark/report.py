@@ -9,8 +9,7 @@ from mars_runtime.lab.benchmark.compare import Compared
 from mars_runtime.lab.benchmark.figures import PeerFigures, Percentiles, figures_of
 from mars_runtime.lab.benchmark.measure import Measured
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
-from mars_runtime.lab.profiling.forward import Load, Rho
-from mars_runtime.lab.profiling.limits import Limits
+from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, Rho
 from mars_runtime.tasks.natural import NAME as NATURAL
 
 MIB, GIGA = 2**20, 1e9
@@ -222,7 +221,7 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
     return Table(title, columns, tuple(lines))
 
 
-def limits_table(limits: Limits, load: Load, threads: int) -> Table:
+def limits_table(limits: MachineLimits, load: ForwardWork, threads: int) -> Table:
     """What the machine can do, measured, and what an AR forward asks of it."""
     floor = limits.floor_seconds(load.weight_bytes, load.operations(1, 1))
     speed = limits.operations_per_second

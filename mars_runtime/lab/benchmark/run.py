@@ -20,8 +20,14 @@ from mars_runtime.lab.benchmark.measure import Measured, Series, measure, use_th
 from mars_runtime.lab.benchmark.order import Order
 from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, spread
 from mars_runtime.lab.benchmark.subjects import Subject, load_subject
-from mars_runtime.lab.profiling.forward import CONTEXT, WIDTHS, forward_times, load_of, rho_curve
-from mars_runtime.lab.profiling.limits import measure_limits
+from mars_runtime.lab.profiling.forward import (
+    CONTEXT,
+    WIDTHS,
+    forward_times,
+    measure_limits,
+    rho_curve,
+    work_of,
+)
 from mars_runtime.machine import num_cores
 from mars_runtime.provenance import Others, Quiet, provenance
 
@@ -50,7 +56,7 @@ def perform(order: Order, console: Console) -> Findings:
     threads = series[0].threads[plan.AR]
     use_threads(Peer(plan.AR, threads, lambda question: _never()))
     model = subject.model
-    load = load_of(model)
+    load = work_of(model)
     return Findings(
         origin=origin,
         subject=subject.facts,

@@ -56,10 +56,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     import torch
 
     from mars_runtime.engine.backend import num_threads
-    from mars_runtime.lab.profiling.forward import load_of
-    from mars_runtime.lab.profiling.limits import measure_limits
-    from mars_runtime.lab.profiling.record import record
-    from mars_runtime.lab.profiling.report import lines_json, lines_of, split_table
+    from mars_runtime.lab.profiling.forward import measure_limits, work_of
+    from mars_runtime.lab.profiling.steps import lines_of, record, split_table
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.provenance import fingerprint, provenance
 
@@ -68,8 +66,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     torch.set_num_threads(threads)
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     encoded = [[tokenizer.encode_prompt(text) for text in batch] for batch in batches]
-    load = load_of(model)
-    limits = measure_limits(model.device, model.product_dtype, load.weight_bytes)
+    work = work_of(model)
+    limits = measure_limits(model.device, model.product_dtype, work.weight_bytes)
     found = {
         "kind": "profile",
         "version": 1,
@@ -82,14 +80,14 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         "batch": args.batch,
         "threads": threads,
         "limits": asdict(limits),
-        "load": asdict(load),
+        "load": asdict(work),
         "ways": {},
     }
     for name, settings in ways.items():
         trace = args.out / f"{_file_name(name)}.trace.json.gz"
         recording = record(model, tokenizer, encoded, settings, args.steps, trace)
-        lines = lines_of(recording, load, limits)
-        found["ways"][name] = {"trace": trace.name, "parts": lines_json(lines)}
+        lines = lines_of(recording, work, limits)
+        found["ways"][name] = {"trace": trace.name, "parts": [asdict(one) for one in lines]}
         table = split_table(name, recording, lines)
         if args.markdown:
             print(table.to_markdown(), end="\n\n")

@@ -1,7 +1,9 @@
-"""What a forward costs: how much it must read and compute, and how long it takes by width.
+"""What a forward costs beside what the machine allows, both measured.
 
-rho(Q) is the time of a forward of Q tokens per row over that of the AR forward of one token, at the
-same batch and context, acceptance included. Knows the model; knows no decoding and no peers.
+A forward must read every weight once and do two operations a weight and token; the slower of the
+two is the least time it can take (``MachineLimits.floor_seconds``). rho(Q) is the time of a forward
+of Q tokens per row over that of the AR forward of one token, at the same batch and context,
+acceptance included.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from mars_runtime.statistics import Estimate
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128
+MATRIX = {"cpu": 768, "cuda": 8192}
+SECONDS = 0.15
+"""Spent on each probe, warm-up apart."""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ForwardWork:
     """What one forward of a model must read and compute.
 
     weight_bytes: read once, whatever is fed: all weights but the table of embeddings.
     head_bytes: those of them that give logits.
-    body_weights, head_weights: multiplied for each token fed, and for each slot with logits.
+    body_weights, head_weights: multiplied for each token fed, and for each position with logits.
     position_bytes: keys and values of one position, read for every row.
     """
 
@@ -43,9 +48,9 @@ class Load:
         """Read by a forward of ``num_rows`` rows that hold ``context`` tokens each."""
         return self.weight_bytes + num_rows * context * self.position_bytes
 
-    def operations(self, num_tokens: float, num_slots: float) -> float:
+    def operations(self, num_tokens: float, num_logits: float) -> float:
         """Multiplications and additions, over all rows; attention itself is left out."""
-        return 2.0 * (self.body_weights * num_tokens + self.head_weights * num_slots)
+        return 2.0 * (self.body_weights * num_tokens + self.head_weights * num_logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +64,15 @@ class Rho:
     rho: Estimate
 
 
-def load_of(model: Any) -> Load:
-    """The load of a model as it keeps its weights."""
+def work_of(model: Any) -> ForwardWork:
+    """The work of a model as it keeps its weights."""
     if isinstance(model, NativeModel):
-        return Load(**asdict(model.sizes))
+        return ForwardWork(**asdict(model.sizes))
     embedding, norm, head, *layers = model.weights()
     config = model.config
     streamed = [norm, head, *layers]
     position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    return Load(
+    return ForwardWork(
         weight_bytes=sum(one.numel() * one.element_size() for one in streamed),
         head_bytes=head.numel() * head.element_size(),
         body_weights=sum(one.numel() for one in layers if one.dim() == 2),
@@ -82,7 +87,7 @@ def forward_times(
 ) -> list[dict[int, float]]:
     """Rounds of seconds by width, widths in turning order, the first round thrown away.
 
-    Half of the slots get logits, as with Q = 2B - 1 and B proposals. On CUDA a forward is a
+    Half of the positions get logits, as with Q = 2B - 1 and B proposals. On CUDA a forward is a
     captured step, as it is when decoding.
     """
     device = model.device
@@ -94,9 +99,9 @@ def forward_times(
     for number in range(num_rounds + 1):
         found = {}
         for width in widths if number % 2 else reversed(widths):
-            start = _now(device)
+            start = now(device)
             step(width)
-            found[width] = _now(device) - start
+            found[width] = now(device) - start
         rounds.append(found)
     return rounds[1:]
 
@@ -130,7 +135,84 @@ def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
     return sorted(found, key=lambda one: one.width)
 
 
-def _now(device: torch.device) -> float:
+@dataclass(frozen=True, slots=True)
+class MachineLimits:
+    """Of one device, dtype and thread count.
+
+    bytes_per_second: reading ``working_set`` bytes over and over, so that a cache that would hold
+        the weights is given credit for it.
+    operations_per_second: of one large matrix product, a multiplication and an addition apart;
+        None where PyTorch's product of whole numbers is slower than that of fp32: it is none of
+        those that are fast on this processor, and says nothing of what one could do.
+    """
+
+    working_set: int
+    bytes_per_second: float
+    operations_per_second: float | None
+
+    def floor_seconds(self, num_bytes: int, num_operations: float) -> float:
+        """The least time for reading so much and computing so much."""
+        return max(self.read_seconds(num_bytes), self.compute_seconds(num_operations) or 0.0)
+
+    def read_seconds(self, num_bytes: int) -> float:
+        return num_bytes / self.bytes_per_second
+
+    def compute_seconds(self, num_operations: float) -> float | None:
+        speed = self.operations_per_second
+        return None if speed is None else num_operations / speed
+
+
+def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -> MachineLimits:
+    """Measure, at the current number of threads; takes about a second.
+
+    dtype: of what is multiplied. Whole numbers (int8) are read as fp32, which takes as long.
+    """
+    kept = torch.float32 if dtype == torch.int8 else dtype
+    count = max(1, working_set // kept.itemsize)
+    side = 1 << max(6, (count.bit_length() - 1) // 2)
+    matrix = torch.ones(max(1, count // side), side, dtype=kept, device=device)
+    vector = torch.ones(side, dtype=kept, device=device)
+    flat, target = matrix.view(-1), torch.empty_like(matrix)
+    num_bytes = matrix.numel() * kept.itemsize
+    # The way a forward reads its weights, and two that do nothing else; the best of them counts.
+    reads = [
+        num_bytes / best_seconds(lambda: torch.mv(matrix, vector), device),
+        num_bytes / best_seconds(lambda: flat.sum(), device),
+        2 * num_bytes / best_seconds(lambda: target.copy_(matrix), device),
+    ]
+    return MachineLimits(num_bytes, max(reads), _operations_per_second(device, dtype))
+
+
+def _operations_per_second(device: torch.device, dtype: torch.dtype) -> float | None:
+    size = MATRIX[device.type]
+
+    def seconds(kind: torch.dtype, multiply: Callable[..., object]) -> float:
+        square = torch.ones(size, size, dtype=kind, device=device)
+        return best_seconds(lambda: multiply(square, square), device)
+
+    if dtype != torch.int8:
+        return 2 * size**3 / seconds(dtype, torch.mm)
+    whole = seconds(dtype, torch._int_mm)
+    return 2 * size**3 / whole if whole < seconds(torch.float32, torch.mm) else None
+
+
+def best_seconds(work: Callable[[], object], device: torch.device) -> float:
+    """The shortest of several repeats: a limit is what the machine can do when nothing is in its
+    way."""
+    work()
+    best, end = float("inf"), time.perf_counter() + SECONDS
+    while True:
+        start = now(device)
+        for _ in range(3):
+            work()
+        finished = now(device)
+        best = min(best, (finished - start) / 3)
+        if finished > end:
+            return best
+
+
+def now(device: torch.device) -> float:
+    """Seconds, once all work given to the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

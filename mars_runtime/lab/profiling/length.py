@@ -35,16 +35,16 @@ NUM_QUESTIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """place: of the first token it wrote in prompt and answer together."""
+    """position: of the first token it wrote, in prompt and answer together."""
 
-    place: int
+    position: int
     num_tokens: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A way of decoding between two places of the text, ``end`` not among them.
+    """A way of decoding between two positions of the text, ``end`` not among them.
 
     ms_per_token: milliseconds of forwards per token. waits: milliseconds from one token to the
     next, p50, p95 and p99 over tokens; those of one forward come together, all but the first
@@ -163,7 +163,7 @@ def stretches_of(
 ) -> Iterator[Stretch]:
     """The stretches that any forward fell into."""
     for start, end in zip([0, *ends], ends, strict=False):
-        own = [each for each in found if start <= each.place < end]
+        own = [each for each in found if start <= each.position < end]
         if own:
             yield _stretch(way, start, end, own, bytes_per_token * end)
 

@@ -1,0 +1,113 @@
+"""What kept turns save and what a growing text costs: figures by hand, and both commands on a
+bundled checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from mars_runtime.lab.profiling import length, turns
+from mars_runtime.lab.profiling.length import Forward, stretches_of
+from mars_runtime.lab.profiling.turns import TimedTurn
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.provenance import shipped
+
+
+def run(*given: str) -> int:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command")
+    turns.add_parser(commands)
+    length.add_parser(commands)
+    threads = torch.get_num_threads()
+    try:
+        return {"turns": turns, "length": length}[given[0]].run(parser.parse_args(given))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_line_of_the_table_is_a_turn_of_all_conversations() -> None:
+    first, second = TimedTurn(40, 0, 0.4, 0.4, True), TimedTurn(140, 96, 0.1, 0.5, True)
+    other = TimedTurn(160, 128, 0.2, 0.5, False)
+    table = turns.table_of("x", [[first, second], [first, other]])
+    assert table.lines == (
+        ("1", "40", "40", "400.0", "400.0", "1.00", "2 of 2"),
+        ("2", "150", "38", "150.0", "500.0", "0.30", "1 of 2"),
+    )
+
+
+def test_a_conversation_computes_less_and_says_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
+    if not isinstance(checkpoint.model, NativeModel):
+        pytest.skip("this machine has no C++ compiler")
+    few = ["--conversations", "1", "--turns", "2", "--max-new-tokens", "40"]
+    assert run("turns", "--checkpoint", "mars-tiny", "--dtype", "int8", *few) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    first, second = (line for line in lines if line and line[0] in ("1", "2"))
+    assert first[1] == first[2]
+    assert int(second[2]) <= int(second[1]) - 32
+    assert first[-3:] == second[-3:] == ["1", "of", "1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--turns", "0"], "at least 1 turn"),
+        (["--conversations", "9"], "1 to 5 conversations"),
+        (["--checkpoint", "mars-tiny"], "choose --dtype int8"),
+        (["--max-new-tokens", "0"], "tokens to generate must be"),
+    ],
+)
+def test_wrong_arguments_of_turns_get_one_sentence(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("turns", *given) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_figures_of_a_stretch_by_hand() -> None:
+    found = [Forward(10, 3, 0.03), Forward(13, 1, 0.01), Forward(120, 2, 0.05)]
+    early, late = stretches_of("AR", found, [100, 200, 300], 1000)
+    assert (early.start, early.end, early.num_tokens) == (0, 100, 4)
+    assert (early.tpf, early.ms_per_token) == (2.0, pytest.approx(10.0))
+    # The waits before four tokens: 30, 0 and 0 with the first forward, then 10 milliseconds.
+    assert early.waits[0] == pytest.approx(5.0)
+    assert early.waits[2] == pytest.approx(29.4)
+    assert late.cache_bytes == 200_000
+    assert length.table_of("x", [early]).lines == (
+        ("AR", "0 to 100", "4", "2.00", "10.0", "5.0 / 27.0 / 29.4", "0"),
+    )
+
+
+@pytest.mark.slow
+def test_the_command_fills_the_text_and_says_where(tmp_path: Path) -> None:
+    out = tmp_path / "length.json"
+    few = ["--ends", "100", "300", "--max-new-tokens", "24", "--out", str(out)]
+    assert run("length", "--checkpoint", "mars-tiny", *few) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["fingerprint"] == shipped("mars-tiny")
+    told = found["stretches"]
+    assert {(one["way"], one["end"]) for one in told} >= {("AR", 100), ("AR", 300)}
+    assert all(one["tpf"] == 1.0 for one in told if one["way"] == "AR")
+    assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in told)
+    assert "A text that grows: mars-tiny" in out.with_suffix(".md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--ends", "0"], "from 1 on"),
+        (["--checkpoint", "mars-tiny", "--ends", "20"], "No answer has room"),
+    ],
+)
+def test_wrong_arguments_of_length_get_one_sentence(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("length", *given, "--out", str(tmp_path / "length.json")) == 2
+    assert said in capsys.readouterr().err
