@@ -113,7 +113,7 @@ DEFECTS = (
         f"{WEB}/views/load/plots.js",
         "if (!holder.hidden) this.react",
         'if (!holder.hidden && !node.classList.contains("js-plotly-plot")) this.react',
-        ("tests/app/test_load_tab.py",),
+        ("tests/app/test_load_lab.py",),
     ),
     Defect(
         SETTING,
@@ -190,14 +190,14 @@ DEFECTS = (
         "app/components/assets.py",
         'return text.replace("<", "\\\\u003c")',
         "return text",
-        ("tests/app/test_replay.py", "tests/app/test_site.py", "tests/app/components"),
+        ("tests/app/test_site.py", "tests/app/components"),
     ),
     Defect(
         TEXT,
         f"{WEB}/core/dom.js",
         "if (text !== undefined) node.textContent = text;",
         "if (text !== undefined) node.innerHTML = text;",
-        (NODE, "tests/app/test_compare_files.py", f"{RACE}.py", "tests/app/components"),
+        (NODE, "tests/app/test_compare_tab.py", f"{RACE}.py", "tests/app/components"),
     ),
     Defect(
         CLOCK,
@@ -260,7 +260,7 @@ DEFECTS = (
         "app/compare.py",
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
-        ("tests/app/test_imports_of_runs.py", "tests/attack/test_imports_stall.py"),
+        ("tests/app/test_recordings.py", "tests/attack/test_imports_stall.py"),
     ),
 )
 

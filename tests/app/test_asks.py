@@ -1,4 +1,4 @@
-"""Asks of a view, and links, on the real page over a scripted backend."""
+"""Asks of a view, methods side by side, and links, on the real page over a scripted backend."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from browser import Arrive, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
+
 
 ROOT = "#race .mars-race"
 MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
@@ -151,3 +152,73 @@ def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
     found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
     assert found == [True, True, False]
     assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}
+
+
+PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
+CHOICE = "#view label:has-text('{}') input"
+OVER = f"{ROOT}[data-state=finished]"
+
+
+@pytest.fixture
+def three_lanes(arrive: Arrive, address: str, scripted_backend: ScriptedBackend) -> playwright.Page:
+    """The page opened by a link for three methods, after their race."""
+    scripted_backend.forward_seconds = 0.001
+    link = "?prompt=Say+it.&tau=0.5&max_new_tokens=40&lanes=jacobi,mars,ar"
+    opened = arrive(address + link, 1280, 900)
+    opened.wait_for_selector(ROOT)
+    opened.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    opened.click("#more > button")
+    opened.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
+    opened.click("#run")
+    opened.wait_for_selector(f"{OVER}[data-lanes='3']")
+    return opened
+
+
+def test_jacobi_is_raced_beside_the_others_and_asked_again(three_lanes: playwright.Page) -> None:
+    assert three_lanes.locator(f"{ROOT} .rv-head h3").all_inner_texts() == [
+        "MARS",
+        "plain AR",
+        "Jacobi",
+    ]
+    said = {
+        lane: three_lanes.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")
+    }
+    assert "τ" in said["mars"]
+    assert "τ" not in said["jacobi"]
+    assert "B 4" in said["jacobi"]
+    assert "same text" in said["jacobi"]
+    texts = [three_lanes.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
+    assert texts[0] == texts[1] != ""
+    colours = three_lanes.eval_on_selector_all(
+        f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)"
+    )
+    assert len(set(colours)) == 3
+    assert three_lanes.locator(f"{ROOT} .rv-run b").all_inner_texts() == [
+        "MARS",
+        "plain AR",
+        "Jacobi",
+    ]
+    # A lane alone: what panels and asks speak of is then its own.
+    for title in ("MARS", "plain AR"):
+        three_lanes.uncheck(CHOICE.format(title))
+    three_lanes.click("#run")
+    three_lanes.wait_for_selector(f"{OVER}[data-lanes='1']")
+    three_lanes.hover(f"{PANE.format('jacobi')} .rv-t >> nth=3")
+    three_lanes.wait_for_selector(f"{ROOT} .rv-card:not([hidden])")
+    card = three_lanes.inner_text(f"{ROOT} .rv-card")
+    assert "AR's own" in card or "Nothing was guessed" in card
+    tau = three_lanes.input_value("#tau input[type=range]")
+    before = three_lanes.get_attribute(ROOT, "data-run")
+    three_lanes.evaluate(f"document.querySelector('{ROOT}').lineView.ask('run', {{}})")
+    three_lanes.wait_for_selector(f"{OVER}[data-lanes='1']:not([data-run='{before}'])")
+    assert three_lanes.input_value("#tau input[type=range]") == tau
+    assert three_lanes.is_checked(CHOICE.format("Jacobi"))
+
+
+def test_without_a_method_nothing_runs_and_one_sentence_says_why(
+    three_lanes: playwright.Page,
+) -> None:
+    for title in ("MARS", "plain AR", "Jacobi"):
+        three_lanes.uncheck(CHOICE.format(title))
+    three_lanes.click("#run")
+    three_lanes.wait_for_selector("text=Choose 1 to 4 methods to run")

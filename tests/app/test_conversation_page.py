@@ -22,7 +22,7 @@ from conversation_page import (
 )
 from live_page import set_knob
 from scripted_page import ScriptedBackend, make_handlers
-from test_conversation_runs import chat
+from test_given import chat
 
 from app.handlers import Handlers
 

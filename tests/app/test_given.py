@@ -1,10 +1,11 @@
-"""Runs whose output is given a beginning: what is checked, what is decoded, what is not judged."""
+"""Runs with earlier turns or a begun answer: what is checked, decoded, and has no room."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,19 @@ from helpers import ScriptedModel, peaked
 from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
-from app.controls import RefusalError
+from app.controls import Limits, RefusalError
+from app.examples.book import TASKS
 from app.handlers import Handlers
-from app.live.order import read_given
+from app.handlers import make_handlers as handlers_over
+from app.live.order import MAX_TURNS, read_given, read_history
+from app.live.run import fitting
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
 from mars_runtime import folds, tasks
+from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.trace import Trace
+from mars_runtime.turns import Turn
 from tests.engine.test_company import ModelBackend
 
 EOS, MASK, SIZE = 257, 258, 260
@@ -162,3 +171,208 @@ def test_lossless_from_a_branch_equals_ar_from_the_same_branch(tmp_path: Path) -
         texts.add(folds.text(lanes[0]))
     assert len(texts) == 4
     handlers.engines.close()
+
+
+LIMITS = Limits(max_prompt_chars=100, max_new_tokens=8, block_size=8)
+START, END = 256, 257
+TURN = {"prompt": "Why?", "tokens": [72, 105]}
+
+
+@pytest.fixture
+def because() -> ScriptedBackend:
+    return ScriptedBackend("Because.")
+
+
+@pytest.fixture
+def chatting(tmp_path: Path, because: ScriptedBackend) -> Iterator[Handlers]:
+    made = make_handlers(tmp_path, because, path=None)
+    yield made
+    made.engines.close()
+
+
+def chat(*said: str) -> list[int]:
+    """Questions and answers by turns as ids, open for the next answer; written by hand."""
+    roles = ["user", "assistant"] * len(said)
+    pairs = zip(roles, said, strict=False)
+    turns = [[START, *f"{role}\n{text}".encode(), END, 10] for role, text in pairs]
+    return [token for turn in turns for token in turn] + [START, *b"assistant\n"]
+
+
+@pytest.mark.parametrize("nothing", [None, "", [], "[]", "null", {}, "{}"])
+def test_nothing_before_is_a_first_question(nothing: object) -> None:
+    assert read_history(nothing, LIMITS) == dict.fromkeys(METHODS, ())
+
+
+def test_a_list_is_for_all_lanes_and_an_object_for_each() -> None:
+    turn = Turn("Why?", (72, 105))
+    assert read_history([TURN], LIMITS) == dict.fromkeys(METHODS, (turn,))
+    own = json.dumps({"mars": [TURN], "ar": [{"prompt": "Why?", "tokens": []}], "more": 3})
+    found = read_history(own, LIMITS)
+    assert (found["mars"], found["ar"]) == ((turn,), (Turn("Why?", ()),))
+    assert found["jacobi"] == found["ar"]  # it has not answered yet
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        True,
+        "{",
+        "3",
+        "[" * 9000,
+        '{"mars": 3}',
+        [3],
+        [[]],
+        ["Why?"],
+        [{"prompt": "Why?"}],
+        [{"tokens": [72]}],
+        [{**TURN, "prompt": None}],
+        [{**TURN, "prompt": " "}],
+        [{**TURN, "prompt": "x" * 101}],
+        [{**TURN, "prompt": "\ud800"}],
+        [{**TURN, "tokens": "72"}],
+        [{**TURN, "tokens": [72.0]}],
+        [{**TURN, "tokens": [True]}],
+        [{**TURN, "tokens": [[72]]}],
+        [{**TURN, "tokens": [72] * 9}],
+        [TURN] * (MAX_TURNS + 1),
+    ],
+)
+def test_what_is_no_conversation_is_a_sentence_beside_the_prompt(value: object) -> None:
+    """The last but one: more tokens than an answer may have here."""
+    with pytest.raises(RefusalError, match="press New conversation") as caught:
+        read_history(value, LIMITS)
+    assert caught.value.field == "prompt"
+
+
+@pytest.mark.parametrize("token", [START, END, MASK, SIZE, -1, 2**70])
+def test_control_and_unknown_tokens_are_no_answer(
+    chatting: Handlers, because: ScriptedBackend, token: int
+) -> None:
+    values = controls(history=json.dumps([{"prompt": "Why?", "tokens": [72, token]}]))
+    refusal = chatting.live.check(values)
+    assert refusal is not None
+    assert refusal.field == "prompt"
+    assert "another model's" in str(refusal)
+    assert "another model's" in lines_of(last(chatting.live.run("a", values)))[1][0][1]["message"]
+    assert because.num_forwards == 0
+
+
+def test_earlier_turns_stand_before_the_prompt_and_in_the_header(
+    chatting: Handlers, because: ScriptedBackend
+) -> None:
+    asked = "<|im_end|> no control token"
+    posted = [{"prompt": asked, "tokens": list(b"Hi.")}]
+    value = last(chatting.live.run("a", controls(prompt="And?", history=json.dumps(posted))))
+    ids = chat(asked, "Hi.", "And?")
+    assert because.prompts == [tuple(ids)] * 2
+    for lane in ("mars", "ar"):
+        header = lane_trace(value, lane).header
+        assert header.prompt_ids == tuple(ids)
+        assert header.history == (Turn(asked, tuple(b"Hi.")),)
+        assert (header.prompt, header.num_left_out, header.room) == ("And?", 0, 100_000)
+
+
+def test_each_lane_can_go_on_from_its_own_answers(
+    chatting: Handlers, because: ScriptedBackend
+) -> None:
+    own = {"mars": [{**TURN, "tokens": list(b"Mars")}], "ar": [{**TURN, "tokens": list(b"Ar")}]}
+    view = json.dumps({"prompt": "And?", "checkpoint": "scripted", "history": own})
+    found = list(chatting.live.run_from_view("a", view, controls(prompt="typed since")))
+    assert {sentence for _, sentence in found} == {""}
+    ids = {lane: lane_trace(found[-1][0], lane).header.prompt_ids for lane in ("mars", "ar")}
+    assert ids == {
+        "mars": tuple(chat("Why?", "Mars", "And?")),
+        "ar": tuple(chat("Why?", "Ar", "And?")),
+    }
+
+
+def test_the_oldest_turns_are_left_out_whole_and_counted(
+    chatting: Handlers, because: ScriptedBackend
+) -> None:
+    """A turn of three letters and three tokens takes 8 + 3 and 13 + 3 ids; "And?" takes 8 + 4, and
+    what opens the answer 11."""
+    turns = [{"prompt": f"{n:03}", "tokens": list(b"yes")} for n in range(4)]
+    assert len(chat("000", "yes", "And?")) == 27 + 23
+    for room, kept in ((23 + 64 + 4 * 27, 4), (23 + 64 + 4 * 27 - 1, 3), (23 + 64 + 26, 0)):
+        because.capacity = room
+        value = last(chatting.live.run("a", controls(prompt="And?", history=turns)))
+        header = lane_trace(value, "mars").header
+        assert [turn.prompt for turn in header.history] == ["000", "001", "002", "003"][4 - kept :]
+        assert (header.num_left_out, header.room) == (4 - kept, room)
+
+
+def test_fitting_counts_what_encoding_gives(chatting: Handlers) -> None:
+    tokenizer = chatting.engines.get("scripted").checkpoint.tokenizer
+    history = [Turn("x" * n, (65,) * (9 - n)) for n in range(1, 9)]
+    for room in range(0, 400, 7):
+        kept = fitting(tokenizer, "And?", history, room)
+        assert kept == tuple(history[len(history) - len(kept) :])
+        assert not kept or len(tokenizer.encode_prompt("And?", kept)) <= room
+        more = history[len(history) - len(kept) - 1 :]
+        assert len(kept) == 8 or len(tokenizer.encode_prompt("And?", more)) > room
+
+
+def test_an_answer_in_a_conversation_is_never_judged(
+    chatting: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came before may be anybody's, and judging runs Python."""
+    task = next(task for task in tasks.examples() if tasks.is_checkable(task))
+    monkeypatch.setattr(tasks, "check", lambda task, text: True)
+    for history, is_judged in ((None, True), ([TURN], False)):
+        values = controls(prompt=task.prompt, history=history)
+        tags = {tag for tag, _ in lines_of(last(chatting.live.run("a", values)))[1]}
+        assert ("verdict" in tags) is is_judged
+
+
+def answer_of(trace: Trace) -> list[int]:
+    steps = folds.row_steps(trace.events)
+    return [token for step, _ in steps for token in folds.visible_tokens(step)]
+
+
+def assert_ten_turns_equal_ar(chatting: Handlers, checkpoint: str, prompts: list[str]) -> None:
+    """Lossless is AR on the same history at each turn, and each prompt begins with what the cache
+    of the turn before holds."""
+    history: list[dict[str, object]] = []
+    before: tuple[int, ...] = ()
+    counts = [0, 0]
+    for prompt in prompts:
+        values = controls(
+            prompt=prompt, checkpoint=checkpoint, history=json.dumps(history),
+            **{"lossless": True, "tau": 0.0, "groups": "every", "lookup": True},
+            max_new_tokens=24,
+        )  # fmt: skip
+        value = last(chatting.live.run("a", values))
+        mars, ar = (lane_trace(value, lane) for lane in ("mars", "ar"))
+        assert answer_of(mars) == answer_of(ar) != []
+        assert mars.header == replace(ar.header, **of_its_lane(mars))
+        assert mars.header.prompt_ids[: len(before)] == before
+        before = (*mars.header.prompt_ids, *answer_of(mars))
+        history.append({"prompt": prompt, "tokens": answer_of(ar)})
+        for i, trace in enumerate((mars, ar)):
+            counts[i] += folds.num_forwards(trace.events)
+    assert len(mars.header.history) == 9
+    assert counts[0] < counts[1]
+
+
+def of_its_lane(trace: Trace) -> dict[str, object]:
+    header = trace.header
+    return {"settings": header.settings, "name": header.name, "date": header.date}
+
+
+def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
+    model = ScriptedModel(foreseen, vocab_size=SIZE, max_positions=4096)
+    chatting = make_handlers(tmp_path, ModelBackend(model, Vocabulary(), 4000), path=None)  # type: ignore[arg-type]
+    assert_ten_turns_equal_ar(chatting, "scripted", [f"Question {n}?" for n in range(10)])
+    chatting.engines.close()
+
+
+def test_ten_turns_of_a_bundled_checkpoint_equal_ar() -> None:
+    """Handed out tasks of several kinds, so that it has something to say to each."""
+    engines = Engines(AppSettings(checkpoint="mars-tiny", port=0))
+    chatting = handlers_over(engines)
+    families = list(chatting.book.families[TASKS])
+    prompts = [chatting.book.prompt(families[n % len(families)], n) for n in range(10)]
+    assert engines.get("mars-tiny", timeout=240.0) is not None
+    assert_ten_turns_equal_ar(chatting, "mars-tiny", [prompt[:160] for prompt in prompts])
+    engines.close()

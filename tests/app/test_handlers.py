@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
-from live_values import begun, lane_trace, last, lines_of
+from live_page import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError

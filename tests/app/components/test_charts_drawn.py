@@ -6,8 +6,10 @@ The drawing is plotly's SVG, not the figure that it was handed: what it leaves b
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -16,13 +18,16 @@ import sample_traces as samples
 from browser import needs_browser, playwright
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from panel_browser import ROOT, VIEW, put, still_page
+from panel_browser import ROOT, VIEW, put, put_scene, settle, still_page
+from race_browser import AR
 
 from app.components import assets
 from app.components.views import RaceView
+from mars_runtime.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
+
 
 SHORT = samples.Script("7", replace(race_scenes.START, tau=0.7))
 SCRIPTS = {
@@ -206,3 +211,109 @@ def test_what_is_drawn_knows_no_past(
         assert chart["veil"] == first["veil"], chart["chart"]
         assert set(chart["marks"]) - set(first["marks"]) == set(), f"{chart['chart']} keeps these"
         assert chart["marks"] == first["marks"], chart["chart"]
+
+
+AT_REST = f"""() => {{ const {{ charts, feed, frame }} = {VIEW};
+  return !charts.dirty.size && !charts.timer && !frame && !feed.lines.length; }}"""
+BOX = """node => { const { left, right, top, bottom } = node.getBoundingClientRect();
+  return { left, right, top, bottom }; }"""
+
+
+@pytest.fixture(scope="module")
+def race() -> Iterator[playwright.Page]:
+    """A finished race with its charts."""
+    with still_page(plotly=assets.plotly_file()) as made:
+        put_scene(made, "prose")
+        made.wait_for_function(AT_REST)
+        yield made
+
+
+def steps(lane: str) -> list[Step]:
+    """The forwards of the race on show."""
+    events: list[Event] = list(samples.read(samples.lanes(race_scenes.PROSE)[lane]).events)
+    return [event for event in events if isinstance(event, Step)]
+
+
+def chart(key: str) -> str:
+    return f"{ROOT} [data-chart={key}]"
+
+
+def test_axes_fit_the_run_once_it_is_over(race: playwright.Page) -> None:
+    for key in ("forwards", "time", "confidence", "latency"):
+        plot = race.locator(f"{chart(key)} .nsewdrag").first.evaluate(BOX)
+        ranges = race.evaluate(f"{VIEW}.charts.nodes.{key}.node._fullLayout.xaxis.range")
+        assert ranges == [0, pytest.approx(sum(step.seconds for step in steps("ar")))]
+        if key == "latency":  # the slower lane spans the whole of it
+            paths = race.locator(f"{chart(key)} .shapelayer path").evaluate_all(
+                f"l => l.map({BOX})"
+            )
+            assert min(path["left"] for path in paths) == pytest.approx(plot["left"], abs=3)
+            assert max(path["right"] for path in paths) == pytest.approx(plot["right"], abs=3)
+    bars = race.locator(f"{chart('forwards')} .shapelayer path").evaluate_all(f"l => l.map({BOX})")
+    share = sum(step.seconds for step in steps("mars")) / sum(step.seconds for step in steps("ar"))
+    plot = race.locator(f"{chart('forwards')} .nsewdrag").first.evaluate(BOX)
+    end = plot["left"] + share * (plot["right"] - plot["left"])
+    assert max(bar["right"] for bar in bars) == pytest.approx(end, abs=3)
+
+
+def test_each_nine_of_confidence_has_as_much_room(race: playwright.Page) -> None:
+    ticks = race.locator(f"{chart('confidence')} .ytick text").evaluate_all(
+        "l => l.map((n) => [n.textContent, n.getBoundingClientRect().top])"
+    )
+    tops = dict(ticks)
+    assert list(tops) == ["0", "0.5", "0.9", "0.99", "0.999", "0.9999"]
+    rooms = [tops[low] - tops[high] for low, high in pairwise(["0.9", "0.99", "0.999", "0.9999"])]
+    assert max(rooms) - min(rooms) < 2
+    assert min(rooms) > 20
+
+
+def test_the_time_of_each_forward_has_a_chart_of_both_lanes(race: playwright.Page) -> None:
+    texts = race.locator(f"{chart('latency')} .annotation text").all_text_contents()
+    for lane in ("mars", "ar"):
+        middle = statistics.median_high(1000 * step.seconds for step in steps(lane))
+        assert any(text == f"{middle:.2f} ms" for text in texts), (middle, texts)
+    legend = race.locator(f"{ROOT} .rv-run").all_inner_texts()
+    assert [text.split()[0] for text in legend] == ["MARS", "plain"]
+    assert "τ 0.95" in legend[0]
+    assert race.locator(f"{chart('latency')} figcaption").inner_text() == "Time of each forward"
+    assert race.locator(f"{chart('forwards')} figcaption").inner_text().startswith("MARS: ")
+
+
+def test_pointing_at_the_other_lane_in_a_chart_lights_its_text(race: playwright.Page) -> None:
+    plot = race.locator(f"{chart('latency')} .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    axis = f"{VIEW}.charts.nodes.latency.node._fullLayout.yaxis"
+    tenth = list(accumulate(step.seconds for step in steps("ar")))[-2]
+    x = box["width"] * tenth / sum(step.seconds for step in steps("ar"))
+    y = race.evaluate(f"{axis}.l2p({1000 * steps('ar')[-1].seconds})")
+    race.mouse.move(box["x"] + x + 1, box["y"] + y)
+    settle(race)
+    assert race.locator(f"{AR} .rv-c.rv-on").count() == 1
+    assert race.locator(f"{ROOT} .rv-cursor:visible").count() == 4
+    race.mouse.move(0, 0)
+    settle(race)
+    assert race.locator(f"{ROOT} .rv-cursor:visible").count() == 0
+
+
+def test_where_the_faster_lane_ended_the_others_place_is_kept(race: playwright.Page) -> None:
+    end = sum(step.seconds for step in steps("mars"))
+    clocks = accumulate(step.seconds for step in steps("ar"))
+    tokens = sum(clock <= end for clock in clocks)
+    marked = race.locator(f"{ROOT} [data-finish]")
+    assert marked.evaluate_all("l => l.map((n) => [n.rvToken, n.dataset.finish])") == [
+        [tokens - 1, "MARS ended"]
+    ]
+    assert marked.evaluate("n => n.closest('.rv-pane').dataset.lane") == "ar"
+    notes = race.locator(f"{chart('time')} .annotation text").all_text_contents()
+    assert f"MARS ended, plain AR at {tokens}" in notes
+    left = race.locator(f"{ROOT} .pl-finish").evaluate("n => parseFloat(n.style.left)")
+    whole = sum(step.seconds for step in steps("ar"))
+    assert left == pytest.approx(100 * end / whole, abs=0.01)
+
+
+def test_without_a_winner_nothing_is_marked(race: playwright.Page) -> None:
+    *_, running = race_scenes.running(race_scenes.PROSE, 30)()
+    put(race, running)
+    assert race.locator(f"{ROOT} [data-finish]").count() == 0
+    assert race.locator(f"{ROOT} .pl-finish").is_hidden()

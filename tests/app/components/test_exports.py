@@ -1,6 +1,6 @@
 """What is exported of a run is what the page says of it, be it a picture, a table or a trace.
 
-The replay page and the link are held against the page in ``test_replay.py`` and ``test_asks.py``.
+The replay page and the link are held against the page in ``test_site.py`` and ``test_asks.py``.
 """
 
 from __future__ import annotations

@@ -7,10 +7,27 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import plotly.graph_objects as go
 import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
+from hypothesis import given
+from hypothesis import strategies as st
+from palette import palette
+from test_batch_folds import EVENTS
 
+from app.batch.charts import MAX_POINTS, NAMES, PAGE_COLOURS, Side, forwards_figure, time_figure
+from app.batch.order import (
+    MAX_CACHE_BLOCK,
+    MIN_CACHE_BLOCK,
+    TITLES,
+    prompts_as_text,
+    read_batch_order,
+)
 from app.batch.run import BatchHandlers
+from app.controls import Limits, RefusalError
+from mars_runtime.decoders import baselines
+from mars_runtime.decoders.baselines import BATCH_METHODS
+from mars_runtime.events import Prefill, Step
 from mars_runtime.trace_reader import read_trace
 
 
@@ -157,3 +174,114 @@ def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:
     assert len(first.splitlines()) == len(second.splitlines()) == 8
     assert not set(first.splitlines()) & set(second.splitlines())
     assert batch.check(controls(prompts=first)) is None
+
+
+LIMITS = Limits(max_prompt_chars=40, max_new_tokens=512, block_size=8)
+VALUES = {
+    "prompts": "One.\nTwo ⏎ lines.",
+    "method": "cursor",
+    "second": "block",
+    "batch_size": 4.0,
+    "tau": 0.9,
+    "block_size": 4.0,
+    "cache_block": 16,
+    "max_new_tokens": 64,
+    "checkpoint": "mars-tiny",
+}
+
+
+def test_an_order() -> None:
+    order = read_batch_order(VALUES, LIMITS)
+    assert order.prompts == ("One.", "Two\nlines.")
+    assert order.methods == ("cursor", "block")
+    assert (order.batch_size, order.cache_block) == (4, 16)
+    assert (order.settings.tau, order.settings.block_size) == (0.9, 4)
+    assert order.title("block") == "MARS, block cache 16"
+    assert read_batch_order({**VALUES, "second": "none"}, LIMITS).methods == ("cursor",)
+
+
+def test_the_tab_offers_what_the_runtime_has() -> None:
+    assert set(TITLES) == set(BATCH_METHODS)
+    runtime = (baselines.MIN_CACHE_BLOCK, baselines.MAX_CACHE_BLOCK)
+    assert runtime == (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
+
+
+@given(st.lists(st.lists(st.sampled_from(["a b", "", "$x"]), min_size=1).map("\n".join)))
+def test_prompts_survive_the_text_box(prompts) -> None:
+    kept = [prompt for prompt in prompts if prompt.strip()][:16]
+    if kept:
+        limits = Limits(10_000, 512, 8)
+        values = {**VALUES, "prompts": prompts_as_text(kept)}
+        assert list(read_batch_order(values, limits).prompts) == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        ({"prompts": " \n "}, "prompts", "Type at least one prompt"),
+        ({"prompts": None}, "prompts", "Type at least one prompt"),
+        ({"prompts": "x\n" * 17}, "prompts", "at most 16 prompts"),
+        ({"prompts": "ok\n" + "y" * 41}, "prompts", "Prompt 2: Shorten the prompt"),
+        ({"method": "magic"}, "method", "Choose a method"),
+        ({"second": ["ar"]}, "second", "Choose a method"),
+        ({"second": "cursor"}, "second", "differs from the first"),
+        ({"batch_size": 0}, "batch_size", "batch size must be a whole number from 1 to 16"),
+        ({"batch_size": float("nan")}, "batch_size", "batch size must be a whole number"),
+        ({"cache_block": 2}, "cache_block", "cache block must be a whole number from 4 to 256"),
+        ({"cache_block": True}, "cache_block", "cache block must be a whole number"),
+        ({"tau": float("nan")}, "tau", "threshold"),
+        ({"block_size": 9}, "block_size", "trained depth"),
+        ({"max_new_tokens": 300}, "max_new_tokens", "at most 256 tokens"),
+    ],
+)
+def test_refusals_name_the_control(changes, field, sentence) -> None:
+    with pytest.raises(RefusalError, match=sentence) as caught:
+        read_batch_order({**VALUES, **changes}, LIMITS)
+    assert caught.value.field == field
+
+
+SIDES = [Side("MARS, block cache 4", False, EVENTS), Side("plain AR", True, EVENTS[:2])]
+
+
+def test_tokens_against_time_for_both() -> None:
+    first, second = time_figure(SIDES)["data"]
+    assert (first["x"], first["y"]) == ([0, 0.5, 1.5, 2.5, 3, 4], [0, 2, 6, 8, 9, 10])
+    assert (second["x"], second["y"]) == ([0, 0.5], [0, 2])
+    assert (first["line"]["color"], second["line"]["color"]) == ("@mars", "@ar")
+    labels = [label["text"] for label in time_figure(SIDES)["layout"]["annotations"]]
+    assert labels[0].endswith("MARS, block cache 4")
+
+
+def test_accepted_up_and_idle_down_with_commits_marked() -> None:
+    figure = forwards_figure(SIDES[:1])
+    taken, waiting, finished = figure["data"]
+    assert taken["y"] == [2, 4, 2, 1, 1]
+    assert waiting["y"] == [0, 0, -1, 0, 0]
+    assert finished["y"] == [0, 0, 0, -1, 0]
+    colours = taken["marker"]["color"]
+    assert [colour == "@mars" for colour in colours] == [True, False, False, True, False]
+    assert not any("-" in tick for tick in figure["layout"]["yaxis"]["ticktext"])
+
+
+@pytest.mark.parametrize("make", [time_figure, forwards_figure])
+@pytest.mark.parametrize(
+    "sides", [[], [Side("x", False, [])], [Side("x", False, [Prefill(3)])], SIDES]
+)
+def test_plotly_takes_every_figure_in_any_colours(make, sides) -> None:
+    for colours in (palette("light"), palette("dark"), PAGE_COLOURS):
+        figure = make(sides, colours)
+        json.dumps(figure, allow_nan=False)
+        if colours is not PAGE_COLOURS:
+            go.Figure(figure)
+
+
+def test_the_page_fills_in_variables_that_exist() -> None:
+    assert set(NAMES) <= set(palette("light"))
+
+
+def test_a_long_run_has_few_points_and_keeps_its_last() -> None:
+    events = [EVENTS[1]] * 1501
+    (line,) = time_figure([Side("x", False, events)])["data"]
+    assert len(line["x"]) <= MAX_POINTS + 1
+    assert line["y"][-1] == 3002
+    assert isinstance(events[0], Step)
