@@ -78,7 +78,7 @@ DEFECTS = (
         f"{RUNTIME}/model/attention.py",
         "is_behind_root = slot >= first + branches.roots.unsqueeze(2)",
         "is_behind_root = slot > first + branches.roots.unsqueeze(2)",
-        ("tests/model/test_branches_forward.py", "tests/decoders/test_groups.py", *FORESEEN),
+        ("tests/model/test_qwen2.py", "tests/decoders/test_groups.py", *FORESEEN),
     ),
     Defect(
         MASK,
@@ -92,7 +92,7 @@ DEFECTS = (
         f"{RUNTIME}/branches.py",
         "positions += range(root, root + count)",
         "positions += range(root + 1, root + 1 + count)",
-        ("tests/test_branches.py", "tests/model/test_branches_forward.py"),
+        ("tests/test_branches.py", "tests/model/test_qwen2.py"),
     ),
     Defect(
         STALE,
@@ -155,14 +155,14 @@ DEFECTS = (
         f"{RUNTIME}/decoders/rows.py",
         "self._rows[one], self._rows[other] = self._rows[other], self._rows[one]",
         "self._rows[one], self._rows[other] = self._rows[one], self._rows[other]",
-        ("tests/decoders/test_rows.py", "tests/decoders/test_batch.py"),
+        ("tests/decoders/test_batch.py",),
     ),
     Defect(
         ROW,
         f"{RUNTIME}/decoders/rows.py",
         "self._cache.clear(place, self._left[place])",
         "self._cache.clear(place, 0)",
-        ("tests/decoders/test_rows.py", "tests/test_cache.py", "tests/test_laws_cache.py"),
+        ("tests/decoders/test_batch.py", "tests/test_cache.py", "tests/test_laws_cache.py"),
     ),
     Defect(
         ROW,

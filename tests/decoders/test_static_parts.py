@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,10 +12,12 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import Draw, judge, num_proposals, read
+from mars_runtime.decoders.static import batch
 from mars_runtime.decoders.static.batch import (
     BLOCKS,
     CapturedRow,
     InForce,
+    StepProbe,
     block_bucket,
     context_bucket,
     row_bucket,
@@ -21,6 +26,7 @@ from mars_runtime.decoders.static.batch import (
 from mars_runtime.decoders.static.state import IS_LIVE, STOPS, Shape, State
 from mars_runtime.decoders.static.step import Reading, best_of, judge_rows, plan_rows, read_slots
 from mars_runtime.events import Proposal
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings
 
 EOS_IDS = frozenset({0})
@@ -159,3 +165,24 @@ def test_bounds_hold_while_steps_are_under_way() -> None:
 
 def test_places_without_rows_are_not_live() -> None:
     assert not State.new(4, 2, torch.device("cpu")).numbers[:, IS_LIVE].any()
+
+
+class Restoring:
+    """Runs a function and puts back what it changed, in place."""
+
+    def __init__(self, device: torch.device, changed: Sequence[torch.Tensor]) -> None:
+        self._changed = changed
+
+    def run(self, key: Hashable, function: Callable[[], None]) -> None:
+        saved = [tensor.clone() for tensor in self._changed]
+        function()
+        for tensor, before in zip(self._changed, saved, strict=True):
+            tensor.copy_(before)
+
+
+def test_state_made_in_inference_mode_is_put_back(
+    random_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "new_runner", Restoring)
+    model = load_checkpoint(str(random_folder), device="cpu", dtype="fp32").model
+    StepProbe(model, 2, 16).run(3)  # type: ignore[arg-type]

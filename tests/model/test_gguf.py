@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -10,12 +13,21 @@ import torch
 from gguf.constants import GGMLQuantizationType as Kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_adapter import tensors_of
+from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
+from mars_runtime.decoders import decode
+from mars_runtime.provenance import fingerprint
+from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.grouped import GroupedMatrix
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.registry import registry
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
+from tests.helpers import tokens_of
 
 GATE = "model.layers.1.mlp.gate_proj.weight"
 
@@ -158,3 +170,164 @@ def test_flipped_bytes_of_the_header_give_a_sentence_or_a_checkpoint(
     path = tmp_path / "flipped.gguf"
     path.write_bytes(content)
     read_or_refuse(path)
+
+
+FILE = "small.gguf"
+
+
+def register(folder: Path, path: Path, **changes: Any) -> Path:
+    """A registry in ``folder`` with one entry, whose file is ``path``."""
+    content = path.read_bytes()
+    line = {
+        "name": "small",
+        "block_size": 8,
+        "mask_token": "<|pad|>",
+        "adapter": "small",
+        "gguf": {
+            "file": path.name,
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "hub": "somebody/small",
+            "wheel": {"package": "small", "version": "1", "size": 1, "sha256": ""},
+        },
+    }
+    (folder / "registry.json").write_text(json.dumps([line | changes]))
+    return folder / "registry.json"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setenv("MARS_CACHE", str(folder))
+    return folder
+
+
+def answer(checkpoint: Checkpoint, text: str = "Hello") -> list[int]:
+    ids = checkpoint.tokenizer.encode_prompt(text)
+    settings = DecodeSettings("ar", max_new_tokens=12)
+    return tokens_of(decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda: settings))[0]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+def test_fp32_gives_the_text_of_transformers(tmp_path: Path, architecture: str) -> None:
+    import transformers
+
+    weights = write_gguf(tmp_path / FILE, architecture=architecture)
+    ours = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32")
+    assert (ours.name, ours.block_size, ours.weight_files) == ("small", 1, (tmp_path / FILE,))
+    config = ours.model.config
+    known = {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.num_kv_heads,
+        "intermediate_size": config.intermediate_size,
+        "rms_norm_eps": config.rms_norm_eps,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 512,
+    }
+    is_llama = architecture == "llama"
+    kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
+    shape: Any = transformers.LlamaConfig if is_llama else transformers.Qwen2Config
+    theirs = kind(shape(**known)).eval()
+    theirs.load_state_dict(weights, strict=False)
+    ids = torch.tensor([ours.tokenizer.encode_prompt("Hello")])
+    forbidden = [[token] for token in ours.tokenizer.forbidden_ids]
+    out = theirs.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=12,
+        do_sample=False,
+        bad_words_ids=forbidden,
+        pad_token_id=ours.tokenizer.pad_id,
+        eos_token_id=sorted(ours.tokenizer.eos_ids),
+    )
+    assert answer(ours) == out[0, ids.shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["auto", "fp32", "bf16", "int8"])
+def test_every_dtype_answers(tmp_path: Path, dtype: str) -> None:
+    write_gguf(tmp_path / FILE)
+    assert answer(load_checkpoint(str(tmp_path / FILE), device="cpu", dtype=dtype))
+
+
+def test_the_system_prompt_of_the_template_is_in_every_prompt(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE)
+    checkpoint = load_checkpoint(str(tmp_path / FILE), device="cpu")
+    ids = checkpoint.tokenizer.encode_prompt("Hello")
+    assert checkpoint.tokenizer.decode(ids).startswith(f"<|im_start|>system\n{SYSTEM}<|im_end|>")
+    assert list(subject_of(checkpoint).encode_prompt("Hello")) == ids
+
+
+def test_an_entry_is_loaded_from_the_cache(cache: Path, tmp_path: Path) -> None:
+    write_gguf(cache / FILE)
+    known = register(tmp_path, cache / FILE, system="Be kind.")
+    found = load_checkpoint("small", registry_path=known, device="cpu")
+    assert (found.name, found.block_size, found.path) == ("small", 8, cache / FILE)
+    assert found.tokenizer.token_bytes(found.tokenizer.mask_id) == b"<|pad|>"
+    assert found.tokenizer.system == "Be kind."
+    (cache / FILE).rename(cache / "away")
+    with pytest.raises(CheckpointError, match="mars_runtime fetch small"):
+        load_checkpoint("small", registry_path=known)
+
+
+def test_an_entry_brings_its_adapter_as_soon_as_it_is_there(cache: Path, tmp_path: Path) -> None:
+    write_gguf(cache / FILE)
+    known = register(tmp_path, cache / FILE)
+    plain = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
+    (tmp_path / "small").mkdir()
+    tensors = tensors_of(plain.model.config)
+    write_adapter(tmp_path / "small", tensors, block_size=5, mask_token="<|mask|>")
+    found = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
+    assert found.block_size == 5
+    assert found.tokenizer.token_bytes(found.tokenizer.mask_id) == b"<|mask|>"
+    assert [path.name for path in found.weight_files] == [
+        FILE,
+        "adapter-0.safetensors",
+        "adapter-1.safetensors",
+    ]
+    masks = torch.tensor([[*found.tokenizer.encode_prompt("Hello"), found.tokenizer.mask_id]])
+    said = [each.model.hidden(masks, each.model.new_cache(1, 200)) for each in (plain, found)]
+    assert torch.equal(said[0][:, :-1], said[1][:, :-1])
+    assert not torch.allclose(said[0][:, -1], said[1][:, -1])
+
+
+def test_another_file_than_the_registered_one_is_refused(cache: Path, tmp_path: Path) -> None:
+    write_gguf(cache / FILE)
+    known = register(tmp_path, cache / FILE)
+    content = bytearray((cache / FILE).read_bytes())
+    content[-1] ^= 1
+    (cache / FILE).write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"damaged: run .* fetch small to replace it\.$"):
+        load_checkpoint("small", registry_path=known)
+
+
+def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE)
+    content = bytearray((tmp_path / FILE).read_bytes())
+    content[-20:-18] = b"\xff\x7f"  # the scale of the last group
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(CheckpointError, match="is not finite: fetch"):
+        load_checkpoint(str(tmp_path / FILE))
+
+
+def test_fingerprints_follow_the_weights(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_gguf(tmp_path / f"{seed}.gguf", seed=seed)
+    one, other = (load_checkpoint(str(tmp_path / f"{seed}.gguf")) for seed in (0, 1))
+    assert fingerprint(one.weight_files) != fingerprint(other.weight_files)
+
+
+@pytest.mark.parametrize("gguf", [{}, {"file": "x"}, [], "x", {"wheel": {"package": "x"}}])
+def test_a_damaged_entry_gets_a_sentence(tmp_path: Path, gguf: object) -> None:
+    write_gguf(tmp_path / FILE)
+    with pytest.raises(CheckpointError, match="restore it"):
+        registry(register(tmp_path, tmp_path / FILE, gguf=gguf))
+
+
+def test_positions_that_no_number_can_turn_are_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "odd.gguf", rope__freq_base=1e-45)
+    with pytest.raises(CheckpointError, match="base of its rotary positions"):
+        load_checkpoint(str(tmp_path / "odd.gguf"))

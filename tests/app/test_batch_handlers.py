@@ -13,7 +13,7 @@ from batch_page import TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
 from palette import palette
-from test_batch_folds import EVENTS
+from test_folds import BATCH_EVENTS as EVENTS
 
 from app.batch.charts import MAX_POINTS, NAMES, PAGE_COLOURS, Side, forwards_figure, time_figure
 from app.batch.order import (
