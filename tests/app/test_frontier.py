@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from app.frontier.failures import Failure
 from browser import needs_browser, playwright
 from live_page import run
 from scripted_page import ScriptedBackend
 
-from app.frontier import sets
-from app.frontier.failures import Failure
-from app.frontier import RESULTS, frontier_json, read_sets
+from app.frontier import RESULTS, frontier_json, read_sets, sets
 from app.serving.settings import AppSettings
 from mars_runtime.settings import DecodeSettings
 
