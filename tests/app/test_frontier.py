@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.frontier.failures import Failure
 from browser import needs_browser, playwright
 from live_page import run
 from scripted_page import ScriptedBackend
 
-from app.frontier import RESULTS, frontier_json, read_sets, sets
+from app.frontier import RESULTS, Failure, frontier_json, read_sets
 from app.serving.settings import AppSettings
 from mars_runtime.settings import DecodeSettings
 
@@ -158,10 +157,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     told = [{**row, "accuracy": estimate(0.7)} for row in (*rows, drafted)]
     (folder / "chat_evaluation.json").write_text(json.dumps({"requests": rows}), encoding="utf-8")
     (folder / "evaluation.json").write_text(json.dumps({"averages": told}), encoding="utf-8")
-    (folder / "paper.json").write_bytes(Path(sets.RESULTS / "paper.json").read_bytes())
+    (folder / "paper.json").write_bytes(Path(frontier.RESULTS / "paper.json").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sets, "RESULTS", folder)
-        patch.setattr(sets, "failures", lambda: [FAILURE])
+        patch.setattr(frontier, "RESULTS", folder)
+        patch.setattr(frontier, "failures", lambda: [FAILURE])
         yield
 
 
