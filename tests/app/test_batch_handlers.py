@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from palette import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
-from app.batch.charts import MAX_POINTS, NAMES, PAGE_COLOURS, Side, forwards_figure, time_figure
 from app.batch.order import (
     MAX_CACHE_BLOCK,
     MIN_CACHE_BLOCK,
@@ -23,7 +22,15 @@ from app.batch.order import (
     prompts_as_text,
     read_batch_order,
 )
-from app.batch.run import BatchHandlers
+from app.batch.run import (
+    MAX_POINTS,
+    NAMES,
+    PAGE_COLOURS,
+    BatchHandlers,
+    Side,
+    forwards_figure,
+    time_figure,
+)
 from app.controls import Limits, RefusalError
 from mars_runtime.decoders import baselines
 from mars_runtime.decoders.baselines import BATCH_METHODS

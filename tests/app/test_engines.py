@@ -16,7 +16,7 @@ import pytest
 from fake_source import NO_NETWORK, FakeSource, make_handlers
 from scripted_page import ScriptedBackend, controls, make_served
 
-from app.api.begin import awaited
+from app.api.runs import awaited
 from app.handlers import Handlers
 from app.serving import engines as module
 from app.serving.checkpoints import footer
