@@ -16,8 +16,8 @@ from typing import Any
 import datasets
 
 from mars_runtime.lab.harness import registration
-from mars_runtime.lab.training.distill.prompts.base import Prompt
-from mars_runtime.lab.training.distill.prompts.texts import MATHS_FORMS, Texts
+from mars_runtime.lab.training.distill.mixture import Prompt
+from mars_runtime.lab.training.distill.requests import MATHS_FORMS, Texts
 from mars_runtime.lab.training.distill.run import SEED
 
 __all__ = ["bbh", "gsm8k_train_heldout", "humaneval", "ifeval", "registration"]

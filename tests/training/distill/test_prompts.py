@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.training.distill.mixture import SHARES, mixture
-from mars_runtime.lab.training.distill.overlap import Benchmarks, words
-from mars_runtime.lab.training.distill.prompts import chat, code, reading
-from mars_runtime.lab.training.distill.prompts.base import Prompt, interleave
-from mars_runtime.lab.training.distill.prompts.texts import Question
+from mars_runtime.lab.training.distill import requests
+from mars_runtime.lab.training.distill.mixture import (
+    SHARES,
+    Benchmarks,
+    Prompt,
+    interleave,
+    mixture,
+    words,
+)
 
 FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
@@ -53,11 +57,11 @@ def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
     assert kept == [Prompt("b", (f"prompt {i}",)).is_held_out for i in range(5000)]
 
 
-@pytest.mark.parametrize("requests", [code.requests, chat.requests])
-def test_drawn_requests_are_many_whole_and_repeatable(requests: object) -> None:
-    assert callable(requests)
-    first = list(islice(requests(random.Random(1)), 2000))
-    assert first == list(islice(requests(random.Random(1)), 2000))
+@pytest.mark.parametrize("drawn", [requests.code_requests, requests.chat_requests])
+def test_drawn_requests_are_many_whole_and_repeatable(drawn: object) -> None:
+    assert callable(drawn)
+    first = list(islice(drawn(random.Random(1)), 2000))
+    assert first == list(islice(drawn(random.Random(1)), 2000))
     assert len(set(first)) > 1000
     for turns in first:
         assert len(turns) % 2 == 1
@@ -67,20 +71,20 @@ def test_drawn_requests_are_many_whole_and_repeatable(requests: object) -> None:
 def test_passages_are_cut_after_whole_sentences() -> None:
     text = "One went out into the wide world today. Two stayed at home. Three slept."
     assert (
-        reading.first_sentences(text, 1)
+        requests.first_sentences(text, 1)
         == "One went out into the wide world today. Two stayed at home."
     )
-    assert reading.first_sentences("no end here", 1) == "no end here"
+    assert requests.first_sentences("no end here", 1) == "no end here"
 
 
 def test_slips_change_a_text() -> None:
     text = "He went to the house, and the dog was there, and he said nothing, being tired."
-    assert reading.with_slips(text, random.Random(0)) != text
+    assert requests.with_slips(text, random.Random(0)) != text
 
 
 def test_a_question_carries_its_passage() -> None:
-    item = Question("A fox sat.", "Who sat?", "a fox")
-    draws = list(reading.questions([item] * 40, random.Random(0)))
+    item = requests.Question("A fox sat.", "Who sat?", "a fox")
+    draws = list(requests.questions([item] * 40, random.Random(0)))
     assert all("A fox sat." in turns[0] and "Who sat?" in turns[0] for turns in draws)
     assert {len(turns) for turns in draws} == {1, 3}
 

@@ -1,18 +1,57 @@
-"""The prompts that the shipped adapter's texts answer: which kinds, and how much of each."""
+"""The prompts that the shipped adapter's texts answer: how much of each kind, in which order, which
+are held out, and that none shares a run of 13 words with a benchmark. Knows no model and no tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from mars_runtime.lab.training.distill.overlap import Benchmarks
-from mars_runtime.lab.training.distill.prompts import chat, code, reading
-from mars_runtime.lab.training.distill.prompts.base import Prompt, Turns, interleave
-from mars_runtime.lab.training.distill.prompts.texts import Texts
+from mars_runtime.lab.training.distill import requests
+from mars_runtime.lab.training.distill.requests import Texts, Turns
 
 SHARES = {"chat": 0.30, "maths": 0.20, "code": 0.18, "summary": 0.16, "rewriting": 0.16}
 """Shares of prompts. Answers to summaries and rewriting are shorter than those to code."""
+HELD_OUT_ONE_IN = 50
+RUN = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One conversation to be answered, and of which kind it is."""
+
+    kind: str
+    turns: Turns
+
+    @property
+    def is_held_out(self) -> bool:
+        """Say whether this prompt belongs to evaluation; the same in every process."""
+        return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
+
+
+class Benchmarks:
+    """The runs of words of the texts that no training prompt may share."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._runs: set[int] = set()
+        for text in texts:
+            self._runs |= runs(text)
+
+    @classmethod
+    def read(cls, folder: Path) -> Benchmarks:
+        """Every string in every ``*.jsonl`` and ``*.jsonl.gz`` of a folder."""
+        return cls(text for path in sorted(folder.glob("*.jsonl*")) for text in _strings(path))
+
+    def share_a_run_with(self, text: str) -> bool:
+        """Say whether 13 words in a row of ``text`` stand in a benchmark."""
+        return not self._runs.isdisjoint(runs(text))
 
 
 def mixture(
@@ -21,16 +60,16 @@ def mixture(
     """The first ``count`` prompts; ``written`` are those the model wrote itself."""
     texts = Texts(data, seed)
     passages = texts.passages()
-    asked = reading.questions(texts.questions(), texts.random("reading"))
+    asked = requests.questions(texts.questions(), texts.random("reading"))
     half = len(passages) // 2
     sources: dict[str, Iterator[Turns]] = {
         "chat": _chat(texts, written),
         "maths": texts.maths(),
-        "code": code.requests(texts.random("code")),
-        "summary": reading.alternate(
-            reading.summaries(passages[:half], texts.random("summary")), asked
+        "code": requests.code_requests(texts.random("code")),
+        "summary": requests.alternate(
+            requests.summaries(passages[:half], texts.random("summary")), asked
         ),
-        "rewriting": reading.rewriting(passages[half:], texts.random("rewriting")),
+        "rewriting": requests.rewriting(passages[half:], texts.random("rewriting")),
     }
     mixed = interleave(sources, SHARES)
     clean = (p for p in mixed if not any(map(benchmarks.share_a_run_with, p.turns)))
@@ -39,6 +78,57 @@ def mixture(
 
 def _chat(texts: Texts, written: list[str]) -> Iterator[Turns]:
     """Collected, self-written and drawn requests in turn; then what is left of the endless one."""
-    drawn = chat.requests(texts.random("chat"))
-    yield from reading.alternate(texts.instructions(), iter([(t,) for t in written]), drawn)
+    drawn = requests.chat_requests(texts.random("chat"))
+    yield from requests.alternate(texts.instructions(), iter([(t,) for t in written]), drawn)
     yield from drawn
+
+
+def interleave(
+    sources: Mapping[str, Iterator[Turns]], shares: Mapping[str, float]
+) -> Iterator[Prompt]:
+    """Prompts of all kinds, so that every prefix holds each in its share (shares add up to 1).
+
+    A kind that has run out leaves its share to the others. Repeated conversations are left out.
+    """
+    seen: set[Turns] = set()
+    drawn = dict.fromkeys(sources, 0)
+    left = dict(sources)
+    while left:
+        kind = min(left, key=lambda k: (drawn[k] + 1) / shares[k])
+        turns = next(left[kind], None)
+        if turns is None:
+            del left[kind]
+            continue
+        drawn[kind] += 1
+        if turns not in seen:
+            seen.add(turns)
+            yield Prompt(kind, turns)
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words and numbers, punctuation left out."""
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def runs(text: str) -> set[int]:
+    """Hashes of all runs of 13 words."""
+    found = words(text)
+    return {hash(tuple(found[i : i + RUN])) for i in range(len(found) - RUN + 1)}
+
+
+def _strings(path: Path) -> Iterator[str]:
+    open_text = gzip.open if path.suffix == ".gz" else open
+    with open_text(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield from _leaves(json.loads(line))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)

@@ -15,9 +15,8 @@ from mars_runtime.lab.training.backbone import Backbone, fast_dtype
 from mars_runtime.lab.training.base import read_base
 from mars_runtime.lab.training.distill import store
 from mars_runtime.lab.training.distill.generate import Answer, Plan, generate
-from mars_runtime.lab.training.distill.mixture import mixture
-from mars_runtime.lab.training.distill.overlap import Benchmarks
-from mars_runtime.lab.training.distill.prompts.base import Prompt, Turns
+from mars_runtime.lab.training.distill.mixture import Benchmarks, Prompt, mixture
+from mars_runtime.lab.training.distill.requests import Turns
 from mars_runtime.text import Tokenizer
 
 SEED = 20261122

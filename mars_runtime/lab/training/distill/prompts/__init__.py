@@ -1,1 +1,0 @@
-"""Where training prompts come from: one module per kind, each a seeded stream of conversations."""

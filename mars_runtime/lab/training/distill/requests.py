@@ -1,0 +1,249 @@
+"""What people ask of a chat model: everyday requests, code, word problems, and work on a passage.
+
+Subjects and ways of asking stand in ``requests.json``; passages and questions come from a folder of
+public texts. Knows no mixture, no model and no tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+Turns = tuple[str, ...]
+"""A conversation: user, assistant, user, ... ending with the user."""
+
+_LISTS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+CHAT, CODE, READING = _LISTS["chat"], _LISTS["code"], _LISTS["reading"]
+MATHS_FORMS: list[str] = _LISTS["maths"]
+MIN_WORDS, MAX_WORDS = 40, 150
+
+
+def chat_requests(draw: random.Random) -> Iterator[Turns]:
+    """An endless stream of everyday requests; one in eight stands in a conversation."""
+    while True:
+        asked = _everyday(draw)
+        if draw.random() < 0.125:
+            yield (draw.choice(CHAT["greetings"]), draw.choice(CHAT["replies"]), asked)
+        else:
+            yield (asked,)
+
+
+def _everyday(draw: random.Random) -> str:
+    form: str
+    if draw.random() < 0.2:
+        form = draw.choice(CHAT["advice_ask"])
+        return form.format(s=draw.choice(CHAT["advice"]))
+    s, t = draw.sample(CHAT["subjects"], 2)
+    form = draw.choice(CHAT["questions"])
+    return form.format(s=s, t=t)
+
+
+def code_requests(draw: random.Random) -> Iterator[Turns]:
+    """An endless stream of requests for code: functions, scripts, queries, commands, explanations
+    and corrections."""
+    makers = [_function] * 6 + [_completion] * 2 + [_snippet] * 2
+    makers += [_query] * 2 + [_command] * 2 + [_page, _question, _script, _edit]
+    while True:
+        yield draw.choice(makers)(draw)
+
+
+def _action(draw: random.Random) -> tuple[str, str, str]:
+    """What a function does, its name and its arguments."""
+    verb, name, arguments = draw.choice(CODE["actions"])
+    qualifier = draw.choice(CODE["qualifiers"]) if draw.random() < 0.35 else ""
+    return verb + qualifier, name, arguments
+
+
+def _function(draw: random.Random) -> Turns:
+    what, name, _ = _action(draw)
+    language = draw.choice(CODE["languages"])
+    return (draw.choice(CODE["ask"]).format(language=language, what=what, name=name),)
+
+
+def _completion(draw: random.Random) -> Turns:
+    what, name, arguments = _action(draw)
+    sentence = what[:1].upper() + what[1:]
+    form = draw.choice(CODE["complete"])
+    return (form.format(name=name, arguments=arguments, what=what, sentence=sentence),)
+
+
+def _snippet(draw: random.Random) -> Turns:
+    tag, code = draw.choice(CODE["snippets"])
+    a, b, f = draw.sample(CODE["names"], 3)
+    m, n, _ = (draw.randint(2, 50) for _ in range(3))
+    filled = code.format(a=a, b=b, f=f, m=m, n=n)
+    return (draw.choice(CODE["snippet_ask"]).format(tag=tag, code=filled),)
+
+
+def _query(draw: random.Random) -> Turns:
+    table, columns = draw.choice(CODE["tables"])
+    column, other = draw.sample(columns, 2)
+    form = draw.choice(CODE["queries"])
+    return (form.format(table=table, column=column, other=other, columns=", ".join(columns)),)
+
+
+def _command(draw: random.Random) -> Turns:
+    task = draw.choice(CODE["shell"]).format(
+        ext=draw.choice(CODE["extensions"]), n=draw.randint(2, 60), f=draw.choice(CODE["names"])
+    )
+    return (draw.choice(CODE["shell_ask"]).format(task=task),)
+
+
+def _page(draw: random.Random) -> Turns:
+    what, topic = draw.choice(CODE["pages"]), draw.choice(CODE["topics"])
+    return (f"Write {what.format(topic=topic)}.",)
+
+
+def _question(draw: random.Random) -> Turns:
+    concept = draw.choice(CODE["concepts"])
+    language = draw.choice(("Python", "JavaScript", "programming", "Java", "Git and the shell"))
+    return (draw.choice(CODE["concept_ask"]).format(concept=concept, language=language),)
+
+
+def _script(draw: random.Random) -> Turns:
+    task = draw.choice(CODE["scripts"]).format(
+        ext=draw.choice(CODE["extensions"]), topic=draw.choice(CODE["topics"])
+    )
+    return (f"Write a {draw.choice(('Python', 'Python', 'Node.js', 'bash'))} script that {task}.",)
+
+
+def _edit(draw: random.Random) -> Turns:
+    """Two turns: code is given, and then changed."""
+    tag, code = draw.choice(CODE["snippets"])
+    a, b, f = draw.sample(CODE["names"], 3)
+    filled = code.format(a=a, b=b, f=f, m=draw.randint(2, 9), n=20)
+    asked = f"Write a small function named {f}."
+    return (asked, f"```{tag}\n{filled}\n```", draw.choice(CODE["edits"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, its short answer and the passage that holds it."""
+
+    passage: str
+    question: str
+    answer: str
+
+
+def summaries(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
+    """One request for a summary or the like for each passage."""
+    for passage in passages:
+        yield (_joined(draw.choice(READING["summary"]), passage, draw),)
+
+
+def questions(found: Iterable[Question], draw: random.Random) -> Iterator[Turns]:
+    """A question on each passage; some follow the answer up with a second one."""
+    for item in found:
+        first = _joined(item.question, item.passage, draw)
+        if draw.random() < 0.15:
+            yield (first, item.answer.capitalize() + ".", draw.choice(READING["follow_ups"]))
+        else:
+            yield (first,)
+
+
+def rewriting(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
+    """Rewriting and extraction, about two to one, on passages cut to a few sentences."""
+    for passage in passages:
+        request = draw.choice(READING["rewriting" if draw.random() < 0.65 else "extraction"])
+        text = first_sentences(passage, draw.choice((1, 2, 3, 4)))
+        if "grammar" in request:
+            text = with_slips(text, draw)
+        yield (_joined(request, text, draw),)
+
+
+def first_sentences(text: str, count: int) -> str:
+    """The first sentences of a text, at least ten words of it."""
+    end, words = 0, text.split()
+    for index, word in enumerate(words, 1):
+        if word.rstrip("\"'").endswith((".", "!", "?")):
+            end += 1
+            if end >= count and index >= 10:
+                return " ".join(words[:index])
+    return text
+
+
+def with_slips(text: str, draw: random.Random) -> str:
+    """The text with a few mistakes of grammar and spelling."""
+    for right, wrong in draw.sample(READING["slips"], 5):
+        text = text.replace(right, wrong, 2)
+    return text
+
+
+def _joined(request: str, passage: str, draw: random.Random) -> str:
+    """Request and passage in one of the orders people write them."""
+    order: str = draw.choice(READING["orders"])
+    return order.format(request, passage)
+
+
+def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
+    """One of each in turn, until the first has run out."""
+    for stream in cycle(streams):
+        turns = next(stream, None)
+        if turns is None:
+            return
+        yield turns
+
+
+class Texts:
+    """The public texts of one folder, read once, in a seeded order. Raises FileNotFoundError for a
+    file that is missing."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder = folder
+        self._seed = seed
+
+    def random(self, name: str) -> random.Random:
+        """A generator of its own for each use, the same in every process."""
+        return random.Random(f"{self._seed}/{name}")
+
+    def instructions(self) -> Iterator[Turns]:
+        """General requests, as they were written."""
+        rows = self._shuffled("chat_prompts_train.jsonl")
+        return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
+
+    def maths(self) -> Iterator[Turns]:
+        """Word problems of primary school, alone or with a request for steps."""
+        draw = self.random("maths")
+        for row in self._shuffled("gsm8k_train.jsonl"):
+            question = row["question"].strip()
+            yield (draw.choice(MATHS_FORMS).format(question=question),)
+
+    def passages(self) -> list[str]:
+        """Passages of 40 to 150 words from tales and children's books, shuffled."""
+        found = [row["text"] for row in self._rows("fairytale_sections_train.jsonl")]
+        classics = (self._folder / "childrens_classics.txt").read_text(encoding="utf-8")
+        found += re.split(r"\n\s*\n", re.sub(r"<<<BOOK [^>]*>>>", "\n\n", classics))
+        tidy = (" ".join(text.split()) for text in found)
+        kept = [text for text in tidy if MIN_WORDS <= len(text.split()) <= MAX_WORDS]
+        self.random("passages").shuffle(kept)
+        return kept
+
+    def questions(self) -> list[Question]:
+        """Questions on tales whose passage is one section, shuffled."""
+        sections = {
+            (row["tale"], str(row["section"])): " ".join(row["text"].split())
+            for row in self._rows("fairytale_sections_train.jsonl")
+        }
+        found = [
+            Question(sections[key], row["question"], row["answer"])
+            for row in self._rows("fairytale_questions_train.jsonl")
+            if (key := (row["tale"], str(row["sections"]))) in sections
+            and len(sections[key].split()) <= MAX_WORDS
+        ]
+        self.random("questions").shuffle(found)
+        return found
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        lines = (self._folder / name).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _shuffled(self, name: str) -> list[dict[str, Any]]:
+        rows = self._rows(name)
+        self.random(name).shuffle(rows)
+        return rows
