@@ -10,8 +10,7 @@ pytest.importorskip("openai")
 
 from scripted_server import NAME, Oracle, serving
 
-from mars_runtime.lab.scaling.cli import Pair
-from mars_runtime.lab.scaling.load import Load, LoadError, Span, drive, tokens_within
+from mars_runtime.lab.scaling import Pair, Span, Traffic, TrafficError, drive, tokens_within
 
 
 def test_an_answer_counts_by_its_share_in_the_window() -> None:
@@ -20,15 +19,15 @@ def test_an_answer_counts_by_its_share_in_the_window() -> None:
 
 
 def test_the_ratio_of_a_pair() -> None:
-    assert Pair(Load(10.0, 1, 0), Load(17.0, 1, 0)).ratio == pytest.approx(1.7)
+    assert Pair(Traffic(10.0, 1, 0), Traffic(17.0, 1, 0)).ratio == pytest.approx(1.7)
 
 
 def test_clients_ask_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mars_runtime.lab.scaling.load.RAMP_SECONDS", 0.1)
+    monkeypatch.setattr("mars_runtime.lab.scaling.RAMP_SECONDS", 0.1)
     with serving(tmp_path, Oracle(forward_seconds=0.001), max_runs=2, max_waiting=0) as place:
         found = drive(place.address, NAME, ["one", "two"], 3, 0.8, 8)
         assert found.num_answers > 3
         assert found.tokens_per_second > 0
         assert found.num_refused > 0  # a third client has no place
-        with pytest.raises(LoadError, match="failed"):
+        with pytest.raises(TrafficError, match="failed"):
             drive(place.address, "absent", ["one"], 1, 0.1, 8)

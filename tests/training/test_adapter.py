@@ -10,19 +10,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.lab.training.adapter.full import agreement
-from mars_runtime.lab.training.adapter.loss import previous_tokens, propose, reached, right_masks
+from mars_runtime.lab.training.adapter.loss import agreement, propose, reached, right_masks
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
-from mars_runtime.lab.training.adapter.streams import read_clean, read_masks
-from mars_runtime.lab.training.adapter.texts import WIDTHS, Batch, Text, epoch, read_texts
-from mars_runtime.lab.training.adapter.train import AdapterTrainer, Recipe
-from mars_runtime.lab.training.backbone import Backbone
-from mars_runtime.lab.training.base import read_base
+from mars_runtime.lab.training.adapter.streams import (
+    WIDTHS,
+    AnchoredBatch,
+    Text,
+    epoch,
+    read_clean,
+    read_masks,
+    read_texts,
+)
+from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
+from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 from tests.training.tiny_base import write_answers, write_base
 
-RECIPE = Recipe(
+RECIPE = AdapterRecipe(
     steps=40,
     form=Form(4),
     block_size=4,
@@ -64,17 +69,17 @@ TEXT = Text("chat", tuple(range(10, 26)), 5)
 
 
 def test_a_mask_predicts_what_stands_behind_it() -> None:
-    batch = Batch.of([TEXT], len(TEXT.anchors), random.Random(0))
+    batch = AnchoredBatch.of([TEXT], len(TEXT.anchors), random.Random(0))
     targets, counts = batch.targets(3)
     assert batch.anchors[0].tolist() == list(range(4, 14))
     # After position 4 (the last of the prompt, token 14) comes 15 from the base itself.
     assert targets[0, 0].tolist() == [16, 17, 18]
-    assert previous_tokens(batch, 3)[0, 0].tolist() == [15, 16, 17]
+    assert batch.previous_tokens(3)[0, 0].tolist() == [15, 16, 17]
     assert counts[0, -1].tolist() == [True, False, False]
 
 
 def test_anchors_are_drawn_from_the_response_and_repeatable() -> None:
-    drawn = [Batch.of([TEXT], 4, random.Random(7)).anchors.tolist() for _ in range(2)]
+    drawn = [AnchoredBatch.of([TEXT], 4, random.Random(7)).anchors.tolist() for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert set(drawn[0][0]) <= set(TEXT.anchors)
 
@@ -83,7 +88,7 @@ def test_an_epoch_holds_every_text_once_at_few_widths() -> None:
     texts = [Text("a", tuple(range(5 + i)), 2) for i in range(150)]
     batches = epoch(texts, 1024, 1, 0)
     assert sorted(len(t.ids) for batch in batches for t in batch) == list(range(5, 155))
-    assert {Batch.of(b, 4, random.Random(0)).ids.shape[1] for b in batches} <= set(WIDTHS)
+    assert {AnchoredBatch.of(b, 4, random.Random(0)).ids.shape[1] for b in batches} <= set(WIDTHS)
     assert batches != epoch(texts, 1024, 1, 1)
 
 
@@ -91,7 +96,7 @@ def test_masks_see_the_clean_text_before_them_and_their_own_group(base: Path) ->
     """Each group alone, row after row in one plain causal forward, is the slow twin."""
     model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(4, embeddings=3))
-    batch = Batch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
+    batch = AnchoredBatch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
     embedding, update = parameters.embedding(3), parameters.update(torch.float32)
     with torch.no_grad():
         found = read_masks(model, read_clean(model, batch.ids), batch, embedding, update)
@@ -202,7 +207,7 @@ def test_masks_count_up_to_the_first_wrong_one() -> None:
 def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
     model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(4))
-    batch = Batch.of([TEXT], len(TEXT.anchors), random.Random(0))
+    batch = AnchoredBatch.of([TEXT], len(TEXT.anchors), random.Random(0))
     with torch.no_grad():
         x = read_masks(
             model,
@@ -211,13 +216,15 @@ def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
             parameters.embedding(2),
             parameters.update(torch.float32),
         )
-        found = propose(model, parameters, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
+        found = propose(model, parameters.sampler, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
     ids = list(TEXT.ids)
     for column, anchor in enumerate(TEXT.anchors):
         ids[anchor + 2] = int(found[column, 0])  # make every first mask right
         break
     text = dataclasses.replace(TEXT, ids=tuple(ids))
-    assert right_masks(model, parameters, Batch.of([text], 10, random.Random(0)), 2)[0][0] >= 1
+    assert (
+        right_masks(model, parameters, AnchoredBatch.of([text], 10, random.Random(0)), 2)[0][0] >= 1
+    )
 
 
 def test_answers_are_split_and_cut(tmp_path: Path) -> None:
@@ -259,5 +266,5 @@ def test_the_clean_stream_of_a_base_agrees_with_its_own_greedy_answer(base: Path
         ids.append(int(model.greedy(clean.hidden[0, -1:])[0]))
     other = [*ids[:-1], (ids[-1] + 1) % 50]
     for text, right in ((ids, 1.0), (other, 0.75)):
-        batch = Batch.of([Text("a", tuple(text), 3)], 1, random.Random(0))
+        batch = AnchoredBatch.of([Text("a", tuple(text), 3)], 1, random.Random(0))
         assert agreement(model, [batch]) == right

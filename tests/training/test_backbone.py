@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from mars_runtime.lab.training.adapter.streams import read_clean
-from mars_runtime.lab.training.backbone import Backbone
-from mars_runtime.lab.training.base import read_base
-from mars_runtime.lab.training.distill.generate import Plan, cohorts_of, generate
+from mars_runtime.lab.training.backbone import Backbone, read_base
+from mars_runtime.lab.training.distill.generate import GenerationConfig, cohorts_of, generate
 from mars_runtime.lab.training.distill.run import open_user_turn, with_roles
 from mars_runtime.model.config import CheckpointError
 from tests.training.tiny_base import VOCABULARY, write_base
@@ -46,8 +45,8 @@ def test_logits_are_those_of_transformers(folder: Path, model: Backbone) -> None
 
 def test_answers_are_the_greedy_ones_of_each_prompt_alone(model: Backbone) -> None:
     prompts = _prompts(23)
-    plan = Plan(eos_id=2, max_tokens=45, rows=18)
-    found = {a.index: a for ended in generate(model, prompts, plan) for a in ended}
+    config = GenerationConfig(eos_id=2, max_tokens=45, rows=18)
+    found = {a.index: a for ended in generate(model, prompts, config) for a in ended}
     assert sorted(found) == list(range(23))
     for index, prompt in enumerate(prompts):
         ids = list(prompt)
@@ -62,8 +61,8 @@ def test_answers_are_the_greedy_ones_of_each_prompt_alone(model: Backbone) -> No
 
 
 def test_sampled_prompts_are_repeatable(model: Backbone) -> None:
-    plan = Plan(eos_id=2, max_tokens=8, rows=12, temperature=1.0, seed=5)
-    runs = [list(generate(model, _prompts(4), plan)) for _ in range(2)]
+    config = GenerationConfig(eos_id=2, max_tokens=8, rows=12, temperature=1.0, seed=5)
+    runs = [list(generate(model, _prompts(4), config)) for _ in range(2)]
     assert runs[0] == runs[1]
 
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import Example
-from mars_runtime.lab.training.loss import mars_loss
-from mars_runtime.lab.training.masks import block_ids, two_stream_mask
-from mars_runtime.lab.training.streams import TwoStreams
+from mars_runtime.lab.training.streams import TwoStreams, block_ids, two_stream_mask
+from mars_runtime.lab.training.train import mars_loss
 
 
 def brute_block(position: int, response_start: int, first_block: int, block_size: int) -> int:

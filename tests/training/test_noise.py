@@ -9,9 +9,9 @@ import torch
 from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import Example
-from mars_runtime.lab.training.loss import mars_loss
 from mars_runtime.lab.training.recipe import BLOCK_DIFFUSION_NOISE, Noise
 from mars_runtime.lab.training.streams import TwoStreams
+from mars_runtime.lab.training.train import mars_loss
 
 MASK, EOS = 3, 2
 # A prompt of one token, a response of three and its end; blocks of 2, the first one whole.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.lab.training.adapter.simulate import (
+from mars_runtime.lab.training.adapter.held_out import (
     forwards_every,
     forwards_one,
     right_by_position,

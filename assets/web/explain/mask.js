@@ -268,7 +268,7 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}; of its own block nothing in clear. It learns ${learns}.`;
 }
 
-// The mask itself, as mars_runtime/lab/training/masks.py has it, for one row.
+// The mask itself, as mars_runtime/lab/training/streams.py has it, for one row.
 //
 /**
  * Block of every position: -1 in the prompt; the first block of the response holds `firstBlock` positions.

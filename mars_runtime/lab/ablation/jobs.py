@@ -22,7 +22,7 @@ from mars_runtime.lab.ablation.measure import measure
 from mars_runtime.lab.ablation.variants import ABLATION, START, Variant
 from mars_runtime.lab.training.data import Corpus, encoded
 from mars_runtime.lab.training.recipe import DRAFT, TWIN, StageName
-from mars_runtime.lab.training.tokenizer_files import put_tokenizer
+from mars_runtime.lab.training.tokenizer import put_tokenizer
 from mars_runtime.lab.training.train import Trainer
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.outputs import write_text

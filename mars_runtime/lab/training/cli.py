@@ -1,16 +1,14 @@
-"""`python -m mars_runtime train`: the command line of training."""
+"""`python -m mars_runtime train`: the command line of training. Knows no tensors until it runs."""
 
 from __future__ import annotations
 
 import argparse
-import signal
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.lab.training.adapter.cli import add_adapter_options, run_adapter
 from mars_runtime.lab.training.recipe import RECIPES
-from mars_runtime.lab.training.tokenizer_files import put_tokenizer
 from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
 
 MADE = ("resume.pt", "config.json", "*.safetensors")  # what a run leaves in its folder
@@ -19,82 +17,64 @@ MADE = ("resume.pt", "config.json", "*.safetensors")  # what a run leaves in its
 def add_parser(subparsers: Any) -> None:
     """Register the subcommand ``train``."""
     parser = subparsers.add_parser("train", help="train a bundled checkpoint")
-    parser.add_argument("--recipe", choices=sorted(RECIPES), default="cpu")
-    parser.add_argument(
-        "--stage", choices=("ar", "mars", "block_diffusion", "adapter"), required=True
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--recipe", choices=sorted(RECIPES), default="cpu")
+    add("--stage", choices=("ar", "mars", "block_diffusion", "adapter"), required=True)
+    add(
         "--data",
         type=Path,
         required=True,
         help="folder with the training texts; of stage adapter, the folder that distill wrote",
     )
-    parser.add_argument("--out", type=path_of, required=True, help="folder of the new checkpoint")
-    parser.add_argument(
+    add("--out", type=path_of, required=True, help="folder of the new checkpoint")
+    add(
         "--from",
         dest="start",
         help="checkpoint to start from: needed by all stages but ar; with stage ar it makes "
-        "the baseline, "
-        "which gets the tokens of stage mars",
+        "the baseline, which gets the tokens of stage mars",
     )
-    parser.add_argument("--resume", action="store_true", help="go on from the last save in --out")
-    parser.add_argument("--threads", type=int, help="CPU threads")
-    add_adapter_options(parser)
+    add("--resume", action="store_true", help="go on from the last save in --out")
+    add("--threads", type=int, help="CPU threads")
+    # What only stage ``adapter`` reads; the defaults are those of the shipped adapter.
+    add = parser.add_argument_group("stage adapter").add_argument
+    add("--steps", type=int, default=1000, help="optimizer steps")
+    add("--rank", type=int, default=16, help="rank of the updates")
+    add("--mask-embeddings", choices=("one", "each"), default="one", help="one, or one per place")
+    add("--sampler", action="store_true", help="train a head that re-ranks a mask's candidates")
+    add(
+        "--until-miss-from",
+        type=float,
+        default=1.0,
+        help="from this share of the steps on, leave out masks after a group's first wrong one",
+    )
+    add("--batch-tokens", type=int, default=1024, help="padded tokens of a step and process")
+    add("--anchors", type=int, default=64, help="groups of masks of a text and step")
+    add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
+    add("--measure-texts", type=int, default=8, help="held-out texts of each kind")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
+    add(
+        "--full",
+        action="store_true",
+        help="instead of an adapter, fine-tune all weights as the paper does, for comparison: "
+        "figures only, no checkpoint",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train; returns the exit code. A user's mistake is one sentence on standard error."""
-    problem = _problem(args)
-    if problem:
+    if problem := _problem(args):
         print(problem, file=sys.stderr)
         return 2
     try:
         check_folder(args.out)
         if args.stage == "adapter":  # of which several processes may write to one folder
-            return run_adapter(args)
+            return _train_adapter(args)
         with only_writer(args.out):
             return _train(args)
     except OutputError as error:
         print(error, file=sys.stderr)
         return 2
-
-
-def _train(args: argparse.Namespace) -> int:
-    """Train what is checked. Ctrl-C saves and ends after the step that goes on; a second one ends
-    at once."""
-    import torch
-
-    from mars_runtime.lab.training.train import Trainer
-
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    start = Path(args.start) if args.start else None
-    put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
-    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
-    if args.resume:
-        try:
-            trainer.resume()
-        except Exception as error:  # torch raises errors of many kinds for a file that is none
-            raise OutputError(
-                f"The save in {args.out} is damaged or of another recipe: start anew in another "
-                "--out, without --resume."
-            ) from error
-    usual = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: object) -> None:
-        trainer.is_interrupted = True
-        signal.signal(signal.SIGINT, usual)
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        trainer.run()
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    if trainer.is_interrupted:
-        print(f"Stopped and saved in {args.out}: --resume goes on.", file=sys.stderr)
-        return 130
-    return 0
 
 
 def _problem(args: argparse.Namespace) -> str | None:
@@ -112,3 +92,70 @@ def _problem(args: argparse.Namespace) -> str | None:
     if args.resume and not (args.out / "resume.pt").is_file():
         return f"Nothing to resume in {args.out}: leave out --resume to start anew."
     return None
+
+
+def _train(args: argparse.Namespace) -> int:
+    """Train a checkpoint; Ctrl-C saves it."""
+    import torch
+
+    from mars_runtime.lab.training.tokenizer import put_tokenizer
+    from mars_runtime.lab.training.train import Trainer
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    start = Path(args.start) if args.start else None
+    put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
+    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
+    if args.resume:
+        try:
+            trainer.resume()
+        except Exception as error:  # torch raises errors of many kinds for a file that is none
+            raise OutputError(
+                f"The save in {args.out} is damaged or of another recipe: start anew in another "
+                "--out, without --resume."
+            ) from error
+    if trainer.run():
+        print(f"Stopped and saved in {args.out}: --resume goes on.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _train_adapter(args: argparse.Namespace) -> int:
+    """Train an adapter. Under ``torchrun`` all processes share the run."""
+    import torch
+    import torch.distributed as dist
+
+    from mars_runtime.lab.training.adapter.parameters import Form
+    from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
+    from mars_runtime.lab.training.backbone import fast_dtype, has_compiler
+    from mars_runtime.model.config import CheckpointError
+    from mars_runtime.model.load import choose_device
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if "WORLD_SIZE" in os.environ:
+        dist.init_process_group("gloo")
+    recipe = AdapterRecipe(
+        steps=args.steps,
+        form=Form(args.rank, 1 if args.mask_embeddings == "one" else 7, args.sampler, args.full),
+        until_miss_from=args.until_miss_from,
+        batch_tokens=args.batch_tokens,
+        anchors=args.anchors,
+        measure_steps=args.measure_steps,
+        measure_texts=args.measure_texts,
+    )
+    try:
+        with choose_device(args.device):
+            trainer = AdapterTrainer(
+                recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=has_compiler()
+            )
+            if args.resume:
+                trainer.resume()
+            trainer.run()
+    except (CheckpointError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return 0

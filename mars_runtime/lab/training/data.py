@@ -78,14 +78,6 @@ def encoded(corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int) ->
     return [e for e in examples if len(e.ids) > e.response_start]
 
 
-def batches(
-    corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, batch_tokens: int, shard: int
-) -> list[list[Example]]:
-    """``in_batches`` of one shard, in an order that is the recipe's."""
-    examples = encoded(corpus, tokenizer, recipe, shard)
-    return in_batches(examples, batch_tokens, f"{recipe.seed}/{shard}/order")
-
-
 def in_batches(examples: Sequence[Example], batch_tokens: int, order: str) -> list[list[Example]]:
     """Batches of rows of like length, about ``batch_tokens`` padded tokens each; ``order`` seeds
     theirs."""

@@ -5,9 +5,8 @@ Knows no torch: a recipe can be read, printed and compared anywhere.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 StageName = Literal["ar", "mars", "block_diffusion"]
 Masking = Literal["block", "random", "everywhere"]
@@ -90,10 +89,6 @@ class Recipe:
     compile: bool = True
     tokenizer: str | None = None
     precision: Literal["bf16", "no"] = "bf16"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dataclasses.asdict(self)
 
 
 MIXTURE: tuple[tuple[str, float], ...] = (

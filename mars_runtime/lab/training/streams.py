@@ -1,6 +1,9 @@
-"""What a forward of a stage reads: texts in a batch, and the noisy stream beside the clean one.
+"""What a forward of a stage reads: texts in a batch, the noisy stream beside the clean one, and the
+two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper section 3.2).
 
-Knows token ids and what a recipe says of noise; knows no model and no loss.
+Knows token ids and what a recipe says of noise; knows no model and no loss. Prompt positions form
+block -1 and have no noisy twin: a noisy prompt token would carry the values of the clean one, so
+leaving it out changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.data import Example
-from mars_runtime.lab.training.masks import block_ids, two_stream_mask
 from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
 
 WIDTH_STEP = 32
@@ -27,7 +29,7 @@ NO_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TokenBatch:
     """ids: [R, T] padded with ``pad``; response_start, length: [R]; all int64."""
 
     ids: Tensor
@@ -35,7 +37,7 @@ class Batch:
     length: Tensor
 
     @classmethod
-    def of(cls, examples: Sequence[Example], pad: int) -> Batch:
+    def of(cls, examples: Sequence[Example], pad: int) -> TokenBatch:
         """Right-padded rows, the width rounded up."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
@@ -44,18 +46,19 @@ class Batch:
         starts = torch.tensor([e.response_start for e in examples])
         return cls(ids, starts, torch.tensor([len(e.ids) for e in examples]))
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TokenBatch:
         """The same batch on ``device``."""
-        return Batch(self.ids.to(device), self.response_start.to(device), self.length.to(device))
+        start, length = self.response_start.to(device), self.length.to(device)
+        return TokenBatch(self.ids.to(device), start, length)
 
 
 @dataclass(frozen=True, slots=True)
 class TwoStreams:
     """Both streams of a batch in one sequence: [clean T | noisy N].
 
-    ids, positions: [R, T + N]; mask: [R, 1, T + N, T + N]; targets: [R, T + N], -100 where a slot
-    has nothing to predict; num_clean: T. The noisy stream holds the blocks that were drawn: blocks
-    do not see each other's noise, so leaving one out moves no logit of the others.
+    ids, positions: [R, T + N]; mask: [R, 1, T + N, T + N]; targets: [R, T + N], -100 where
+    nothing is to be predicted; num_clean: T. The noisy stream holds the blocks that were drawn:
+    blocks do not see each other's noise, so leaving one out moves no logit of the others.
     """
 
     ids: Tensor
@@ -80,7 +83,7 @@ class TwoStreams:
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
         padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
-        batch = Batch.of(padded, eos_id)
+        batch = TokenBatch.of(padded, eos_id)
         blocks = _draw_blocks(batch, first, block_size, masked_share, noise, rng)
         at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
         following, clean_targets, own = _targets(batch)
@@ -107,29 +110,25 @@ class TwoStreams:
 
     def to(self, device: torch.device) -> TwoStreams:
         """The same streams on ``device``."""
-        return TwoStreams(
-            self.ids.to(device),
-            self.positions.to(device),
-            self.mask.to(device),
-            self.targets.to(device),
-            self.num_clean,
-        )
+        ids, positions = self.ids.to(device), self.positions.to(device)
+        mask, targets = self.mask.to(device), self.targets.to(device)
+        return TwoStreams(ids, positions, mask, targets, self.num_clean)
 
 
-def _targets(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """What slots predict, [R, T + 1]: the token after each, in the response and before it; the same
-    from the slot before the response on; the token of each slot of the response itself. -100 where
+def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """What positions predict, [R, T + 1]: the token after each, in the response and before it; the
+    same from the position before the response on; each token of the response itself. -100 where
     there is none."""
     ids = F.pad(batch.ids, (0, 2), value=-100)
-    slot = torch.arange(ids.shape[1] - 1)
+    position = torch.arange(ids.shape[1] - 1)
     start, length = batch.response_start[:, None], batch.length[:, None]
-    following = ids[:, 1:].where(slot < length - 1, -100)
-    own = ids[:, :-1].where((slot >= start) & (slot < length), -100)
-    return following, following.where(slot >= start - 1, -100), own
+    following = ids[:, 1:].where(position < length - 1, -100)
+    own = ids[:, :-1].where((position >= start) & (position < length), -100)
+    return following, following.where(position >= start - 1, -100), own
 
 
 def _draw_blocks(
-    batch: Batch,
+    batch: TokenBatch,
     first: Sequence[int],
     block_size: int,
     share: float,
@@ -159,7 +158,7 @@ def _positions(
     at, is_mask = [], []
     for blocks, length in zip(rows, lengths, strict=True):
         missing = num_noisy - sum(map(len, blocks))
-        at.append([place for block in blocks for place in block] + [length] * missing)
+        at.append([position for block in blocks for position in block] + [length] * missing)
         masked = [one for block in blocks for one in _is_masked(len(block), noise, rng)]
         is_mask.append(masked + [True] * missing)
     return torch.tensor(at), torch.tensor(is_mask)
@@ -170,7 +169,7 @@ def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
     if noise.masking == "block":
         return [True] * size
     level, sure = rng.random(), rng.randrange(size)
-    return [place == sure or rng.random() < level for place in range(size)]
+    return [position == sure or rng.random() < level for position in range(size)]
 
 
 def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int) -> Example:
@@ -183,3 +182,39 @@ def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int
 
 def _whole_width(width: int) -> int:
     return -(-width // WIDTH_STEP) * WIDTH_STEP
+
+
+def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
+    """Block of every position. response_start, first_block: [R] int64; result [R, length].
+
+    The first block of a row holds ``first_block`` (1..B) positions of the response and the others
+    ``block_size``, so that over rows a block, and later a cursor, may begin anywhere.
+    """
+    offset = torch.arange(length) - response_start[:, None]
+    block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
+    return torch.where(offset < 0, -1, block)
+
+
+def two_stream_mask(
+    clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor, *, is_causal: bool = True
+) -> Tensor:
+    """Who may see whom: True where query (row) may attend to key (column).
+
+    clean_block: [R, T]; noisy_block, noisy_position: [R, N], position of each mask in the
+    sequence. Result [R, 1, T + N, T + N] bool, clean stream first.
+
+    clean i sees clean j <= i; noisy i sees noisy j <= i of its own block, and clean j of earlier
+    blocks; clean never sees noisy. Not ``is_causal``: noisy i sees all noisy j of its own block.
+    """
+    rows, length = clean_block.shape
+    num_noisy = noisy_block.shape[1]
+    position = torch.arange(length)
+    clean_clean = (position[None, :] <= position[:, None]).expand(rows, length, length)
+    clean_noisy = torch.zeros(rows, length, num_noisy, dtype=torch.bool)
+    noisy_clean = clean_block[:, None, :] < noisy_block[:, :, None]
+    noisy_noisy = noisy_block[:, None, :] == noisy_block[:, :, None]
+    if is_causal:
+        noisy_noisy &= noisy_position[:, None, :] <= noisy_position[:, :, None]
+    top = torch.cat([clean_clean, clean_noisy], dim=2)
+    bottom = torch.cat([noisy_clean, noisy_noisy], dim=2)
+    return torch.cat([top, bottom], dim=1)[:, None]

@@ -1,4 +1,5 @@
-"""Trains the byte-level BPE tokenizer of the bundled checkpoints. Knows no model.
+"""The byte-level BPE tokenizer of the bundled checkpoints: copied from one, or trained. Knows no
+model.
 
 No normalizer and no unknown token: every string round-trips. Digits stand alone, as in Qwen2; so
 that a name is the same tokens at the head of a line and inside one, a capitalised word leaves its
@@ -7,13 +8,20 @@ space outside too. A small model that has to copy names learns it many times fas
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from mars_runtime.lab.training.data import Corpus
+from mars_runtime.lab.training.recipe import Recipe
+from mars_runtime.model.registry import REGISTRY
+
 SPECIAL_TOKENS = ("<|pad|>", "<|im_start|>", "<|im_end|>", "<|mask|>")
+TOKENIZER_SHARDS = 3
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
@@ -64,3 +72,17 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
     fast.chat_template = CHAT_TEMPLATE
     folder.mkdir(parents=True, exist_ok=True)
     fast.save_pretrained(str(folder))
+
+
+def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
+    """Copy the tokenizer of ``start`` or the one that the recipe names, or train one where the
+    folder has none yet."""
+    start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
+    if start is not None:
+        for name in TOKENIZER_FILES:
+            if (start / name).is_file():
+                shutil.copy(start / name, out / name)
+    elif not (out / "tokenizer.json").is_file():
+        texts = Corpus(data, recipe).texts(TOKENIZER_SHARDS)
+        tokenizer = train_tokenizer(texts, recipe.shape.vocab_size)
+        save_tokenizer(tokenizer, out, recipe.shape.max_positions)

@@ -1,6 +1,8 @@
-"""The training loop: AdamW, warm-up and cosine, checkpoints that a killed run resumes from.
+"""The training of one stage: losses, AdamW with warm-up and cosine, a log, and checkpoints that a
+killed run resumes from.
 
-Knows recipes, batches and losses; knows nothing of decoding.
+Knows recipes, batches and transformers' model; knows nothing of decoding. Logits of the clean
+stream are right-shifted: the one at t predicts the token at t + 1.
 """
 
 from __future__ import annotations
@@ -8,20 +10,20 @@ from __future__ import annotations
 import json
 import math
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded, in_batches
-from mars_runtime.lab.training.log import Log, progress_bar
-from mars_runtime.lab.training.loss import ar_loss, mars_loss
 from mars_runtime.lab.training.recipe import (
     BLOCK_DIFFUSION_NOISE,
     MARS_NOISE,
@@ -30,11 +32,16 @@ from mars_runtime.lab.training.recipe import (
     Stage,
     StageName,
 )
-from mars_runtime.lab.training.streams import Batch, TwoStreams
+from mars_runtime.lab.training.streams import TokenBatch, TwoStreams
 from mars_runtime.text import Tokenizer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 CHECKPOINT_SECONDS = 240.0
 MAX_SHARD = "9500KB"
+STATE = "resume.pt"
+"""The file of what a resumed run needs."""
 
 
 @dataclass(slots=True)
@@ -83,11 +90,9 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
     """AdamW on what is trained, with weight decay on matrices only."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim >= 2]
-    vectors = [p for p in trained if p.ndim < 2]
     groups = [
-        {"params": matrices, "weight_decay": stage.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
     betas = (0.9, stage.beta2)
     return torch.optim.AdamW(groups, lr=stage.learning_rate, betas=betas, fused=True)
@@ -115,8 +120,8 @@ class Trainer:
         from transformers import Qwen2ForCausalLM
 
         self.recipe, self.name, self.out = recipe, stage, out
-        usual = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
-        self.noise = noise or usual
+        default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
+        self.noise = noise or default_noise
         # From a checkpoint, stage ``ar`` is the baseline: as much more training as ``mars`` gets.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
@@ -133,7 +138,6 @@ class Trainer:
         self.progressed = Progressed()
         self.began, self.until = time.monotonic(), math.inf
         self.log = Log(out / f"log-{stage}.jsonl")
-        self.is_interrupted = False  # whoever sets it ends the run after the step that goes on
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
         )
@@ -164,7 +168,7 @@ class Trainer:
         """Loss terms of one batch and the tokens that its forward reads."""
         device = self.accelerator.device
         if self.name == "ar":
-            batch = Batch.of(examples, self.tokenizer.pad_id).to(device)
+            batch = TokenBatch.of(examples, self.tokenizer.pad_id).to(device)
             return ar_loss(self.model, batch, self.stage.prompt_weight), batch.ids.numel()
         rng = random.Random(f"{self.recipe.seed}/{self.progressed.step}/blocks")
         streams = TwoStreams.of(
@@ -213,19 +217,22 @@ class Trainer:
             terms = self.log.smooth(self.step(examples))
             yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
 
-    def run(self) -> None:
-        """Train to the end of the budget, saving every few minutes and at the end."""
+    def run(self) -> bool:
+        """Train to the end of the budget, saving every few minutes and at the end; returns whether
+        Ctrl-C ended it. It does after the step that goes on, a second one does at once."""
         saved = time.monotonic()
-        with progress_bar() as bar:
-            task = bar.add_task(self.name, total=self.stage.tokens, info="")
-            for info in self.logged():
-                bar.update(task, completed=self.spent, info=info)
-                if self.is_interrupted:
-                    break
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    self.save()
-                    saved = time.monotonic()
-        self.save()
+        with Interrupt(signal.SIGINT, is_second_fatal=True) as interrupt:
+            with progress_bar() as bar:
+                task = bar.add_task(self.name, total=self.stage.tokens, info="")
+                for info in self.logged():
+                    bar.update(task, completed=self.spent, info=info)
+                    if interrupt.came:
+                        break
+                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                        self.save()
+                        saved = time.monotonic()
+            self.save()
+        return interrupt.came
 
     def save(self) -> None:
         """Weights in bfloat16 as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
@@ -238,7 +245,7 @@ class Trainer:
             model.config.block_diffusion_size = self.recipe.block_size
             model.config.block_diffusion_shifted = self.noise.is_shifted
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
-        said = {"stage": self.name, "tokens_read": self.progressed.tokens, **self.recipe.to_dict()}
+        said = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
         if self.name != "ar":
             said["noise"] = asdict(self.noise)
         (self.out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n")
@@ -247,17 +254,65 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "progressed": self.progressed,
         }
-        partial = self.out / "resume.pt.partial"
-        torch.save(state, partial)
-        partial.replace(self.out / "resume.pt")
+        save_state(state, self.out)
 
     def resume(self) -> None:
         """Go on from the last save in ``out``. Raises FileNotFoundError when there is none."""
         with torch.serialization.safe_globals([Progressed]):
-            state = torch.load(self.out / "resume.pt", weights_only=True)
+            state = torch.load(self.out / STATE, weights_only=True)
         self.accelerator.unwrap_model(self.model).load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progressed = state["progressed"]
+
+
+def save_state(state: dict[str, Any], out: Path) -> None:
+    """Write what a resumed run needs into the folder ``out``, through a partial file."""
+    out.mkdir(parents=True, exist_ok=True)
+    partial_file = out / f"{STATE}.partial"
+    torch.save(state, partial_file)
+    partial_file.replace(out / STATE)
+
+
+def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Tensor]:
+    """Cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times that of the
+    prompt tokens (stage ``ar``)."""
+    hidden = model.model(input_ids=batch.ids).last_hidden_state[:, :-1]
+    position = torch.arange(hidden.shape[1], device=batch.ids.device)
+    is_response = position >= batch.response_start[:, None] - 1
+    is_real = position < batch.length[:, None] - 1
+    following = batch.ids[:, 1:]
+    clean, prompt = (
+        _cross_entropy(model, hidden[chosen], following[chosen])
+        for chosen in (is_real & is_response, is_real & ~is_response)
+    )
+    loss = clean + prompt_weight * prompt
+    return {"loss": loss, "clean": clean.detach(), "prompt": prompt.detach()}
+
+
+def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str, Tensor]:
+    """CE(noisy) + clean_weight * CE(clean), one forward over both streams (stage ``mars``)."""
+    # 0 where attention is allowed, else the least float: the form every attention accepts.
+    bias = torch.zeros(streams.mask.shape, device=streams.mask.device)
+    hidden = model.model(
+        input_ids=streams.ids,
+        attention_mask=bias.masked_fill_(~streams.mask, torch.finfo(torch.float32).min),
+        position_ids=streams.positions,
+    ).last_hidden_state
+    losses = []
+    for part in (slice(0, streams.num_clean), slice(streams.num_clean, None)):
+        targets = streams.targets[:, part]
+        chosen = targets >= 0
+        losses.append(_cross_entropy(model, hidden[:, part][chosen], targets[chosen]))
+    clean, noisy = losses
+    loss = noisy + clean_weight * clean
+    return {"loss": loss, "clean": clean.detach(), "noisy": noisy.detach()}
+
+
+def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Mean over the chosen positions, 0 where none is (a random share of masks can be none); the
+    head is applied to these alone. hidden: [M, H]."""
+    loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
+    return loss / max(1, len(targets))
 
 
 def fuse_norms(model: Any) -> None:
@@ -269,3 +324,63 @@ def fuse_norms(model: Any) -> None:
 
 def _norm(module: Any, x: Tensor) -> Tensor:
     return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
+
+
+class Interrupt:
+    """As a context: turns a signal into a wish to stop after the step that goes on.
+
+    is_second_fatal: whether a second signal does what it did before, which is to end the process.
+    """
+
+    def __init__(self, *signals: signal.Signals, is_second_fatal: bool) -> None:
+        self._signals, self._is_second_fatal = signals, is_second_fatal
+        self.came = False
+
+    def __enter__(self) -> Interrupt:
+        self._before = {number: signal.signal(number, self._note) for number in self._signals}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True
+        if self._is_second_fatal:
+            self.__exit__()
+
+
+class Log:
+    """Smoothed loss terms and tokens/s, one JSON line every 20 steps."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.terms: dict[str, float] = {}
+        self._began = time.monotonic()
+        self._tokens = -1
+
+    def smooth(self, terms: dict[str, float]) -> dict[str, float]:
+        """Exponential mean of the loss terms."""
+        for name, value in terms.items():
+            self.terms[name] = 0.95 * self.terms.get(name, value) + 0.05 * value
+        return self.terms
+
+    def write(self, step: int, tokens: int, terms: dict[str, float]) -> str:
+        """Log now and then; returns a line for the progress bar."""
+        if self._tokens < 0:
+            self._began, self._tokens = time.monotonic(), tokens
+        rate = (tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)
+        shown = " ".join(f"{name} {value:.3f}" for name, value in terms.items())
+        if step % 20 == 0:
+            line = {"step": step, "tokens": tokens, "per_second": round(rate), **terms}
+            with self._path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+        return f"{shown} {rate:,.0f} tokens/s"
+
+
+def progress_bar() -> Progress:
+    """A bar for the terminal whose tasks have a field ``info``."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))
+    return Progress(*columns, TextColumn("{task.fields[info]}"), TimeRemainingColumn())

@@ -18,7 +18,7 @@ from app.recordings import FOLDER, read_value
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.events import RowStep
 from mars_runtime.folds import accepted_tokens, row_steps
-from mars_runtime.lab.training.masks import block_ids, two_stream_mask
+from mars_runtime.lab.training.streams import block_ids, two_stream_mask
 from mars_runtime.trace import Trace
 
 SHAPES = [(4, 0, 1), (12, 4, 4), (12, 0, 4), (13, 3, 5), (24, 7, 8), (9, 8, 2)]

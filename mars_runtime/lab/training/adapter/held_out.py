@@ -1,4 +1,10 @@
-"""What an adapter is worth on texts it was not trained on: tokens per forward, by kind."""
+"""What an adapter is worth on texts it was not trained on: tokens per forward, by kind.
+
+They are those of lossless greedy decoding, counted exactly from which masks are right: ``right[p]``
+says how many leading masks of the group after position p are, for every position p of a text from
+the last token of the prompt on. Since drafts are verified, what is committed is the base's own
+greedy text whatever the masks say: only the number of forwards depends on them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from mars_runtime.lab.training.adapter.loss import Learnt, right_masks
-from mars_runtime.lab.training.adapter.simulate import right_by_position, tokens_per_forward
-from mars_runtime.lab.training.adapter.texts import Batch, Text
+from mars_runtime.lab.training.adapter.loss import right_masks
+from mars_runtime.lab.training.adapter.parameters import FullWeights, Parameters
+from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text
 from mars_runtime.lab.training.backbone import Backbone
 
 Row = tuple[str, list[int]]
@@ -24,15 +30,12 @@ def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
 
 
 def right_rows(
-    model: Backbone,
-    parameters: Learnt,
-    texts: Sequence[Text],
-    block_size: int,
+    model: Backbone, parameters: Parameters | FullWeights, texts: Sequence[Text], block_size: int
 ) -> list[Row]:
     """For each text its kind and, for each anchor, how many leading masks are right."""
     rows: list[Row] = []
     for text in texts:
-        batch = Batch.of([text], len(text.anchors), random.Random(0))
+        batch = AnchoredBatch.of([text], len(text.anchors), random.Random(0))
         rows.append((text.kind, right_masks(model, parameters, batch, block_size - 1)[0]))
     return rows
 
@@ -55,3 +58,49 @@ def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
 
 def _rounded(values: Sequence[float]) -> list[float]:
     return [round(value, 4) for value in values]
+
+
+def forwards_every(right: Sequence[int], block_size: int) -> int:
+    """Forwards with a group of masks after every pending token.
+
+    Whichever draft is the last one accepted, its successors have been proposed in that forward.
+    """
+    at = count = 0
+    while at < len(right):
+        at += 1 + min(right[at], block_size - 1)
+        count += 1
+    return count
+
+
+def forwards_one(right: Sequence[int], block_size: int) -> int:
+    """Forwards with one group of masks, after the last draft: drafts come out of a forward only if
+    all of those that it verified were right."""
+    at = count = 0
+    num_drafts = block_size - 1
+    while at < len(right):
+        count += 1  # nothing to verify: one token, and drafts behind it
+        drafts_right = min(right[at], num_drafts)
+        at += 1
+        while at < len(right):
+            count += 1  # verifies the drafts
+            landed = at + drafts_right
+            if drafts_right < num_drafts or landed >= len(right):
+                at = landed + 1
+                break
+            drafts_right = min(right[landed], num_drafts)
+            at = landed + 1
+    return count
+
+
+def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
+    """(one group, a group after every pending token) over all texts."""
+    tokens = sum(map(len, texts))
+    one = sum(forwards_one(text, block_size) for text in texts)
+    every = sum(forwards_every(text, block_size) for text in texts)
+    return tokens / max(1, one), tokens / max(1, every)
+
+
+def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
+    """Share of groups whose first j masks are all right, for j = 1 .. ``num_masks``."""
+    groups = max(1, sum(map(len, texts)))
+    return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

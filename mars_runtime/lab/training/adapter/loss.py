@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.lab.training.adapter.parameters import CANDIDATES, Parameters
-from mars_runtime.lab.training.adapter.streams import read_clean, read_masks
-from mars_runtime.lab.training.adapter.texts import Batch
+from mars_runtime.lab.training.adapter.parameters import (
+    CANDIDATES,
+    FullWeights,
+    Parameters,
+    Sampler,
+)
+from mars_runtime.lab.training.adapter.streams import AnchoredBatch, read_clean, read_masks
 from mars_runtime.lab.training.backbone import Backbone
 
 DECAY = 0.8
+ROWS = 1024
+"""Masks whose tokens are proposed at once."""
 
 
 class Vocabulary:
@@ -25,12 +30,12 @@ class Vocabulary:
         """tokens: sorted ids [V']."""
         self.tokens = tokens
         self.head = model.embedding[tokens].contiguous()
-        self._place = torch.zeros(len(model.embedding), dtype=torch.long)
-        self._place[tokens] = torch.arange(len(tokens))
+        self._row = torch.zeros(len(model.embedding), dtype=torch.long)
+        self._row[tokens] = torch.arange(len(tokens))
 
-    def place(self, ids: Tensor) -> Tensor:
+    def rows(self, ids: Tensor) -> Tensor:
         """Rows of the smaller head."""
-        return self._place[ids]
+        return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
         """[N, H] normed -> [N, V'] in the dtype of the base."""
@@ -47,66 +52,79 @@ class Terms:
     first: float
 
 
-def mask_loss(
+def adapter_loss(
     model: Backbone,
     parameters: Parameters,
     vocabulary: Vocabulary,
-    batch: Batch,
+    batch: AnchoredBatch,
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """Cross entropy at the masks, weighted by 0.8^(j-1).
-
-    until_miss: leave out the masks after the first wrong one of their group, which no verification
-    ever reaches (Spec-AUF, arXiv 2607.01893).
-    """
+    """``mask_loss`` beside the clean stream of the base, which no gradient reaches."""
     with torch.no_grad():
         clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
-    return masked_terms(model, vocabulary, x, batch, num_masks, until_miss, parameters)
+    return mask_loss(model, vocabulary, x, batch, until_miss, parameters.sampler)
 
 
-def masked_terms(
+def full_loss(
+    weights: FullWeights,
+    dtype: torch.dtype,
+    tokens: Tensor,
+    batch: AnchoredBatch,
+    num_masks: int,
+    until_miss: bool,
+) -> Terms:
+    """CE(masks) + CE(clean): both streams pass through the weights that learn, and the loss at the
+    masks is joined by the SFT loss (paper, section 3.2). ``tokens``: sorted ids that occur in the
+    training texts."""
+    model = weights.backbone(dtype)
+    clean = read_clean(model, batch.ids)
+    x = read_masks(model, clean, batch, weights.embedding(num_masks), None)
+    terms = mask_loss(model, Vocabulary(model, tokens), x, batch, until_miss)
+    logits, targets = clean_logits(model, batch, clean.hidden)
+    return Terms(terms.loss + F.cross_entropy(logits, targets), terms.masks, terms.first)
+
+
+def mask_loss(
     model: Backbone,
     vocabulary: Vocabulary,
     x: Tensor,
-    batch: Batch,
-    num_masks: int,
+    batch: AnchoredBatch,
     until_miss: bool,
-    parameters: Parameters | None = None,
+    sampler: Sampler | None = None,
 ) -> Terms:
-    """The loss at masks with residual stream ``x`` [N, A, M, H], that of the sampler head of
-    ``parameters`` included where there is one."""
+    """Cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by 0.8^(j-1), and
+    that of the sampler head's choice where there is one.
+
+    until_miss: leave out the masks after the first wrong one of their group, which no verification
+    ever reaches (Spec-AUF, arXiv 2607.01893).
+    """
+    num_masks = x.shape[2]
     targets, counts = batch.targets(num_masks)
     weight = DECAY ** torch.arange(num_masks) * counts
     chosen = counts.flatten().nonzero()[:, 0]
     h = model.normed(x).flatten(0, 2)[chosen]
-    place = vocabulary.place(targets.flatten()[chosen])
+    rows = vocabulary.rows(targets.flatten()[chosen])
     logits = vocabulary.logits(h)
-    losses = F.cross_entropy(logits.float(), place, reduction="none")
+    losses = F.cross_entropy(logits.float(), rows, reduction="none")
     with torch.no_grad():
         right = torch.zeros(counts.numel(), dtype=torch.bool)
-        right[chosen] = logits.gather(1, place[:, None])[:, 0] >= logits.amax(-1)
+        right[chosen] = logits.gather(1, rows[:, None])[:, 0] >= logits.amax(-1)
         right = right.view(counts.shape)
         if until_miss:
             weight = weight * reached(right)
         first = float(right[..., 0].sum() / counts[..., 0].sum().clamp(min=1))
     flat = weight.flatten()[chosen]
     loss = (losses * flat).sum() / flat.sum()
-    if parameters is not None and parameters.sampler is not None:
-        previous = previous_tokens(batch, num_masks).flatten()[chosen]
-        loss = loss + sampler_loss(
-            model, parameters, vocabulary, h.detach(), logits.detach(), previous, place, flat
-        )
+    if sampler is not None:
+        previous = model.embedding[batch.previous_tokens(num_masks).flatten()[chosen]]
+        best = logits.detach().topk(CANDIDATES).indices
+        found = logits.detach().gather(1, best)
+        scores = sampler(previous, h.detach(), vocabulary.head[best], found)
+        loss = loss + _choice_loss(scores, best == rows[:, None], flat)
     return Terms(loss, len(chosen), first)
-
-
-def previous_tokens(batch: Batch, num_masks: int) -> Tensor:
-    """The token before each mask's target, [N, A, M]: that of position p + j for mask j after p."""
-    place = batch.anchors[..., None] + torch.arange(1, num_masks + 1)
-    place = place.clamp(max=batch.ids.shape[1] - 1)
-    return batch.ids.gather(1, place.flatten(1)).view(place.shape)
 
 
 def reached(right: Tensor) -> Tensor:
@@ -115,60 +133,60 @@ def reached(right: Tensor) -> Tensor:
     return before.long().cumprod(-1)
 
 
-def sampler_loss(
-    model: Backbone,
-    parameters: Parameters,
-    vocabulary: Vocabulary,
-    h: Tensor,
-    logits: Tensor,
-    previous: Tensor,
-    place: Tensor,
-    weight: Tensor,
-) -> Tensor:
-    """Cross entropy of the re-ranked candidates where the target is one of them."""
-    assert parameters.sampler is not None
-    best = logits.topk(CANDIDATES).indices
-    is_target = best == place[:, None]
+def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
+    """Cross entropy of the re-ranked candidates [N, C] where the target is one of them."""
     weight = weight * is_target.any(-1)
-    direction = parameters.sampler(model.embedding[previous].float(), h)
-    candidates = vocabulary.head[best].float()
-    scores = logits.gather(1, best).float() + (candidates @ direction[:, :, None])[..., 0]
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
 
 
-class Learnt(Protocol):
-    """What goes in for masks, whatever else learns."""
-
-    def embedding(self, masks: int) -> Tensor: ...
-
-
 @torch.no_grad()
 def right_masks(
-    model: Backbone, parameters: Learnt, batch: Batch, num_masks: int
+    model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
     """For each text and anchor, how many leading masks are right, over the whole vocabulary."""
     clean = read_clean(model, batch.ids)
-    adapter = parameters if isinstance(parameters, Parameters) else None
-    update = adapter.update(model.embedding.dtype) if adapter else None
+    update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
     targets, counts = batch.targets(num_masks)
-    found = propose(model, adapter, x.flatten(0, 2), previous_tokens(batch, num_masks).flatten())
+    previous = batch.previous_tokens(num_masks).flatten()
+    found = propose(model, parameters.sampler, x.flatten(0, 2), previous)
     right = (found.view(targets.shape) == targets) & counts
     leading = right.long().cumprod(-1).sum(-1)
     rows = zip(leading.tolist(), batch.is_real.tolist(), strict=True)
     return [[n for n, real in zip(*row, strict=True) if real] for row in rows]
 
 
-def propose(model: Backbone, parameters: Parameters | None, x: Tensor, previous: Tensor) -> Tensor:
+def propose(model: Backbone, sampler: Sampler | None, x: Tensor, previous: Tensor) -> Tensor:
     """Proposed tokens [N] of masks with residual stream [N, H] after the tokens ``previous``."""
-    if parameters is None or parameters.sampler is None:
-        return torch.cat([model.greedy(rows) for rows in torch.split(x, 1024)])
+    if sampler is None:
+        return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])
     found = []
-    for rows, before in zip(torch.split(x, 1024), torch.split(previous, 1024), strict=True):
+    for rows, before in zip(torch.split(x, ROWS), torch.split(previous, ROWS), strict=True):
         h = model.normed(rows)
         logits, best = model.head(h).float().topk(CANDIDATES)
-        direction = parameters.sampler(model.embedding[before].float(), h)
-        scores = logits + (model.embedding[best].float() @ direction[:, :, None])[..., 0]
+        scores = sampler(model.embedding[before], h, model.embedding[best], logits)
         found.append(best.gather(1, scores.argmax(-1, keepdim=True))[:, 0])
     return torch.cat(found)
+
+
+def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits [N, V] of the clean stream wherever it has a token of the response to predict, and
+    those tokens [N]. hidden: [rows, T, H]."""
+    position = torch.arange(batch.ids.shape[1] - 1)
+    start = batch.start[:, None] - 1
+    chosen = (position >= start) & (position < batch.length[:, None] - 1)
+    logits = model.head(model.normed(hidden[:, :-1][chosen]))
+    return logits.float(), batch.ids[:, 1:][chosen]
+
+
+@torch.no_grad()
+def agreement(model: Backbone, batches: list[AnchoredBatch]) -> float:
+    """Share of the held-out tokens, which are the base's own greedy choices, that plain decoding
+    with ``model`` would choose in the same position."""
+    right = total = 0
+    for batch in batches:
+        logits, targets = clean_logits(model, batch, read_clean(model, batch.ids).hidden)
+        right += int((logits.argmax(-1) == targets).sum())
+        total += len(targets)
+    return right / max(1, total)

@@ -1,12 +1,12 @@
-"""What is trained: low-rank updates, mask embeddings and the optional sampler head; and its files.
-
-The files are those that ``mars_runtime.model.adapter`` reads.
+"""What is trained: low-rank updates, mask embeddings and the optional sampler head; and its files,
+which are those that ``mars_runtime.model.adapter`` reads. Or, to be measured beside an adapter, all
+weights of the base, of which nothing is saved.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mars_runtime.lab.training.backbone import PARTS, Backbone, Update
+from mars_runtime.lab.training.backbone import Backbone, Base, Update
+from mars_runtime.model.adapter import FORMAT, PARTS, SETTINGS_FILE
+from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
 """What an update is multiplied by; folded into ``b`` when it is saved."""
@@ -94,11 +96,37 @@ class Parameters(nn.Module):
         for path in folder.glob("adapter-*-of-*.safetensors"):
             if not path.name.endswith(f"-of-{len(shards)}.safetensors"):
                 path.unlink()
-        partial = folder / "adapter.json.partial"
-        partial.write_text(
-            json.dumps({"format": 1, "rank": self.form.rank, **said}, indent=1) + "\n"
+        settings = {"format": FORMAT, "rank": self.form.rank, **said}
+        write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1) + "\n")
+
+
+class FullWeights(nn.Module):
+    """float32 masters of all weights of a base, and of the embedding of its masks: the paper's
+    fine-tuning, on the texts and with the masks of an adapter's training."""
+
+    sampler = None
+
+    def __init__(self, base: Base) -> None:
+        super().__init__()
+        self._base = base
+        device = torch.get_default_device()
+        self.weights = nn.ParameterList(
+            nn.Parameter(weight.to(device, torch.float32)) for weight in base.weights.values()
         )
-        partial.replace(folder / "adapter.json")
+        embedding = base.weights["model.embed_tokens.weight"].float().mean(0, keepdim=True)
+        self.mask_embedding = nn.Parameter(embedding.to(device))
+
+    def backbone(self, dtype: torch.dtype) -> Backbone:
+        """The model of this moment; gradients reach the masters through it."""
+        weights = dict(zip(self._base.weights, self.weights, strict=True))
+        return Backbone(replace(self._base, weights=weights), dtype)
+
+    def embedding(self, masks: int) -> Tensor:
+        """[masks, H], the same for all."""
+        return self.mask_embedding.expand(masks, -1)
+
+    def update(self, _dtype: torch.dtype) -> None:
+        """None: masks pass through the weights of real tokens."""
 
 
 class Sampler(nn.Module):
@@ -114,10 +142,11 @@ class Sampler(nn.Module):
         self.second = nn.Linear(SAMPLER_WIDTH, hidden_size, bias=False)
         nn.init.zeros_(self.second.weight)
 
-    def forward(self, previous: Tensor, h: Tensor) -> Tensor:
-        """previous, h: [N, H] float32 -> the direction [N, H] that candidates are scored by."""
-        direction: Tensor = self.second(F.silu(self.first(torch.cat([previous, h], -1))))
-        return direction
+    def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
+        """Scores [N, C], float32. previous, h: [N, H], h float32; candidates: [N, C, H], rows of E;
+        logits: theirs, [N, C]."""
+        direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
+        return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]
 
 
 def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:

@@ -1,20 +1,121 @@
-"""The two streams of adapter training: clean keys and values, computed once without gradient, and
-the masks of many groups, which all read them.
+"""What a forward of adapter training reads: answered prompts in batches of few shapes, with anchors
+drawn in them; clean keys and values, computed once without gradient; and the masks of many groups,
+which all read them.
 
-Knows the backbone and which position sees which; losses and parameters are others' business.
+A batch is a function of (seed, step) and the texts alone, so a resumed run reads what the
+uninterrupted one would have read. Knows the backbone and which position sees which; losses and
+parameters are others' business.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from mars_runtime.lab.training.adapter.texts import Batch
 from mars_runtime.lab.training.backbone import Backbone, Update
+from mars_runtime.lab.training.distill import store
 
+WIDTHS = (96, 128, 192, 256, 320, 448, 640)
+"""Widths that batches are padded to: with any width, an allocator falls to pieces."""
+MIN_RESPONSE = 4
 HIDDEN = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """ids of prompt and response; the response begins at ``start``."""
+
+    kind: str
+    ids: tuple[int, ...]
+    start: int
+
+    @property
+    def anchors(self) -> range:
+        """Positions after which a group of masks has something to predict: mask j of the group
+        after p stands at p + j and predicts p + j + 1."""
+        return range(self.start - 1, len(self.ids) - 2)
+
+
+def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
+    """(training, held out) from the answer files; cut at the largest width. Raises
+    FileNotFoundError where there is nothing to train on."""
+    parts: tuple[list[Text], list[Text]] = ([], [])
+    for record in store.read(folder):
+        ids = (*record.prompt, *record.response)[: WIDTHS[-1]]
+        if len(ids) - len(record.prompt) >= MIN_RESPONSE:
+            parts[record.held_out].append(Text(record.kind, ids, len(record.prompt)))
+    if not parts[0]:
+        raise FileNotFoundError(f"No answers to train on in {folder}: run distill first.")
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredBatch:
+    """ids: [N, T]; anchors: [N, A] positions; is_real: [N, A], False where a text had fewer;
+    start, length: [N], where the response begins and ends."""
+
+    ids: Tensor
+    anchors: Tensor
+    is_real: Tensor
+    start: Tensor
+    length: Tensor
+
+    @classmethod
+    def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
+        """Right-padded texts, each with ``num_anchors`` drawn anchors, or all that it has."""
+        width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
+        ids, anchors, is_real = [], [], []
+        for text in texts:
+            found = list(text.anchors)
+            if len(found) > num_anchors:
+                found = sorted(rng.sample(found, num_anchors))
+            missing = num_anchors - len(found)
+            ids.append([*text.ids, *[0] * (width - len(text.ids))])
+            anchors.append([*found, *[0] * missing])
+            is_real.append([*[True] * len(found), *[False] * missing])
+        return cls(
+            ids=torch.tensor(ids),
+            anchors=torch.tensor(anchors),
+            is_real=torch.tensor(is_real),
+            start=torch.tensor([text.start for text in texts]),
+            length=torch.tensor([len(text.ids) for text in texts]),
+        )
+
+    def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
+        """What each mask predicts and whether there is such a token, both [N, A, masks]."""
+        position, tokens = self._behind_anchors(2, num_masks)
+        return tokens, (position < self.length[:, None, None]) & self.is_real[..., None]
+
+    def previous_tokens(self, num_masks: int) -> Tensor:
+        """The token before each mask's target, [N, A, M]: that of position p + j for mask j after
+        anchor p."""
+        return self._behind_anchors(1, num_masks)[1]
+
+    def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
+        """Positions from p + ``first`` on for each anchor p, and their tokens; both [N, A, M]."""
+        position = self.anchors[..., None] + torch.arange(first, first + num_masks)
+        clipped = position.clamp(max=self.ids.shape[1] - 1).flatten(1)
+        return position, self.ids.gather(1, clipped).view(position.shape)
+
+
+def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> list[list[Text]]:
+    """Batches of one pass over the texts: like widths together, in random order."""
+    rng = random.Random(f"{seed}/{number}")
+    by_width: dict[int, list[Text]] = {width: [] for width in WIDTHS}
+    for text in rng.sample(list(texts), len(texts)):
+        by_width[next(w for w in WIDTHS if w >= len(text.ids))].append(text)
+    batches = [
+        rows[i : i + max(1, batch_tokens // width)]
+        for width, rows in by_width.items()
+        for i in range(0, len(rows), max(1, batch_tokens // width))
+    ]
+    rng.shuffle(batches)
+    return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +153,7 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def read_masks(
-    model: Backbone, clean: Clean, batch: Batch, embedding: Tensor, update: Update | None
+    model: Backbone, clean: Clean, batch: AnchoredBatch, embedding: Tensor, update: Update | None
 ) -> Tensor:
     """Residual stream [N, A, M, H] of a group of M masks after each anchor.
 
@@ -62,8 +163,7 @@ def read_masks(
     """
     rows, groups = batch.anchors.shape
     masks = len(embedding)
-    place = torch.arange(1, masks + 1)
-    positions = (batch.anchors[..., None] + place).flatten()
+    positions = (batch.anchors[..., None] + torch.arange(1, masks + 1)).flatten()
     later = torch.arange(batch.ids.shape[1]) > batch.anchors[..., None]
     clean_bias = torch.zeros(later.shape).masked_fill_(later, HIDDEN)
     clean_bias = clean_bias[:, None, None, :, None]  # N, kv, G, A, M, T

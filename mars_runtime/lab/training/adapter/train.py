@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import random
+import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,25 @@ import torch
 import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
-from mars_runtime.lab.training.adapter.full import LEARNING_RATE, FullWeights, agreement, full_loss
-from mars_runtime.lab.training.adapter.interrupt import Interrupt
-from mars_runtime.lab.training.adapter.log import Log, Progress
-from mars_runtime.lab.training.adapter.loss import Terms, Vocabulary, mask_loss
-from mars_runtime.lab.training.adapter.parameters import Form, Parameters
-from mars_runtime.lab.training.adapter.texts import Batch, Text, epoch, read_texts
-from mars_runtime.lab.training.backbone import Backbone
-from mars_runtime.lab.training.base import read_base
+from mars_runtime.lab.training.adapter.loss import (
+    Terms,
+    Vocabulary,
+    adapter_loss,
+    agreement,
+    full_loss,
+)
+from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Parameters
+from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
+from mars_runtime.lab.training.backbone import Backbone, read_base
+from mars_runtime.lab.training.train import STATE, Interrupt, save_state
+from mars_runtime.outputs import write_text
 
-STATE = "resume.pt"
+FULL_LEARNING_RATE = 1e-4
+"""Peak for weights that were trained before: ten times less than that of new ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class AdapterRecipe:
     """Everything that decides a run beside the base and the texts.
 
     masks: of each group, in turn from step to step. Hardly any decoding reaches beyond the third,
@@ -68,7 +74,7 @@ class AdapterTrainer:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: AdapterRecipe,
         base: str,
         texts: Path,
         out: Path,
@@ -96,16 +102,17 @@ class AdapterTrainer:
 
     def run(self) -> None:
         """Train to the last step, or until nothing rises any more, or until interrupted."""
-        out = Log(self.out / "log.jsonl", self.rank == 0)
-        with Interrupt() as interrupt:
+        log = Log(self.out / "log.jsonl", self.rank == 0)
+        # torchrun sends on what it is sent: what comes after the first is not to end the process.
+        with Interrupt(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
                 began = time.process_time()
                 terms = self.step()
                 self.progress.seconds += time.process_time() - began
-                out.step(self.progress, terms)
+                log.step(self.progress, terms)
                 at = self.progress.step
                 if at % self.recipe.measure_steps == 0 or at == self.recipe.steps:
-                    out.write(self.measure())
+                    log.write(self.measure())
                     self.save()
                 if self._is_any(interrupt.came):
                     break
@@ -140,15 +147,15 @@ class AdapterTrainer:
         self.progress.masks += terms.masks * self.world
         return {"loss": float(terms.loss.detach()), "first": terms.first}
 
-    def loss(self, batch: Batch, num_masks: int, until_miss: bool) -> Terms:
+    def loss(self, batch: AnchoredBatch, num_masks: int, until_miss: bool) -> Terms:
         """What is minimised on one batch."""
         found, vocabulary = self.parameters, self.vocabulary
         if isinstance(found, FullWeights):
             dtype = self.model.embedding.dtype
             return full_loss(found, dtype, vocabulary.tokens, batch, num_masks, until_miss)
-        return mask_loss(self.model, found, vocabulary, batch, num_masks, until_miss)
+        return adapter_loss(self.model, found, vocabulary, batch, num_masks, until_miss)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> AnchoredBatch:
         """The batch of this process at ``step``: a function of seed, step and texts."""
         recipe = self.recipe
         index = step * self.world + self.rank
@@ -165,7 +172,7 @@ class AdapterTrainer:
         # Deep groups are fewer, so that every step is about as large.
         wanted = recipe.anchors * 3 // max(3, recipe.masks[step % len(recipe.masks)])
         anchors = min(wanted, max(len(text.anchors) for text in texts))
-        return Batch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
+        return AnchoredBatch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
 
     def measure(self) -> dict[str, Any]:
         """Held-out figures of this moment; keeps the adapter if they are the best so far."""
@@ -175,7 +182,7 @@ class AdapterTrainer:
         if isinstance(self.parameters, FullWeights):
             with torch.no_grad():
                 model = self.parameters.backbone(model.embedding.dtype)
-            every = [Batch.of([text], 1, random.Random(0)) for text in self.held_out]
+            every = [AnchoredBatch.of([text], 1, random.Random(0)) for text in self.held_out]
             extra = {"agreement": round(agreement(model, every), 4)}
         rows = held_out.right_rows(model, self.parameters, mine, depth)
         found = held_out.summary(self._gathered(rows), depth) | extra
@@ -210,11 +217,10 @@ class AdapterTrainer:
             "held_out": found,
         }
         self.parameters.save(self.out, said)
-        text = json.dumps(asdict(self.recipe), indent=1) + "\n"
-        (self.out / "recipe.json").write_text(text, encoding="utf-8")
+        write_text(self.out / "recipe.json", json.dumps(asdict(self.recipe), indent=1) + "\n")
 
     def save(self) -> None:
-        """What ``resume`` needs, through a partial file."""
+        """What ``resume`` needs."""
         if self.rank != 0 or isinstance(self.parameters, FullWeights):
             return
         state = {
@@ -222,10 +228,7 @@ class AdapterTrainer:
             "optimizer": self.optimizer.state_dict(),
             "progress": asdict(self.progress),
         }
-        self.out.mkdir(parents=True, exist_ok=True)
-        partial = self.out / f"{STATE}.partial"
-        torch.save(state, partial)
-        partial.replace(self.out / STATE)
+        save_state(state, self.out)
 
     def resume(self) -> None:
         """Go on from the last save in ``out``."""
@@ -252,13 +255,58 @@ def occurring(texts: list[Text]) -> torch.Tensor:
     return torch.tensor(sorted({token for text in texts for token in text.ids}))
 
 
-def new_optimizer(parameters: Parameters | FullWeights, recipe: Recipe) -> torch.optim.Optimizer:
+def new_optimizer(
+    parameters: Parameters | FullWeights, recipe: AdapterRecipe
+) -> torch.optim.Optimizer:
     """AdamW without weight decay; the embeddings of the masks learn faster."""
     rest = [p for name, p in parameters.named_parameters() if name != "mask_embedding"]
     groups = [
-        {"params": rest, "peak": LEARNING_RATE if recipe.form.full else recipe.learning_rate},
+        {"params": rest, "peak": FULL_LEARNING_RATE if recipe.form.full else recipe.learning_rate},
         {"params": [parameters.mask_embedding], "peak": recipe.embedding_rate},
     ]
     return torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
     )
+
+
+@dataclass
+class Progress:
+    """Where a run stands. seconds: of processor time; best: held-out tokens per forward."""
+
+    step: int = 0
+    masks: int = 0
+    seconds: float = 0.0
+    best: float = 0.0
+    best_step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Log:
+    """One JSON line every ten steps and at each measurement, on one process."""
+
+    def __init__(self, path: Path, is_writer: bool) -> None:
+        self._path, self._is_writer = path, is_writer
+        self._recent: list[dict[str, float]] = []
+
+    def step(self, progress: Progress, terms: dict[str, float]) -> None:
+        """Gather the terms of a step."""
+        self._recent.append(terms)
+        if progress.step % 10:
+            return
+        mean = {
+            name: round(sum(t[name] for t in self._recent) / len(self._recent), 4) for name in terms
+        }
+        self._recent = []
+        rate = round(progress.masks / max(1e-9, progress.seconds))
+        head = {"step": progress.step, "masks": progress.masks}
+        self.write({**head, "seconds": round(progress.seconds), "masks_per_second": rate, **mean})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append one line and show it."""
+        if not self._is_writer:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"time": time.strftime("%H:%M:%S"), **line})
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+        print(text, flush=True)

@@ -41,9 +41,13 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         check_folder(args.out)
+        return _distill(args, part)
     except OutputError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _distill(args: argparse.Namespace, part: tuple[int, int]) -> int:
     import torch
 
     from mars_runtime.lab.training.distill.run import Distiller
@@ -54,9 +58,8 @@ def run(args: argparse.Namespace) -> int:
         torch.set_num_threads(args.threads)
     try:
         with choose_device(args.device):
-            Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens).run(
-                args.prompts, args.written
-            )
+            distiller = Distiller(args.base, args.data, args.out, part, args.rows, args.max_tokens)
+            distiller.run(args.prompts, args.written)
     except CheckpointError as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-from mars_runtime.lab.training.backbone import Backbone, fast_dtype
-from mars_runtime.lab.training.base import read_base
+from mars_runtime.lab.training.backbone import Backbone, fast_dtype, read_base
 from mars_runtime.lab.training.distill import store
-from mars_runtime.lab.training.distill.generate import Answer, Plan, generate
+from mars_runtime.lab.training.distill.generate import Completion, GenerationConfig, generate
 from mars_runtime.lab.training.distill.mixture import Benchmarks, Prompt, mixture
 from mars_runtime.lab.training.distill.requests import Turns
+from mars_runtime.lab.training.train import progress_bar
+from mars_runtime.outputs import write_text
 from mars_runtime.text import Tokenizer
 
 SEED = 20261122
@@ -27,22 +28,17 @@ WRITTEN_TOKENS = 96
 
 
 class Distiller:
-    """Answers one part of the mixture with the base in ``folder``."""
+    """Answers one part of the mixture with the base named ``base``; part: (K, N), every N-th
+    prompt from the K-th on."""
 
     def __init__(
-        self,
-        base: str,
-        data: Path,
-        out: Path,
-        part: tuple[int, int],
-        rows: int,
-        max_tokens: int,
+        self, base: str, data: Path, out: Path, part: tuple[int, int], rows: int, max_tokens: int
     ) -> None:
         found = read_base(base)
         self.tokenizer = found.tokenizer
         self.data, self.out, self.part = data, out, part
         self.model = Backbone(found, fast_dtype(), pack_rows=rows)
-        self.plan = Plan(self.tokenizer.im_end_id, max_tokens=max_tokens, rows=rows)
+        self.config = GenerationConfig(self.tokenizer.im_end_id, max_tokens=max_tokens, rows=rows)
         self.benchmarks = Benchmarks.read(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
@@ -58,34 +54,22 @@ class Distiller:
             if len(ids) <= MAX_PROMPT and store.key_of(ids) not in done:
                 todo.append((prompt, ids))
         answers = store.Answers(self.out / f"answers-{number}-of-{parts}.jsonl")
-        with Meter("answers", len(todo)) as meter:
-            for ended in generate(self.model, [ids for _, ids in todo], self.plan):
-                answers.append([record_of(*todo[a.index], a) for a in ended if a.ids])
-                meter.add(len(ended), sum(len(a.ids) for a in ended))
+        generated = generate(self.model, [ids for _, ids in todo], self.config)
+        for ended in metered("answers", len(todo), generated):
+            answers.append([record_of(*todo[a.index], a) for a in ended if a.ids])
 
     def _write_prompts(self, count: int) -> None:
         """Let the base write what a user might ask: the template up to the user's turn, sampled."""
         start = open_user_turn(self.tokenizer)
-        plan = Plan(
-            self.tokenizer.im_end_id,
-            max_tokens=WRITTEN_TOKENS,
-            rows=self.plan.rows,
-            temperature=1.0,
-            seed=SEED,
-        )
-        texts = []
-        with Meter("prompts", count) as meter:
-            for ended in generate(self.model, [start] * count, plan):
-                texts += [
-                    self.tokenizer.decode(a.ids[:-1]).strip() for a in ended if a.end == "eos"
-                ]
-                meter.add(len(ended), sum(len(a.ids) for a in ended))
-        kept = [text for text in texts if len(text.split()) >= 3]
-        path = self.out / WRITTEN
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(text) + "\n" for text in kept), encoding="utf-8")
-        partial.replace(path)
+        config = replace(self.config, max_tokens=WRITTEN_TOKENS, temperature=1.0, seed=SEED)
+        texts = [
+            self.tokenizer.decode(a.ids[:-1]).strip()
+            for ended in metered("prompts", count, generate(self.model, [start] * count, config))
+            for a in ended
+            if a.end == "eos"
+        ]
+        kept = [json.dumps(text) + "\n" for text in texts if len(text.split()) >= 3]
+        write_text(self.out / WRITTEN, "".join(kept))
 
     def _written(self) -> list[str]:
         path = self.out / WRITTEN
@@ -104,7 +88,7 @@ def open_user_turn(tokenizer: Tokenizer) -> list[int]:
     return [*tokenizer.encode_chat([])[:-opened], *tokenizer.encode("user\n")]
 
 
-def record_of(prompt: Prompt, ids: list[int], answer: Answer) -> store.Record:
+def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.Record:
     """What is kept of an answered prompt."""
     return store.Record(
         key=store.key_of(ids),
@@ -116,28 +100,15 @@ def record_of(prompt: Prompt, ids: list[int], answer: Answer) -> store.Record:
     )
 
 
-class Meter:
-    """A progress bar with tokens per second."""
-
-    def __init__(self, name: str, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:.1f}%"),
-        )
-        self._bar = Progress(*columns, TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-        self._task = self._bar.add_task(name, total=total, rate="")
-        self._tokens, self._began = 0, time.monotonic()
-
-    def __enter__(self) -> Meter:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def add(self, rows: int, tokens: int) -> None:
-        """Count finished rows and their tokens."""
-        self._tokens += tokens
-        rate = self._tokens / (time.monotonic() - self._began)
-        self._bar.update(self._task, advance=rows, rate=f"{rate:,.0f} tokens/s")
+def metered(
+    name: str, total: int, generated: Iterator[list[Completion]]
+) -> Iterator[list[Completion]]:
+    """What is generated, and on the terminal a bar of finished rows with tokens per second."""
+    tokens, began = 0, time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task(name, total=total, info="")
+        for ended in generated:
+            yield ended
+            tokens += sum(len(completion.ids) for completion in ended)
+            rate = tokens / (time.monotonic() - began)
+            bar.update(task, advance=len(ended), info=f"{rate:,.0f} tokens/s")

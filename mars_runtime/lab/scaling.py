@@ -2,25 +2,30 @@
 
 Both are there all the time and are asked in turn, in alternating order, so that a drift of the
 machine hits both alike; the figure is the ratio pair by pair. Clients, proxy and Ray itself run on
-the same cores and are part of what is measured.
+the same cores and are part of what is measured. Clients are a closed loop: each asks, reads the
+whole answer, and asks again; they know an address and OpenAI's JSON, nothing of who answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from mars_runtime import statistics
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.tables import Table
-from mars_runtime.lab.scaling.load import Load, LoadError, drive
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.serving import replicas
@@ -32,14 +37,40 @@ from mars_runtime.tasks.requests import request_tasks
 NUM_PROMPTS = 48
 SIDES = {"one": 1, "two": 2}
 ASKED = ("checkpoint", "pairs", "seconds", "clients", "max_runs", "max_tokens")
+RAMP_SECONDS = 3.0  # until all rows are filled; not counted
+REST_SECONDS = 0.2  # of a client that was refused
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An answer of ``num_tokens`` between two times in seconds."""
+
+    began: float
+    ended: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a closed loop brought. tokens_per_second: of answers, in the window that is counted;
+    refused: requests that were answered with 429 or 503."""
+
+    tokens_per_second: float
+    num_answers: int
+    num_refused: int
+
+
+class TrafficError(RuntimeError):
+    """A loop that cannot go on; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One replica and two, one after the other."""
 
-    one: Load
-    two: Load
+    one: Traffic
+    two: Traffic
 
     @property
     def ratio(self) -> float:
@@ -73,7 +104,7 @@ def _run(args: argparse.Namespace) -> int:
     check_file(args.output)
     try:
         pairs = _measured(args)
-    except (replicas.DeployError, LoadError) as error:
+    except (replicas.DeployError, TrafficError) as error:
         print(error, file=sys.stderr)
         return 1
     found = document(args, pairs)
@@ -91,23 +122,21 @@ def _measured(args: argparse.Namespace) -> list[Pair]:
         for name, number in SIDES.items():
             replicas.deploy(plan_of(args, number), bring, name)
 
-        def load(name: str, seconds: float) -> Load:
-            at = f"http://127.0.0.1:{port}/{name}"
-            asked = (args.checkpoint, prompts, args.clients, seconds, args.max_tokens)
-            return drive(at, *asked)
+        def measure(name: str, seconds: float) -> Traffic:
+            address = f"http://127.0.0.1:{port}/{name}"
+            return drive(address, args.checkpoint, prompts, args.clients, seconds, args.max_tokens)
 
         for name in SIDES:  # whatever happens once
-            load(name, 1.0)
-        return [_pair(number, load, args.seconds) for number in range(args.pairs)]
+            measure(name, 1.0)
+        return [_pair(number, measure, args.seconds) for number in range(args.pairs)]
     finally:
         replicas.end(*SIDES)
 
 
-def _pair(number: int, load: Any, seconds: float) -> Pair:
+def _pair(number: int, measure: Callable[[str, float], Traffic], seconds: float) -> Pair:
     """The one or the other first, by turns."""
     names = list(SIDES) if number % 2 == 0 else list(reversed(SIDES))
-    found = {name: load(name, seconds) for name in names}
-    pair = Pair(**found)
+    pair = Pair(**{name: measure(name, seconds) for name in names})
     print(f"pair {number + 1}: {pair.ratio:.2f}", flush=True)
     return pair
 
@@ -131,16 +160,11 @@ def document(args: argparse.Namespace, pairs: Sequence[Pair]) -> dict[str, Any]:
         **provenance(args.checkpoint),
         "ray": metadata.version("ray"),
         "asked": told,
-        "one": asdict(rate_of([pair.one for pair in pairs])),
-        "two": asdict(rate_of([pair.two for pair in pairs])),
+        "one": asdict(statistics.median([pair.one.tokens_per_second for pair in pairs])),
+        "two": asdict(statistics.median([pair.two.tokens_per_second for pair in pairs])),
         "ratio": asdict(statistics.median([pair.ratio for pair in pairs])),
         "pairs": [asdict(pair) for pair in pairs],
     }
-
-
-def rate_of(loads: Sequence[Load]) -> Estimate:
-    """Tokens per second, the median."""
-    return statistics.median([load.tokens_per_second for load in loads])
 
 
 def _print(found: dict[str, Any], pairs: Sequence[Pair]) -> None:
@@ -169,3 +193,68 @@ def _print(found: dict[str, Any], pairs: Sequence[Pair]) -> None:
 def _between(estimate: dict[str, float], form: str) -> str:
     value, low, high = (format(estimate[name], form) for name in ("value", "low", "high"))
     return f"{value} ({low} to {high})"
+
+
+def tokens_within(spans: Sequence[Span], start: float, end: float) -> float:
+    """Tokens of a window: an answer that reaches over its edge counts by its share inside."""
+    return sum(
+        span.num_tokens
+        * max(0.0, min(span.ended, end) - max(span.began, start))
+        / (span.ended - span.began)
+        for span in spans
+    )
+
+
+def drive(
+    address: str,
+    model: str,
+    prompts: Sequence[str],
+    num_clients: int,
+    seconds: float,
+    max_tokens: int,
+) -> Traffic:
+    """Ask for ``seconds`` after a ramp, and let what was begun end. Raises TrafficError."""
+    loop = Loop(address, model, prompts, max_tokens)
+    return asyncio.run(loop.drive(num_clients, seconds))
+
+
+class Loop:
+    """Clients that take the prompts in turn."""
+
+    def __init__(self, address: str, model: str, prompts: Sequence[str], max_tokens: int) -> None:
+        self._url = f"{address}/v1/chat/completions"
+        self._model = model
+        self._prompts: Iterator[str] = itertools.cycle(prompts)
+        self._max_tokens = max_tokens
+        self._spans: list[Span] = []
+        self._num_refused = 0
+
+    async def drive(self, num_clients: int, seconds: float) -> Traffic:
+        """What came within the window. Raises TrafficError."""
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(
+            timeout=PATIENCE_SECONDS, limits=limits, trust_env=False
+        ) as http:
+            # Only now: a client reads certificates first, which on a busy machine takes its while.
+            start = time.monotonic() + RAMP_SECONDS
+            end = start + seconds
+            try:
+                await asyncio.gather(*(self._ask_until(end, http) for _ in range(num_clients)))
+            except (httpx.HTTPError, LookupError, ValueError) as error:
+                raise TrafficError("An answer failed: see the log of the replicas.") from error
+        inside = [span for span in self._spans if span.ended > start]
+        rate = tokens_within(inside, start, end) / seconds
+        return Traffic(rate, len(inside), self._num_refused)
+
+    async def _ask_until(self, end: float, http: httpx.AsyncClient) -> None:
+        while (began := time.monotonic()) < end:
+            messages = [{"role": "user", "content": next(self._prompts)}]
+            asked = {"model": self._model, "messages": messages, "max_tokens": self._max_tokens}
+            answer = await http.post(self._url, json=asked)
+            if answer.status_code in (429, 503):
+                self._num_refused += 1
+                await asyncio.sleep(REST_SECONDS)
+                continue
+            answer.raise_for_status()
+            num_tokens = int(answer.json()["usage"]["completion_tokens"])
+            self._spans.append(Span(began, time.monotonic(), num_tokens))

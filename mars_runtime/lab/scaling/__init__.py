@@ -1,1 +1,0 @@
-"""What more replicas bring, measured on one machine."""

@@ -1,1 +1,0 @@
-"""Training of the bundled checkpoints: tokenizer, data, two-stream masks, losses, loop."""

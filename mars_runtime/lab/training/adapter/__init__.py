@@ -1,1 +1,0 @@
-"""Training of low-rank updates that act on mask tokens alone, over a frozen base."""
