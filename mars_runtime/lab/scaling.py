@@ -31,7 +31,6 @@ from mars_runtime.provenance import provenance
 from mars_runtime.serving import replicas
 from mars_runtime.serving.plan import ServePlan, bring
 from mars_runtime.serving.server import bound
-from mars_runtime.statistics import Estimate
 from mars_runtime.tasks.requests import request_tasks
 
 NUM_PROMPTS = 48
