@@ -1,7 +1,7 @@
 """The Compare tab: the tray of pinned runs, a race view that shows one of them, and what judges a
 trace that a visitor brings and writes it back as this program would have written it.
 
-Trusts nothing in such a trace: reading is ``mars_runtime.trace_reader``'s, and what it refuses
+Trusts nothing in such a trace: reading is ``mars_runtime.trace``'s, and what it refuses
 becomes one sentence. A few are read by turns, one at each moment, few of one address and none for
 long, so that nobody keeps the server's threads or the interpreter from the others.
 """
@@ -21,8 +21,7 @@ import gradio as gr
 from app.components.views import CompareView, RaceView, shell_address
 from app.layout.wiring import owner_of
 from mars_runtime import folds
-from mars_runtime.trace import Trace, TraceError
-from mars_runtime.trace_reader import TraceReader
+from mars_runtime.trace import Trace, TraceError, TraceReader
 
 MAX_NAME_CHARS = 120
 MAX_NOTE_CHARS = 2000

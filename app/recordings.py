@@ -16,8 +16,7 @@ from typing import Any
 
 from app.components import assets
 from mars_runtime import folds
-from mars_runtime.trace import Header, Trace, TraceError
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import Header, Trace, TraceError, read_trace
 
 FOLDER = assets.ASSETS / "recordings"
 INDEX = "index.json"

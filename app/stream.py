@@ -31,9 +31,8 @@ from mars_runtime.events import End, Event, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.settings import SettingsError
 from mars_runtime.tasks import Task
-from mars_runtime.text import TextError
+from mars_runtime.text import ALONE, Context, TextError
 from mars_runtime.trace import TraceWriter
-from mars_runtime.turns import ALONE, Context
 
 # An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
 # of its time, in slow motion, where the device rests anyway, text may flow more smoothly.

@@ -22,7 +22,7 @@ from mars_runtime.outputs import in_words
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
 COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
-    "fetch": ("mars_runtime.cli_fetch", "fetch a checkpoint"),
+    "fetch": ("mars_runtime.model.fetch", "fetch a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),

@@ -1,12 +1,14 @@
 """Every figure of a run as a pure function of its events; nothing is counted anywhere else.
 
 Seconds are device time: prefill apart from decoding, waits of slow motion outside. A figure of a
-row that has no step yet is 0. Knows no model, drawing or time of day.
+row that has no step yet is 0. Of a whole batch a row-forward is one row in one forward, whether it
+took tokens, took part in a commit or sat idle; rows that have left a batch cost none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
@@ -28,8 +30,7 @@ def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, 
 
 def rows(events: Iterable[Event]) -> tuple[int, ...]:
     """The rows that took part, in order."""
-    steps = (event for event in events if isinstance(event, Step))
-    return tuple(sorted({row.row for step in steps for row in step.rows}))
+    return tuple(sorted({row.row for step in steps(events) for row in step.rows}))
 
 
 def accepted_tokens(events: Iterable[Event], row: int = 0) -> list[int]:
@@ -118,15 +119,6 @@ def speedup(events: Sequence[Event], other: Sequence[Event]) -> float | None:
     return _ratio(tokens_per_second(events), tokens_per_second(other)) or None
 
 
-def timeline(events: Sequence[Event], row: int = 0) -> list[tuple[float, int]]:
-    """(clock in seconds, tokens so far): after prefill, where the clock starts, then after each
-    forward of the row."""
-    steps = list(row_steps(events, row))
-    clocks = accumulate((seconds for _, seconds in steps), initial=0.0)
-    counts = accumulate((len(step.accepted) for step, _ in steps), initial=0)
-    return list(zip(clocks, counts, strict=True))
-
-
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
     """The first place where two runs emitted different tokens, None if there is none so far.
 
@@ -157,8 +149,8 @@ def text_pieces(trace: Trace, row: int = 0) -> list[str]:
     """The text that became readable with each forward, and a last piece for what was left."""
     detokenizer = Detokenizer(trace.vocabulary.__getitem__)
     detokenizer.push(trace.header.given)
-    steps = (step for step, _ in row_steps(trace.events, row))
-    return [*(detokenizer.push(visible_tokens(step)) for step in steps), detokenizer.flush()]
+    pieces = [detokenizer.push(visible_tokens(step)) for step, _ in row_steps(trace.events, row)]
+    return [*pieces, detokenizer.flush()]
 
 
 def visible_tokens(step: RowStep) -> tuple[int, ...]:
@@ -170,6 +162,79 @@ def end(events: Sequence[Event]) -> End | None:
     """How the run ended, None while it runs."""
     last = events[-1] if events else None
     return last if isinstance(last, End) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A batch in figures; each is 0 where there is nothing yet.
+
+    num_tokens: over all rows, ends of turn included. num_forwards: of the whole batch, of which
+    num_commits are commits. num_row_forwards: rows times forwards, num_idle of them idle.
+    seconds: of decoding, prefill_seconds apart. peak_cache_bytes: of the largest group.
+    """
+
+    num_tokens: int
+    num_forwards: int
+    num_commits: int
+    num_row_forwards: int
+    num_idle: int
+    seconds: float
+    prefill_seconds: float
+    peak_cache_bytes: int
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of all rows per second of decoding."""
+        return _ratio(self.num_tokens, self.seconds)
+
+    @property
+    def effective_tpf(self) -> float:
+        """Tokens a row-forward: idle ones and commits count as forwards like any other."""
+        return _ratio(self.num_tokens, self.num_row_forwards)
+
+    @property
+    def idle_share(self) -> float:
+        """Share of row-forwards that took nothing."""
+        return _ratio(self.num_idle, self.num_row_forwards)
+
+
+def steps(events: Iterable[Event]) -> list[Step]:
+    """The forwards, prefill apart."""
+    return [event for event in events if isinstance(event, Step)]
+
+
+def totals(events: Sequence[Event]) -> Totals:
+    """All figures of the batch so far."""
+    forwards = steps(events)
+    num_idle = sum(len(step.idle) for step in forwards)
+    return Totals(
+        num_tokens=sum(map(num_accepted, forwards)),
+        num_forwards=len(forwards),
+        num_commits=sum(step.is_commit for step in forwards),
+        num_row_forwards=sum(len(step.rows) for step in forwards) + num_idle,
+        num_idle=num_idle,
+        seconds=sum(step.seconds for step in forwards),
+        prefill_seconds=prefill_seconds(events),
+        peak_cache_bytes=peak_cache_bytes(events),
+    )
+
+
+def num_accepted(step: Step) -> int:
+    """Tokens that a forward gave to all rows together."""
+    return sum(len(row.accepted) for row in step.rows)
+
+
+def peak_cache_bytes(events: Iterable[Event]) -> int:
+    """Keys and values of the largest group; groups follow each other and free theirs."""
+    return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
+
+
+def timeline(events: Sequence[Event]) -> list[tuple[float, int]]:
+    """(seconds of decoding, tokens of all rows so far): at the start, then after each forward."""
+    forwards = steps(events)
+    clocks = accumulate((step.seconds for step in forwards), initial=0.0)
+    counts = accumulate(map(num_accepted, forwards), initial=0)
+    return list(zip(clocks, counts, strict=True))
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -20,8 +20,8 @@ from mars_runtime.events import (
 )
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import GROUPS, MASKED, METRICS, THRESHOLDS, DecodeSettings
+from mars_runtime.text import Turn
 from mars_runtime.trace import Header
-from mars_runtime.turns import Turn
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 TOKENS = st.integers(0, 300)

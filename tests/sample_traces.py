@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceWriter
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 
 EOS = "<|im_end|>"
 NUM_PROMPT = 13

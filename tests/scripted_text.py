@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mars_runtime.byte_level import byte_characters
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.text import Tokenizer
+from mars_runtime.text import Tokenizer, byte_characters
 
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]
 

@@ -18,8 +18,7 @@ from mars_runtime.__main__ import COMMANDS, main
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
-from mars_runtime.trace import Header
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import Header, read_trace
 from tests.tiny_checkpoint import write_checkpoint
 
 ROOT = Path(__file__).parent.parent

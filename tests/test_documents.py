@@ -20,7 +20,7 @@ from mars_runtime.lab.documents.cli import (
     written,
 )
 from mars_runtime.lab.evaluation.cli import document
-from mars_runtime.model.checksums import SUMS
+from mars_runtime.model.fetch import SUMS
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped

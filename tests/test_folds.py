@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars_runtime import batch_folds, folds
-from mars_runtime.batch_folds import Cell
+from mars_runtime import folds
 from mars_runtime.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace
@@ -57,7 +56,7 @@ def test_counts_and_rates_by_row() -> None:
 def test_the_clock_starts_after_prefill() -> None:
     clocks, counts = zip(*folds.timeline(EVENTS), strict=True)
     assert clocks == pytest.approx((0.0, 0.1, 0.3, 0.4))
-    assert counts == (0, 3, 4, 6)
+    assert counts == (0, 4, 5, 7)
 
 
 def test_a_speedup_leaves_prefill_out_and_says_nothing_of_short_runs() -> None:
@@ -152,7 +151,7 @@ BATCH_EVENTS: list[Event] = [
 
 
 def test_totals() -> None:
-    found = batch_folds.totals(BATCH_EVENTS)
+    found = folds.totals(BATCH_EVENTS)
     assert (found.num_tokens, found.num_forwards, found.num_commits) == (10, 5, 2)
     assert (found.num_row_forwards, found.num_idle) == (9, 2)
     assert (found.seconds, found.prefill_seconds, found.peak_cache_bytes) == (4.0, 0.5, 9000)
@@ -161,24 +160,8 @@ def test_totals() -> None:
     assert found.idle_share == pytest.approx(2 / 9)
 
 
-def test_lanes() -> None:
-    found = batch_folds.lanes(BATCH_EVENTS)
-    assert list(found) == [0, 1, 2]
-    assert found[0] == [
-        Cell(0, 1, None, True, 2, 1, 0),
-        Cell(1, 3, None, False, 3, 1, 3),
-        Cell(2, 0, "block", False, 3, 4, 0),
-        Cell(3, 1, None, True, 3, 4, 0, "limit"),
-    ]
-    assert found[1][2:] == [
-        Cell(2, 2, None, False, 4, 2, 2, "eos"),
-        Cell(3, 0, "finished", True, 4, 4, 0),
-    ]
-    assert [cell.forward for cell in found[2]] == [4]
-
-
 def test_timeline_leaves_prefill_out() -> None:
-    assert batch_folds.timeline(BATCH_EVENTS) == [
+    assert folds.timeline(BATCH_EVENTS) == [
         (0, 0),
         (0.5, 2),
         (1.5, 6),
@@ -190,7 +173,6 @@ def test_timeline_leaves_prefill_out() -> None:
 
 def test_a_batch_with_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
-        found = batch_folds.totals(events)
+        found = folds.totals(events)
         assert found.tokens_per_second == found.effective_tpf == found.idle_share == 0
-        assert batch_folds.lanes(events) == {}
-        assert batch_folds.timeline(events) == [(0.0, 0)]
+        assert folds.timeline(events) == [(0.0, 0)]

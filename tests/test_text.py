@@ -10,9 +10,16 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.byte_level import byte_characters, default_system, read_spec
-from mars_runtime.text import MAX_PROMPT_CHARS, Detokenizer, TextError, Tokenizer
-from mars_runtime.turns import Turn
+from mars_runtime.text import (
+    MAX_PROMPT_CHARS,
+    Detokenizer,
+    TextError,
+    Tokenizer,
+    Turn,
+    byte_characters,
+    default_system,
+    read_spec,
+)
 from tests.tiny_tokenizer import SPECIALS, write_tokenizer
 
 TEXTS = st.text(max_size=80)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from mars_runtime import folds
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceError, TraceWriter
-from mars_runtime.trace_reader import MAX_LINE_CHARS, read_trace
-from mars_runtime.turns import Turn
+from mars_runtime.text import Turn
+from mars_runtime.trace import MAX_LINE_CHARS, Header, Trace, TraceError, TraceWriter, read_trace
 from tests import trace_folds
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 
@@ -58,12 +57,12 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
     read = read_trace(live.lines())
     for fold in (
         folds.tpf,
-        folds.timeline,
         folds.ttft,
         trace_folds.tau_moves,
         folds.tokens_per_second,
     ):
         assert fold(live.events, 1) == fold(read.events, 1)
+    assert folds.timeline(live.events) == folds.timeline(read.events)
     assert folds.text_pieces(live, 1) == folds.text_pieces(read, 1)
 
 

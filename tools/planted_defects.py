@@ -243,14 +243,14 @@ DEFECTS = (
     ),
     Defect(
         IMPORT,
-        f"{RUNTIME}/trace_reader.py",
+        f"{RUNTIME}/trace.py",
         "if start != self._num_emitted.get(row, 0):",
         "if start < self._num_emitted.get(row, 0):",
         ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
     ),
     Defect(
         IMPORT,
-        f"{RUNTIME}/trace_reader.py",
+        f"{RUNTIME}/trace.py",
         "json.loads(line, parse_constant=_refuse_constant)",
         "json.loads(line)",
         ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),

@@ -112,7 +112,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "traces",
             "Run a prompt for its trace: every forward with all it proposed. Streams it so far.",
             "lines of JSON: a header, one event per forward, an end; joined by line ends they are "
-            "a file that mars_runtime.trace_reader.read_trace reads",
+            "a file that mars_runtime.trace.read_trace reads",
             ONE,
             Iterator[list[str]],
             partial(traces, engines, book),

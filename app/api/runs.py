@@ -23,7 +23,7 @@ from app.live.order import LiveOrder, read_live_order
 from app.live.run import start_lanes
 from app.serving.engines import Engines, Served
 from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
-from mars_runtime import batch_folds, folds
+from mars_runtime import folds
 from mars_runtime.events import End, Event
 from mars_runtime.text import Detokenizer, Tokenizer
 
@@ -164,7 +164,7 @@ def _batch_item(
     end: End | None = None,
 ) -> dict[str, Any]:
     """A batch in figures; message: unless it has ended with one of its own."""
-    totals = batch_folds.totals(events)
+    totals = folds.totals(events)
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),
         "effective_tpf": round(totals.effective_tpf, 3),

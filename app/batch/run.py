@@ -21,10 +21,10 @@ from app.examples.book import BATCH, ExampleBook, ExamplePages
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
 from app.stream import TabHandlers, TabRun, Transcript, Wait, waiting_sentence
-from mars_runtime.batch_folds import num_accepted, steps, timeline, totals
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step
+from mars_runtime.folds import num_accepted, steps, timeline, totals
 from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:

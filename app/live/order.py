@@ -23,7 +23,7 @@ from app.controls import (
     settings_for,
 )
 from mars_runtime.settings import AUTO, DecodeSettings
-from mars_runtime.turns import Turn
+from mars_runtime.text import Turn
 
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)

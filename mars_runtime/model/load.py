@@ -17,15 +17,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.byte_level import MASK, TextError, read_spec
 from mars_runtime.model.adapter import Adapter, has_adapter
 from mars_runtime.model.build import Model, Weight, build_model
-from mars_runtime.model.checksums import check_sums
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, whole
-from mars_runtime.model.fetch import is_intact
+from mars_runtime.model.fetch import check_sums, is_intact
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.registry import REGISTRY, Entry, find
-from mars_runtime.text import Tokenizer
+from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"

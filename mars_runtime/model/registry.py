@@ -7,10 +7,11 @@ name. Knows no weights and no torch.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
@@ -33,14 +34,14 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """A GGUF file, its size in bytes and SHA-256, and where it can be had: in a wheel, and on the
-    hub at a revision."""
+    """A GGUF file, its size in bytes and SHA-256, and where it can be had: on the hub at a
+    revision, and perhaps in a wheel."""
 
     file: str
     size: int
     sha256: str
-    wheel: Wheel
     hub: str
+    wheel: Wheel | None = None
     revision: str | None = None
 
     @property
@@ -62,7 +63,7 @@ class Entry:
     """
 
     name: str
-    block_size: int
+    block_size: Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
     path: str | None = None
     gguf: Gguf | None = None
     hub: str | None = None
@@ -90,40 +91,15 @@ class Entry:
         parts += [f"It {self.cannot}" if self.cannot else "", self.note.rstrip(".")]
         return " ".join(f"{part}." for part in parts if part)
 
-    @classmethod
-    def from_dict(cls, line: dict[str, Any]) -> Entry:
-        """Raises TypeError, ValueError or KeyError for a line that is none."""
-        if line.get("gguf") is None:
-            entry = cls(**line)
-        else:
-            wheel = _checked(Wheel(**line["gguf"]["wheel"]))
-            source = {**line["gguf"], "wheel": wheel}
-            entry = cls(**line | {"gguf": _checked(Gguf(**source))})
-        if not 1 <= _checked(entry).block_size <= MAX_BLOCK_SIZE:
-            raise ValueError(f"block_size of {entry.name}")
-        return entry
 
-
-E = TypeVar("E", Entry, Gguf, Wheel)
-_KINDS = {kind: get_type_hints(kind) for kind in (Entry, Gguf, Wheel)}
-
-
-def _checked(entry: E) -> E:
-    """Raises TypeError for one whose values are not of the kinds that its fields say."""
-    kinds = _KINDS[type(entry)]
-    for field in fields(entry):
-        value = getattr(entry, field.name)
-        if isinstance(value, bool) or not isinstance(value, kinds[field.name]):
-            raise TypeError(field.name)
-    return entry
+_ENTRIES = TypeAdapter(list[Entry], config=ConfigDict(strict=True, extra="forbid"))
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     """The known checkpoints by name, in order. Raises CheckpointError."""
     try:
-        lines: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        entries = [Entry.from_dict(line) for line in lines]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        entries = _ENTRIES.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
         raise CheckpointError(f"{path} is missing or damaged: restore it.") from error
     if not entries:
         raise CheckpointError(f"{path} names no checkpoint: restore it.")

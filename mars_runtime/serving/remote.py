@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from mars_runtime.byte_level import TextError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import EngineBusy, EngineError
@@ -30,8 +29,8 @@ from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.json_values import as_mapping, as_truth, as_whole
 from mars_runtime.serving.models import About, read_about
 from mars_runtime.serving.runs import wire_header
-from mars_runtime.trace import TraceError, TraceWriter
-from mars_runtime.trace_reader import TraceReader
+from mars_runtime.text import TextError
+from mars_runtime.trace import TraceError, TraceReader, TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts

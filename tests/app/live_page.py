@@ -10,7 +10,7 @@ from browser import playwright
 
 from app.handlers import Handlers
 from app.live.run import LiveRun
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
 HEAD_SAYS = "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('{}')"

@@ -35,7 +35,7 @@ from app.controls import Limits, RefusalError
 from mars_runtime.decoders import baselines
 from mars_runtime.decoders.baselines import BATCH_METHODS
 from mars_runtime.events import Prefill, Step
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import read_trace
 
 
 @pytest.fixture

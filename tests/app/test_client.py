@@ -12,7 +12,7 @@ from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
 
 from app.handlers import Handlers
 from mars_runtime import folds
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import read_trace
 
 gradio_client = pytest.importorskip("gradio_client")
 ROOT = Path(__file__).resolve().parents[2]

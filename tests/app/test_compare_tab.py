@@ -29,7 +29,7 @@ from scripted_page import TEXT, ScriptedBackend
 from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import read_trace
 
 pytestmark = needs_browser
 

@@ -17,7 +17,7 @@ from app.serving.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import read_trace
 
 HERE = Path(__file__).parent
 CHECKPOINT = HERE.parents[1] / "checkpoints" / "mars-tiny"

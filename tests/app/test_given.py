@@ -24,8 +24,8 @@ from app.serving.settings import AppSettings
 from mars_runtime import folds, tasks
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Turn
 from mars_runtime.trace import Trace
-from mars_runtime.turns import Turn
 from tests.engine.test_company import ModelBackend
 
 EOS, MASK, SIZE = 257, 258, 260

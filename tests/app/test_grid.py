@@ -21,8 +21,7 @@ from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Trace
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import Trace, read_trace
 
 CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
 

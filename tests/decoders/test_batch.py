@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from static_scripted import StaticScriptedModel
 
-from mars_runtime import batch_folds
+from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode, new_batch
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch, decode_uncached
@@ -67,8 +67,7 @@ def test_law_8_at_one_token_a_forward_all_methods_write_the_same(method) -> None
 def test_the_cache_that_is_reserved_is_told() -> None:
     """The scripted cache has a byte a slot; cursor rows have slack for 64 tokens."""
     found = {
-        method: batch_folds.peak_cache_bytes(run(method, [[3, 4, 5], [6]]))
-        for method in BATCH_METHODS
+        method: folds.peak_cache_bytes(run(method, [[3, 4, 5], [6]])) for method in BATCH_METHODS
     }
     assert found == {"ar": 2 * 81, "cursor": 2 * 81, "block": 2 * 17, "uncached": 2 * 17}
 

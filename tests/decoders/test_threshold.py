@@ -26,8 +26,7 @@ from mars_runtime.decoders.plan import (
 )
 from mars_runtime.events import Proposal, RowStep
 from mars_runtime.settings import DecodeSettings, SettingsError, Threshold
-from mars_runtime.trace import Header, Trace
-from mars_runtime.trace_reader import read_trace
+from mars_runtime.trace import Header, Trace, read_trace
 
 IDS = Ids()
 SURE = Proposal(5, 1.0, ())

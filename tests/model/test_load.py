@@ -210,7 +210,16 @@ def test_entries_say_of_their_adapters_what_these_say() -> None:
         assert (entry.block_size, entry.mask_token) == (said["block_size"], said["mask_token"])
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '[{"nonsense": 1}]', "[3]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "{}", "[]", '[{"nonsense": 1}]', "[3]"),
+        *('[{"name": "small"}]', '[{"name": 3, "block_size": 4}]', "[" * 9999),
+        *(f'[{{"name": "small", "block_size": {size}}}]' for size in ("true", '"4"', "0", "17")),
+        '[{"name": "small", "block_size": 4, "nonsense": 1}]',
+        '[{"name": "small", "block_size": 4, "gguf": {"file": "x", "size": 1, "sha256": ""}}]',
+    ],
+)
 def test_a_damaged_registry(tmp_path: Path, text: str) -> None:
     (tmp_path / "registry.json").write_text(text)
     with pytest.raises(CheckpointError, match="restore it"):

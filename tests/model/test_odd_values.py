@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.model.checksums import SUMS, check_sums
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import SUMS, check_sums
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, Entry, registry
 

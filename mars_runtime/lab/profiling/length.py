@@ -24,7 +24,7 @@ from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import percentile
-from mars_runtime.turns import Turn
+from mars_runtime.text import Turn
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine

@@ -18,7 +18,7 @@ from rich.console import Console
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.turns import Turn
+from mars_runtime.text import Turn
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine, Run

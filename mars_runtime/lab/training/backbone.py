@@ -22,12 +22,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mars_runtime.byte_level import TextError, read_spec
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.registry import find
-from mars_runtime.text import Tokenizer
+from mars_runtime.text import TextError, Tokenizer, read_spec
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [N, kv heads, group, d], k [N, kv heads, d], v) -> [N, heads * d]."""
