@@ -16,16 +16,24 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mars_runtime.lab.ablation.variants import BUDGET_TOKENS, START, STARTS, VARIANTS
+from mars_runtime.lab.ablation.report import write_results
+from mars_runtime.lab.ablation.variants import (
+    BUDGET_TOKENS,
+    CHECKPOINTS,
+    START,
+    STARTS,
+    VARIANTS,
+    AblationPlan,
+)
+from mars_runtime.lab.evaluation.prompts import PromptError
+from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.machine import num_cores
-from mars_runtime.outputs import OutputError, check_folder, in_words, only_writer, path_of
-
-if TYPE_CHECKING:
-    from mars_runtime.lab.ablation.jobs import Plan
+from mars_runtime.outputs import check_folder, in_words, only_writer, path_of
 
 SHARD_EXAMPLES = 4096
+NAMES = (*CHECKPOINTS, *(variant.name for variant in VARIANTS))
 Job = partial[Any]
 
 
@@ -50,51 +58,42 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="when trainings under way are given up"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train and measure what is asked for; returns the exit code."""
-    began = time.monotonic()
-    problem = _problem(args)
-    if problem:
-        print(problem, file=sys.stderr)
-        return 2
-    try:
-        check_folder(args.out)
-        with only_writer(args.out):
-            return _run(args, began + 60 * args.minutes)
-    except OutputError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _names() -> list[str]:
-    from mars_runtime.lab.ablation.jobs import CHECKPOINTS
-
-    return [*CHECKPOINTS, *(variant.name for variant in VARIANTS)]
-
-
-def _problem(args: argparse.Namespace) -> str | None:
-    if not args.data.is_dir():
-        return f"No folder {args.data}: give --data the folder that holds the training texts."
-    for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
-        if getattr(args, name) < 1:
-            return f"Ask for at least 1 of {name.replace('_', ' ')}."
-    for name in ("minutes", "budget_seconds"):
-        if not getattr(args, name) > 0:
-            return f"Ask for more than 0 {name.replace('_', ' ')}."
-    unknown = [name for name in args.only or () if name not in _names()]
-    if unknown:
-        return f"There is no variant {unknown[0]!r}; choose among {', '.join(_names())}."
-    return None
+    until = time.monotonic() + 60 * args.minutes
+    return run_or_say(lambda: _run(args, until))
 
 
 def _run(args: argparse.Namespace, until: float) -> int:
-    from mars_runtime.lab.ablation.jobs import Plan, write_shard
-    from mars_runtime.lab.ablation.results import write_results
+    _check(args)
+    check_folder(args.out)
+    with only_writer(args.out):
+        return _work(args, until)
 
-    plan = Plan(
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises PromptError."""
+    if not args.data.is_dir():
+        raise PromptError(
+            f"No folder {args.data}: give --data the folder that holds the training texts."
+        )
+    for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
+        if getattr(args, name) < 1:
+            raise PromptError(f"Ask for at least 1 of {name.replace('_', ' ')}.")
+    for name in ("minutes", "budget_seconds"):
+        if not getattr(args, name) > 0:
+            raise PromptError(f"Ask for more than 0 {name.replace('_', ' ')}.")
+    unknown = [name for name in args.only or () if name not in NAMES]
+    if unknown:
+        raise PromptError(f"There is no variant {unknown[0]!r}; choose among {', '.join(NAMES)}.")
+
+
+def _work(args: argparse.Namespace, until: float) -> int:
+    from mars_runtime.lab.ablation.jobs import write_shard
+
+    plan = AblationPlan(
         data=args.data,
         out=args.out,
         start=args.start,
@@ -132,12 +131,12 @@ def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
             raise
 
 
-def _jobs(args: argparse.Namespace, plan: Plan) -> Iterator[Job]:
+def _jobs(args: argparse.Namespace, plan: AblationPlan) -> Iterator[Job]:
     """Checkpoints first, which take all the time there is; then one seed of everything after
     another."""
-    from mars_runtime.lab.ablation.jobs import CHECKPOINTS, train_checkpoint, train_variant
+    from mars_runtime.lab.ablation.jobs import train_checkpoint, train_variant
 
-    wanted = args.only or _names()
+    wanted = args.only or NAMES
     for name in CHECKPOINTS:
         if name in wanted:
             yield Job(train_checkpoint, plan, name)

@@ -9,34 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mars_runtime.lab.training.recipe import Noise
+from mars_runtime.settings import DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How to decode. tau, block_size: of no meaning to ``ar``, which has blocks of 1."""
-
-    method: Literal["ar", "mars", "lossless"]
-    tau: float = 1.0
-    block_size: int = 1
-
-    @property
-    def name(self) -> str:
-        """``ar``, ``mars 0.95 B4``, ``lossless 0 B8``."""
-        return (
-            self.method
-            if self.method == "ar"
-            else (f"{self.method} {self.tau:g} B{self.block_size}")
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
+class SpecialIds:
     """mask, eos: token ids; forbidden: those that can never come out, [F] int64 on the device."""
 
     mask: int
@@ -52,7 +35,7 @@ class Decoded:
     num_forwards: int
 
 
-class Slots:
+class PositionedKVCache:
     """Keys and values of R rows by position: what transformers' attention calls a cache. Each
     forward says where it writes and how far attention reads."""
 
@@ -80,10 +63,16 @@ class Slots:
 
 @torch.inference_mode()
 def decode(
-    model: Any, prompts: Sequence[Sequence[int]], way: Way, noise: Noise, ids: Ids, limit: int
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    settings: DecodeSettings,
+    noise: Noise,
+    ids: SpecialIds,
+    limit: int,
 ) -> list[Decoded]:
-    """At most ``limit`` tokens after each prompt, in their order."""
-    batch = _Rows(model, prompts, way, noise, ids, limit)
+    """At most ``limit`` tokens after each prompt, in their order, by ``ar`` or ``mars``, lossless
+    or not, with a number as B."""
+    batch = _Rows(model, prompts, settings, noise, ids, limit)
     while batch.is_going:
         batch.step()
     return batch.done
@@ -91,29 +80,31 @@ def decode(
 
 class _Rows:
     """Rows that are still written. Of a row, tokens before ``cursor`` have final keys and values;
-    ``pending`` tokens follow, and masks behind them (design section 2)."""
+    ``pending`` tokens follow, and masks behind them."""
 
     def __init__(
         self,
         model: Any,
         prompts: Sequence[Sequence[int]],
-        way: Way,
+        settings: DecodeSettings,
         noise: Noise,
-        ids: Ids,
+        ids: SpecialIds,
         limit: int,
     ) -> None:
-        self.model, self.way, self.noise, self.ids, self.limit = model, way, noise, ids, limit
+        self.model, self.noise, self.ids, self.limit = model, noise, ids, limit
+        self.tau, self.is_verified = settings.tau, settings.is_verified
+        self.size = size = settings.num_proposals
         device = ids.forbidden.device
         # A mask that predicts its own token also stands where AR's own proposal goes.
-        self.num_masks = way.block_size - (1 if noise.is_shifted or way.block_size == 1 else 0)
-        self.num_fed = way.block_size + self.num_masks
+        self.num_masks = size - (1 if noise.is_shifted or size == 1 else 0)
+        self.num_fed = size + self.num_masks
         lengths = [len(prompt) for prompt in prompts]
         width = max(lengths)
         capacity = width + limit + 2 * self.num_fed
         self.text = torch.zeros(len(prompts), capacity, dtype=torch.long, device=device)
         for row, prompt in enumerate(prompts):
             self.text[row, : len(prompt)] = torch.tensor(prompt, device=device)
-        self.slots = Slots(model, len(prompts), capacity, device)
+        self.cache = PositionedKVCache(model, len(prompts), capacity, device)
         self.cursor = torch.tensor(lengths, device=device) - 1
         self.pending = torch.ones_like(self.cursor)
         self.begin, self.written = self.cursor + 1, torch.zeros_like(self.cursor)
@@ -135,7 +126,7 @@ class _Rows:
             tokens = tuple(self.text[row, begin : begin + count].tolist())
             self.done[int(self.number[row])] = Decoded(tokens, int(self.forwards[row]))
         kept = self.is_live.nonzero().flatten()
-        self.slots.keep(kept)
+        self.cache.keep(kept)
         for name in ("text", "cursor", "pending", "begin", "written", "forwards", "number"):
             setattr(self, name, getattr(self, name)[kept])
         self.is_live = self.is_live[kept]
@@ -144,18 +135,18 @@ class _Rows:
     def step(self) -> None:
         """One forward of every row."""
         device = self.cursor.device
-        slot = torch.arange(self.num_fed, device=device)
-        at = self.cursor[:, None] + slot
-        is_mask = slot >= self.pending[:, None]
+        fed_offset = torch.arange(self.num_fed, device=device)
+        at = self.cursor[:, None] + fed_offset
+        is_mask = fed_offset >= self.pending[:, None]
         fed = self.text.gather(1, at).masked_fill(is_mask, self.ids.mask)
         hidden = self._hidden(fed, at, int(at.max()) + 1, self.cursor + self.pending)
-        place = torch.arange(self.way.block_size, device=device)
-        shift = 0 if self.noise.is_shifted else (place > 0).long()
+        offset = torch.arange(self.size, device=device)
+        shift = 0 if self.noise.is_shifted else (offset > 0).long()
         before = self.cursor
-        proposals, sureness = self._read(hidden, (self.pending - 1)[:, None] + place + shift)
-        is_taken = (sureness >= self.way.tau) | (place == 0)
+        proposals, sureness = self._read(hidden, (self.pending - 1)[:, None] + offset + shift)
+        is_taken = (sureness >= self.tau) | (offset == 0)
         num_taken = is_taken.long().cumprod(1).sum(1)
-        if self.way.method == "lossless":
+        if self.is_verified:
             self._settle_verified(hidden, proposals, num_taken)
         else:
             start = self.cursor + self.pending
@@ -167,25 +158,24 @@ class _Rows:
     def _settle_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
         """Keep the drafts that AR agrees with and its own token after them; new drafts follow where
         all agreed."""
-        size = self.way.block_size
-        place = torch.arange(size, device=hidden.device)
-        choices, _ = self._read(hidden, place.expand(len(hidden), -1))
-        drafts = self.text.gather(1, self.cursor[:, None] + 1 + place)
-        agrees = (choices == drafts) & (place + 1 < self.pending[:, None])
+        offset = torch.arange(self.size, device=hidden.device)
+        choices, _ = self._read(hidden, offset.expand(len(hidden), -1))
+        drafts = self.text.gather(1, self.cursor[:, None] + 1 + offset)
+        agrees = (choices == drafts) & (offset + 1 < self.pending[:, None])
         num_agreed = agrees.long().cumprod(1).sum(1)
         is_whole = num_agreed == self.pending - 1
         self._emit(choices, num_agreed + 1, self.cursor + 1)
         self.cursor = self.cursor + num_agreed + 1
         self.pending = torch.where(is_whole, num_taken, 1)
         # What lies behind the first pending token is read only as far as tokens are pending.
-        self._write(proposals, self.cursor, (place > 0) & is_whole[:, None])
+        self._write(proposals, self.cursor, (offset > 0) & is_whole[:, None])
 
     def _emit(self, tokens: Tensor, count: Tensor, start: Tensor) -> None:
         """Write the first tokens of each row that is live, to EOS or the limit."""
-        place = torch.arange(tokens.shape[1], device=tokens.device)
+        offset = torch.arange(tokens.shape[1], device=tokens.device)
         is_eos = (tokens == self.ids.eos).long()
-        is_kept = (place < count[:, None]) & self.is_live[:, None]
-        is_kept &= (self.written[:, None] + place < self.limit) & (is_eos.cumsum(1) - is_eos == 0)
+        is_kept = (offset < count[:, None]) & self.is_live[:, None]
+        is_kept &= (self.written[:, None] + offset < self.limit) & (is_eos.cumsum(1) - is_eos == 0)
         self._write(tokens, start, is_kept)
         self.written = self.written + is_kept.sum(1)
         self.forwards = self.forwards + self.is_live
@@ -198,7 +188,7 @@ class _Rows:
         self.text.scatter_(1, at, tokens.where(is_kept, self.text.gather(1, at)))
 
     def _read(self, hidden: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Token and probability at slots [R, S] of the forward."""
+        """Token and probability at offsets [R, S] of the forward."""
         chosen = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[-1]))
         logits = self.model.lm_head(chosen).float()
         logits[..., self.ids.forbidden] = -torch.inf
@@ -207,7 +197,7 @@ class _Rows:
 
     def _hidden(self, fed: Tensor, at: Tensor, end: int, first_mask: Tensor) -> Tensor:
         """One forward. first_mask: position of each row's first mask."""
-        self.slots.at, self.slots.end = at, end
+        self.cache.at, self.cache.end = at, end
         key = torch.arange(end, device=at.device)
         sees = key <= at[:, :, None]
         if not self.noise.is_causal:
@@ -221,7 +211,7 @@ class _Rows:
             input_ids=fed,
             attention_mask={"full_attention": bias[:, None]},
             position_ids=at,
-            past_key_values=self.slots,
+            past_key_values=self.cache,
             use_cache=False,
         ).last_hidden_state
         return hidden

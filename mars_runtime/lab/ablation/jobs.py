@@ -1,4 +1,5 @@
-"""What a worker process does: write a shard, train and measure a variant, train a checkpoint.
+"""What a worker process does: write a shard of examples, train and measure a variant, train a
+checkpoint.
 
 Results are on disk when a job returns. Knows one job at a time; knows no other worker.
 """
@@ -6,60 +7,54 @@ Results are on disk when a job returns. Knows one job at a time; knows no other 
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from mars_runtime.lab.ablation import shards
+from mars_runtime import tasks
+from mars_runtime.lab.ablation.decode import Decoded, SpecialIds, decode
 from mars_runtime.lab.ablation.lora import put_lora
-from mars_runtime.lab.ablation.measure import measure
-from mars_runtime.lab.ablation.variants import ABLATION, START, Variant
-from mars_runtime.lab.training.data import Corpus, encoded
-from mars_runtime.lab.training.recipe import DRAFT, TWIN, StageName
+from mars_runtime.lab.ablation.variants import (
+    ABLATION,
+    CHECKPOINTS,
+    START,
+    AblationPlan,
+    Variant,
+)
+from mars_runtime.lab.evaluation.measure import by_length
+from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
+from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded
+from mars_runtime.lab.training.recipe import DRAFT, TWIN, Noise
 from mars_runtime.lab.training.tokenizer import put_tokenizer
 from mars_runtime.lab.training.train import Trainer
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.outputs import write_text
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 
-CHECKPOINTS: dict[str, StageName] = {
-    "ar-tiny-draft": "ar",
-    "block-diffusion-tiny": "block_diffusion",
-}
-"""Checkpoints that are trained beside the variants, as long as there is time."""
 SAVE_SECONDS = 10.0
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What all jobs share. start: the checkpoint that variants start from; until: of
-    ``time.monotonic``, when trainings under way are given up; num_prompts: of each family; tokens,
-    seconds: of each variant, whichever is spent first, both streams and padding counted."""
-
-    data: Path
-    out: Path
-    start: str
-    tokens: int
-    seconds: float
-    num_prompts: int
-    num_shards: int
-    shard_examples: int
-    until: float = math.inf
-
-    @property
-    def shards(self) -> Path:
-        """The folder of the training examples."""
-        return self.out / "shards"
-
-    def result(self, name: str, seed: int) -> Path:
-        """Where the result of a variant is kept."""
-        return self.out / "runs" / f"{name}-{seed}" / "result.json"
+WAYS = {
+    "ar": DecodeSettings("ar", 1.0, 1),
+    **{
+        f"mars {tau:g} B{size}": DecodeSettings("mars", tau, size)
+        for tau in (0.95, 0.8)
+        for size in (4, 8)
+    },
+    **{f"lossless 0 B{size}": DecodeSettings("mars", 0.0, size, lossless=True) for size in (4, 8)},
+}
+"""Every way of decoding that variants are compared in, by its name in the results."""
+MAX_NEW_TOKENS = 160
+PROMPT_SEED = 3
+CPU_ROWS, GPU_ROWS = 64, 1024
 
 
 def start_worker(threads: int, device: str) -> None:
@@ -83,16 +78,36 @@ def _texts(data: Path, shard_examples: int) -> Corpus:
     return Corpus(data, replace(ABLATION, shard_examples=shard_examples))
 
 
-def write_shard(plan: Plan, shard: int) -> None:
-    """Make a shard of examples, if it is not there."""
-    if not shards.path_of_shard(plan.shards, shard).exists():
-        corpus = _texts(plan.data, plan.shard_examples)
-        tokenizer = Tokenizer.from_dir(start_folder(plan.start))
-        examples = encoded(corpus, tokenizer, ABLATION, shard)
-        shards.write_shard(plan.shards, shard, examples)
+def write_shard(plan: AblationPlan, shard: int) -> None:
+    """Make a shard of examples, if it is not there; the file is there whole or not at all."""
+    path = plan.shard(shard)
+    if path.exists():
+        return
+    corpus = _texts(plan.data, plan.shard_examples)
+    examples = encoded(corpus, Tokenizer.from_dir(start_folder(plan.start)), ABLATION, shard)
+    partial = path.with_suffix(".partial.npz")
+    np.savez(
+        partial,
+        ids=np.concatenate([np.array(example.ids, np.int32) for example in examples]),
+        ends=np.cumsum([len(example.ids) for example in examples]),
+        starts=np.array([example.response_start for example in examples]),
+    )
+    partial.replace(path)
 
 
-def train_variant(plan: Plan, variant: Variant, seed: int) -> str:
+def shards_from(plan: AblationPlan, first: int) -> Examples:
+    """The shards that were written, in a circle from ``first`` on."""
+
+    def read(shard: int) -> list[Example]:
+        with np.load(plan.shard((first + shard) % plan.num_shards)) as kept:
+            ids, ends, starts = (kept[name].tolist() for name in ("ids", "ends", "starts"))
+        spans = zip(pairwise([0, *ends]), starts, strict=True)
+        return [Example(tuple(ids[begin:end]), start) for (begin, end), start in spans]
+
+    return read
+
+
+def train_variant(plan: AblationPlan, variant: Variant, seed: int) -> str:
     """Train and measure; a line about it. Nothing is kept of what did not come to its end."""
     name = f"{variant.name}, seed {seed}"
     if time.monotonic() > plan.until:
@@ -124,7 +139,7 @@ def train_variant(plan: Plan, variant: Variant, seed: int) -> str:
     return f"{name}: {trainer.progressed.tokens:,} tokens in {seconds:.0f} s, {losses}"
 
 
-def _variant_trainer(plan: Plan, variant: Variant, seed: int, out: Path) -> Trainer:
+def _variant_trainer(plan: AblationPlan, variant: Variant, seed: int, out: Path) -> Trainer:
     recipe = variant.recipe(seed, plan.tokens if variant.is_trained else 0)
     # Variants of one seed read the same texts, other seeds others.
     first = seed * plan.num_shards // 4
@@ -137,7 +152,7 @@ def _variant_trainer(plan: Plan, variant: Variant, seed: int, out: Path) -> Trai
     return Trainer(
         recipe,
         variant.stage,
-        shards.cycled(plan.shards, plan.num_shards, first),
+        shards_from(plan, first),
         out,
         start,
         noise=variant.noise,
@@ -145,7 +160,7 @@ def _variant_trainer(plan: Plan, variant: Variant, seed: int, out: Path) -> Trai
     )
 
 
-def train_checkpoint(plan: Plan, name: str) -> str:
+def train_checkpoint(plan: AblationPlan, name: str) -> str:
     """Train one of ``CHECKPOINTS`` until its budget or the time is spent; a line about it."""
     stage, out = CHECKPOINTS[name], plan.out / "checkpoints" / name
     if (out / "config.json").exists():
@@ -156,8 +171,7 @@ def train_checkpoint(plan: Plan, name: str) -> str:
     recipe = replace(DRAFT if stage == "ar" else TWIN, compile=False, precision="no")
     out.mkdir(parents=True, exist_ok=True)
     put_tokenizer(recipe, plan.data, out, start)
-    examples = shards.cycled(plan.shards, plan.num_shards, 0)
-    trainer = Trainer(recipe, stage, examples, out, start)
+    trainer = Trainer(recipe, stage, shards_from(plan, 0), out, start)
     trainer.end_by(plan.until - SAVE_SECONDS)
     torch.set_float32_matmul_precision("high")
     info = "nothing read"
@@ -169,7 +183,67 @@ def train_checkpoint(plan: Plan, name: str) -> str:
     return f"{name}: {trainer.progressed.tokens:,} tokens, {info}"
 
 
-def _measured(plan: Plan, trainer: Trainer, is_ar: bool) -> dict[str, Any]:
+def _measured(
+    plan: AblationPlan, trainer: Trainer, is_ar: bool
+) -> dict[str, dict[str, dict[str, int]]]:
     torch.set_float32_matmul_precision("highest")
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
     return measure(model, trainer.tokenizer, trainer.noise, plan.num_prompts, is_ar=is_ar)
+
+
+@cache
+def prompt_sets(count: int) -> list[PromptSet]:
+    """``count`` held-out prompts of every family with right answers."""
+    return load_prompts(list(tasks.FAMILIES), PROMPT_SEED, count)
+
+
+@cache
+def _is_right(count: int, family: int, index: int, text: str) -> bool:
+    """Whether a text is right, kept: variants often say the same, and code must be run."""
+    return prompt_sets(count)[family].judge(index, text) is True
+
+
+def measure(
+    model: Any, tokenizer: Tokenizer, noise: Noise, count: int, *, is_ar: bool
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Counts by way and family: prompts, right answers, tokens, forwards, and answers that are
+    AR's. is_ar: whether to leave out the ways that need masks."""
+    sets = prompt_sets(count)
+    device = next(model.parameters()).device
+    forbidden = {*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)}
+    never = torch.tensor(sorted(forbidden), device=device)
+    ids = SpecialIds(tokenizer.mask_id, tokenizer.im_end_id, never)
+    prompts = [tokenizer.encode_prompt(task.prompt) for one in sets for task in one.tasks]
+    rows = GPU_ROWS if device.type == "cuda" else CPU_ROWS
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    by_ar: list[Decoded] = []
+    for name in ("ar",) if is_ar else WAYS:
+        decoded: dict[int, Decoded] = {}
+        for batch in by_length(prompts, rows):
+            texts = [prompts[number] for number in batch]
+            answers = decode(model, texts, WAYS[name], noise, ids, MAX_NEW_TOKENS)
+            decoded.update(zip(batch, answers, strict=True))
+        in_order = [decoded[number] for number in range(len(prompts))]
+        by_ar = by_ar or in_order
+        pairs = iter(zip(in_order, by_ar, strict=True))
+        found[name] = {
+            one.family: _counts([next(pairs) for _ in one.tasks], tokenizer, count, number)
+            for number, one in enumerate(sets)
+        }
+    return found
+
+
+def _counts(
+    pairs: Sequence[tuple[Decoded, Decoded]], tokenizer: Tokenizer, count: int, family: int
+) -> dict[str, int]:
+    texts = [
+        tokenizer.decode([token for token in answer.tokens if token not in tokenizer.eos_ids])
+        for answer, _ in pairs
+    ]
+    return {
+        "num_prompts": len(pairs),
+        "num_right": sum(_is_right(count, family, n, text) for n, text in enumerate(texts)),
+        "num_tokens": sum(len(answer.tokens) for answer, _ in pairs),
+        "num_forwards": sum(answer.num_forwards for answer, _ in pairs),
+        "num_as_ar": sum(answer.tokens == ar.tokens for answer, ar in pairs),
+    }

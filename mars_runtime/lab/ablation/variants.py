@@ -1,4 +1,5 @@
-"""What is trained to be compared: a list of small descriptions, each one change from MARS.
+"""What is trained to be compared: a list of small descriptions, each one change from MARS, and
+what all their trainings share.
 
 Knows recipes; knows no torch and no result.
 """
@@ -7,9 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
-from mars_runtime.lab.training.recipe import CPU, MARS_NOISE, MIXTURE, Noise, Recipe, Stage
+from mars_runtime.lab.training.recipe import (
+    CPU,
+    MARS_NOISE,
+    MIXTURE,
+    Noise,
+    Recipe,
+    Stage,
+    StageName,
+)
 
 START = "ar-tiny"
 STARTS = (START, "ar-tiny-draft")
@@ -17,6 +27,11 @@ STARTS = (START, "ar-tiny-draft")
 of the time."""
 BUDGET_TOKENS = 6_000_000
 LEAST_BATCH = 512
+CHECKPOINTS: dict[str, StageName] = {
+    "ar-tiny-draft": "ar",
+    "block-diffusion-tiny": "block_diffusion",
+}
+"""Checkpoints that are trained beside the variants, as long as there is time."""
 
 ABLATION = Recipe(
     name="ablation",
@@ -129,3 +144,33 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     Variant("lora", "what is trained", "low-rank updates", lora=Lora(is_gated=False), rate=2.0),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class AblationPlan:
+    """What all jobs share. start: the checkpoint that variants start from; until: of
+    ``time.monotonic``, when trainings under way are given up; num_prompts: of each family; tokens,
+    seconds: of each variant, whichever is spent first, both streams and padding counted."""
+
+    data: Path
+    out: Path
+    start: str
+    tokens: int
+    seconds: float
+    num_prompts: int
+    num_shards: int
+    shard_examples: int
+    until: float = math.inf
+
+    @property
+    def shards(self) -> Path:
+        """The folder of the training examples."""
+        return self.out / "shards"
+
+    def shard(self, number: int) -> Path:
+        """Where a shard of them is kept."""
+        return self.shards / f"{number}.npz"
+
+    def result(self, name: str, seed: int) -> Path:
+        """Where the result of a variant is kept."""
+        return self.out / "runs" / f"{name}-{seed}" / "result.json"

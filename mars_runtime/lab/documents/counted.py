@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 from mars_runtime.lab.ablation.report import (
     AR,
     AR_ONLY,
-    Document,
-    Measure,
+    AblationResults,
+    FamilyMetric,
     accuracy,
     tokens_per_forward,
 )
@@ -96,7 +96,7 @@ WIDTH = 60
 """Characters of a request that are shown."""
 
 AVERAGES, SUMMARIES = TypeAdapter(list[Average]), TypeAdapter(list[Summary])
-Way = tuple[str, Measure, int]
+Way = tuple[str, FamilyMetric, int]
 """How it was decoded, what is shown of it, with how many digits."""
 
 
@@ -295,7 +295,7 @@ def grids(content: Content) -> Table:
 
 def ablations(content: Content) -> Table:
     """Accuracy and tokens per forward of every variant, one seed each."""
-    found = Document(content)
+    found = AblationResults(content)
     lines = []
     for name, shown in _variants(found):
         ways = ("mars 0.95 B8", accuracy, 1), ("mars 0.95 B8", tokens_per_forward, 2)
@@ -307,7 +307,7 @@ def ablations(content: Content) -> Table:
 
 def ablations_with_seeds(content: Content) -> Table:
     """The same with several seeds, and the change against AR trained on as much."""
-    found = Document(content)
+    found = AblationResults(content)
     lines = []
     for name, shown in _variants(found):
         ar, *others = _figures(
@@ -325,7 +325,7 @@ def ablations_with_seeds(content: Content) -> Table:
 
 def low_rank(content: Content) -> Table:
     """All weights against low-rank updates at equal time."""
-    found = Document(content)
+    found = AblationResults(content)
     lines = []
     for name, shown in LOW_RANK.items():
         read = fmean(run["tokens"] for run in found.runs[name].values())
@@ -339,15 +339,15 @@ def _lossless(block_size: int) -> Way:
     return f"lossless 0 B{block_size}", tokens_per_forward, 2
 
 
-def _variants(found: Document) -> list[tuple[str, str]]:
+def _variants(found: AblationResults) -> list[tuple[str, str]]:
     start = found.content["start"]
     return [
         (one, shown.format(start=start)) for one, shown in VARIANTS.items() if one in found.runs
     ]
 
 
-def _figures(found: Document, name: str, ways: Sequence[Way]) -> list[str]:
-    figures = [(found.figure(name, way, measure), digits) for way, measure, digits in ways]
+def _figures(found: AblationResults, name: str, ways: Sequence[Way]) -> list[str]:
+    figures = [(found.figure(name, way, metric), digits) for way, metric, digits in ways]
     return [NONE if figure is None else figure.text(digits) for figure, digits in figures]
 
 

@@ -6,7 +6,7 @@ Knows no model: ``Decode`` is any function from prompts and settings to events. 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.events import Event, RowStep, Step
@@ -128,6 +128,12 @@ def _output(steps: Sequence[RowStep]) -> RowOutput:
     )
 
 
+def by_length(texts: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
+    """Numbers of the texts in batches; those of like length share one."""
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    yield from (order[first : first + batch_size] for first in range(0, len(order), batch_size))
+
+
 def decode_in_batches(
     decode: Decode,
     prompts: Sequence[Sequence[int]],
@@ -137,10 +143,8 @@ def decode_in_batches(
 ) -> list[RowOutput]:
     """Outputs in the order of ``prompts``. Prompts of like length share a batch, which changes the
     time it takes and, by law 2, nothing else. ``on_rows`` hears the size of each finished batch."""
-    order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
     outputs: dict[int, RowOutput] = {}
-    for first in range(0, len(order), batch_size):
-        batch = order[first : first + batch_size]
+    for batch in by_length(prompts, batch_size):
         events = decode([prompts[index] for index in batch], settings)
         outputs.update(zip(batch, read_rows(events, len(batch)), strict=True))
         on_rows(len(batch))

@@ -34,9 +34,10 @@ class Table:
         """A GitHub-flavoured table under its title in bold."""
         return f"**{self.title}**\n\n{self.rows_to_markdown()}"
 
-    def rows_to_markdown(self) -> str:
-        """The same without its title."""
-        marks = [":--", *["--:"] * (len(self.columns) - 1)]
+    def rows_to_markdown(self, num_words: int = 1) -> str:
+        """The same without its title. The first ``num_words`` columns hold words, the others
+        figures."""
+        marks = [*[":--"] * num_words, *["--:"] * (len(self.columns) - num_words)]
         body = [self.columns, tuple(marks), *self.lines]
         rows = [
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in body

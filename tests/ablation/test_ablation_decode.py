@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_qwen2 import tiny_qwen2
 
-from mars_runtime.lab.ablation.decode import Ids, Way, decode
+from mars_runtime.lab.ablation.decode import SpecialIds, decode
 from mars_runtime.lab.training.recipe import Noise
+from mars_runtime.settings import DecodeSettings
 
 MASK, EOS, PAD = 3, 2, 0
 PROMPTS = ([5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [5, 5, 5, 20])
 LIMIT = 14
 NOISES = (Noise(), Noise(is_causal=False), Noise(is_shifted=False))
-WAYS = (Way("mars", 0.0, 4), Way("mars", 0.05, 3), Way("lossless", 0.0, 4))
+AR = DecodeSettings("ar", 1.0, 1)
+LOSSLESS = DecodeSettings("mars", 0.0, 4, lossless=True)
+WAYS = (DecodeSettings("mars", 0.0, 4), DecodeSettings("mars", 0.05, 3))
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +27,8 @@ def model():
     return tiny_qwen2(3, initializer_range=0.4).double().eval()
 
 
-def ids() -> Ids:
-    return Ids(MASK, EOS, torch.tensor([PAD, MASK]))
+def ids() -> SpecialIds:
+    return SpecialIds(MASK, EOS, torch.tensor([PAD, MASK]))
 
 
 def decoded(model, way, noise=NOISES[0], prompts=PROMPTS):
@@ -44,7 +49,7 @@ def recomputed(model, text: list[int], num_masks: int, noise: Noise) -> torch.Te
     return logits.softmax(-1)
 
 
-def slowly(model, prompt: list[int], way: Way, noise: Noise) -> tuple[list[int], int]:
+def slowly(model, prompt: list[int], way: DecodeSettings, noise: Noise) -> tuple[list[int], int]:
     """MARS by the book for one prompt: tokens and forwards."""
     text, forwards = list(prompt), 0
     while len(text) - len(prompt) < LIMIT and (text[-1] != EOS or len(text) == len(prompt)):
@@ -64,7 +69,7 @@ def slowly(model, prompt: list[int], way: Way, noise: Noise) -> tuple[list[int],
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("way", [way for way in WAYS if way.method == "mars"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_batch_with_a_cache_is_each_prompt_recomputed(model, way, noise):
     for prompt, answer in zip(PROMPTS, decoded(model, way, noise), strict=True):
         assert (list(answer.tokens), answer.num_forwards) == slowly(model, prompt, way, noise)
@@ -72,8 +77,8 @@ def test_a_batch_with_a_cache_is_each_prompt_recomputed(model, way, noise):
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_lossless_is_ar_and_ar_takes_a_forward_a_token(model, noise):
-    ar = decoded(model, Way("ar"), noise)
-    lossless = decoded(model, Way("lossless", 0.0, 4), noise)
+    ar = decoded(model, AR, noise)
+    lossless = decoded(model, LOSSLESS, noise)
     assert [answer.tokens for answer in lossless] == [answer.tokens for answer in ar]
     assert all(answer.num_forwards == len(answer.tokens) for answer in ar)
     assert all(answer.num_forwards <= len(answer.tokens) for answer in lossless)
@@ -87,7 +92,6 @@ def test_mars_is_what_the_decoders_of_the_runtime_give():
     from mars_runtime.lab.ablation.jobs import start_folder
     from mars_runtime.lab.evaluation.measure import read_rows
     from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.settings import DecodeSettings
 
     folder = start_folder("mars-tiny")
     checkpoint = load_checkpoint("mars-tiny")
@@ -95,11 +99,9 @@ def test_mars_is_what_the_decoders_of_the_runtime_give():
     texts = ["Sort 3, 1, 2", "Name a color.", "What is 12 + 7?"]
     prompts = [tokenizer.encode_prompt(text) for text in texts]
     model = Qwen2ForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()
-    own = Ids(tokenizer.mask_id, tokenizer.im_end_id, torch.tensor([0, 1, 3]))
-    for way in (Way("mars", 0.8, 4), Way("lossless", 0.0, 4)):
-        settings = DecodeSettings(
-            tau=way.tau, block_size=4, lossless=way.method == "lossless", max_new_tokens=LIMIT
-        )
+    own = SpecialIds(tokenizer.mask_id, tokenizer.im_end_id, torch.tensor([0, 1, 3]))
+    for way in (DecodeSettings("mars", 0.8, 4), LOSSLESS):
+        settings = replace(way, max_new_tokens=LIMIT)
         events = decode_events(checkpoint.model, tokenizer, prompts, lambda: settings)  # noqa: B023
         for row, answer in zip(
             read_rows(events, len(prompts)),

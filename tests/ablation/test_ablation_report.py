@@ -6,14 +6,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mars_runtime.lab.ablation.chart import svg
 from mars_runtime.lab.ablation.report import (
-    Document,
+    AblationResults,
     accuracy,
     as_ar,
     markdown,
     mean_of_seeds,
     stopped_lines,
+    svg,
     tokens_per_forward,
 )
 from mars_runtime.lab.ablation.variants import VARIANTS
@@ -77,7 +77,7 @@ def test_a_mean_over_seeds_has_students_interval_and_one_seed_has_none():
 
 
 def test_differences_are_taken_seed_by_seed():
-    found = Document(
+    found = AblationResults(
         document(
             run("mars-b8", 0, 2), run("mars-b8", 1, 6), run("mars-b4", 0, 3), run("mars-b4", 1, 7)
         )
@@ -103,10 +103,12 @@ def test_pages_name_every_variant_that_has_a_run_and_no_other():
 
 
 def test_the_accuracy_of_one_seed_has_the_interval_of_its_prompts():
-    found = Document(document(run("mars-b8", 0, 4))).figure("mars-b8", "ar", accuracy)
+    found = AblationResults(document(run("mars-b8", 0, 4))).figure("mars-b8", "ar", accuracy)
     assert found.value == pytest.approx(45.0)
     assert 15 < found.half < 25  # twenty prompts
-    other = Document(document(run("mars-b8", 0, 4))).figure("mars-b8", "ar", tokens_per_forward)
+    other = AblationResults(document(run("mars-b8", 0, 4))).figure(
+        "mars-b8", "ar", tokens_per_forward
+    )
     assert other.half is None
 
 

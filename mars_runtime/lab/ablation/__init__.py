@@ -1,1 +1,0 @@
-"""Training ablations at the scale of mars-tiny: one change at a time, each trained alike."""
