@@ -14,7 +14,14 @@ from functools import partial
 from typing import Any, cast
 
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.settings import AUTO, RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
+from mars_runtime.settings import (
+    AUTO,
+    OBEYED_BY_ALL,
+    RECOMMENDED,
+    SETTINGS,
+    DecodeSettings,
+    SettingsError,
+)
 
 DEFAULTS = RECOMMENDED
 """What the page and its endpoints begin with."""
@@ -176,8 +183,6 @@ SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens"
 """Controls that show what a run was started with from a view, which brings the others."""
 
 
-_CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
-_OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
 _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
 
 
@@ -228,6 +233,6 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
             obeyed["block_size"] = AUTO
         if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
             obeyed["tau"] = DecodeSettings().tau
-    common = {name: getattr(settings, name) for name in _OBEYED_BY_ALL}
+    common = {name: getattr(settings, name) for name in OBEYED_BY_ALL}
     plain = DecodeSettings(tau=1.0, block_size=1, **common)
     return replace(plain, method=cast(Method, method), **obeyed)

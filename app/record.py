@@ -385,7 +385,7 @@ def _brief_row(row: RowStep) -> RowStep:
 
 def _brief_proposal(proposal: Proposal) -> Proposal:
     runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
-    return replace(proposal, runners_up=runners_up)
+    return proposal._replace(runners_up=runners_up)
 
 
 def _steer(run: Run, moves: Sequence[Move]) -> None:

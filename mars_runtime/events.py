@@ -8,7 +8,7 @@ and nothing that can be derived is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mars_runtime.settings import DecodeSettings
 
@@ -24,8 +24,7 @@ Wait = Literal["block", "finished"]
 EndReason = Literal["eos", "limit", "cancelled", "deadline", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """The prediction of one slot. ``runners_up`` are (token id, probability), best first, without
     ``token``; ``confidence`` is by the metric in force, higher is surer."""
 
@@ -94,8 +93,7 @@ class RowStep:
         return (*(self.looked_up or [each.token for each in waiting]), *self.guessed)
 
 
-@dataclass(frozen=True, slots=True)
-class IdleRow:
+class IdleRow(NamedTuple):
     """A row that a forward fed without taking anything. ``cursor``, ``num_pending`` and ``num_fed``
     as in RowStep."""
 

@@ -1,7 +1,7 @@
 """Which ways of decoding there are: the table that settings, commands, endpoints and page read.
 
-A new method is a name in ``Method``, a line in ``METHODS`` and a line in the page's own table
-(``assets/web/core/methods.js``, held against this one by a test). Knows how none of them decodes.
+A new method is a name in ``Method`` and a line in ``METHODS``, of which ``tools/wire_types.py``
+writes the page's own. Knows how none of them decodes.
 """
 
 from __future__ import annotations

@@ -326,6 +326,9 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
     }
 )
 """Name -> its line."""
+_CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
+OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
+"""Those that act on every method; the others are of the methods that say so."""
 STEERED = tuple(name for name, each in SETTINGS.items() if each.is_steered)
 CAPTURED: Mapping[str, Any] = MappingProxyType(
     {name: each.captured for name, each in SETTINGS.items() if each.captured is not None}

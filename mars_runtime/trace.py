@@ -184,7 +184,7 @@ class TraceWriter:
         line: dict[str, Any] = {"type": "step", "seconds": step.seconds}
         line["rows"] = [self._row(row) for row in step.rows]
         if step.idle:
-            line["idle"] = [dataclasses.astuple(idle) for idle in step.idle]
+            line["idle"] = step.idle
         if step.is_commit:
             line["commit"] = True
         new = self._new_tokens(token for row in step.rows for token in token_ids(row))
@@ -199,7 +199,7 @@ class TraceWriter:
             "cursor": row.cursor,
             "num_pending": row.num_pending,
             "num_fed": row.num_fed,
-            "proposals": [(p.token, p.confidence, p.runners_up) for p in row.proposals],
+            "proposals": row.proposals,
             "accepted": row.accepted,
             "num_drafted": row.num_drafted,
             "stop": row.stop,

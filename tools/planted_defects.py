@@ -125,8 +125,8 @@ DEFECTS = (
     Defect(
         SETTING,
         f"{WEB}/core/trace.js",
-        '  "groups",\n  "lookup",\n',
-        '  "lookup",\n',
+        "SETTINGS[name].isSteered || !SETTINGS[name].isCommon,",
+        'name !== "groups" && (SETTINGS[name].isSteered || !SETTINGS[name].isCommon),',
         (NODE, "tests/app/components/test_text_groups.py", f"{RACE}.py"),
     ),
     Defect(

@@ -126,7 +126,8 @@ def _renumbered(step: Step, first: int) -> Step:
     if not first:
         return step
     rows = tuple(replace(row, row=row.row + first) for row in step.rows)
-    return replace(step, rows=rows, idle=tuple(replace(i, row=i.row + first) for i in step.idle))
+    idle = tuple(each._replace(row=each.row + first) for each in step.idle)
+    return replace(step, rows=rows, idle=idle)
 
 
 def decode_block(

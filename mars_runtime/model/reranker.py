@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -136,11 +136,8 @@ class Reranker:
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
         scores = chances.log() + candidates.mul_(inner[:, None]).sum(-1)
         anew = scores.softmax(-1) * chances.sum(-1, keepdim=True)
-        ranked = zip(proposals, pairs, anew.tolist(), metrics, strict=True)
-        return [
-            _ranked(proposal, [token for token, _ in some], new, metric)
-            for proposal, some, new, metric in ranked
-        ]
+        ranked = zip(pairs, anew.tolist(), metrics, strict=True)
+        return [_ranked([token for token, _ in some], new, metric) for some, new, metric in ranked]
 
 
 @contextmanager
@@ -166,11 +163,9 @@ def _candidates(proposal: Proposal, metric: Metric) -> list[tuple[int, float]]:
     return [(proposal.token, most), *proposal.runners_up]
 
 
-def _ranked(
-    proposal: Proposal, tokens: list[int], chances: list[float], metric: Metric
-) -> Proposal:
+def _ranked(tokens: list[int], chances: list[float], metric: Metric) -> Proposal:
     pairs = zip(tokens, chances, strict=False)  # behind the tokens are places that none took
     (token, most), *others = sorted(pairs, key=lambda pair: -pair[1])
     if metric == "margin" and others:
         most -= others[0][1]
-    return replace(proposal, token=token, confidence=min(1.0, most), runners_up=tuple(others))
+    return Proposal(token, min(1.0, most), tuple(others))

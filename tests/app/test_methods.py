@@ -1,9 +1,7 @@
-"""The table of methods: the page's copy says the same, and every setting it names exists."""
+"""The tables of methods and settings: the page's copy says the same, every setting named exists."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,31 +9,19 @@ from pathlib import Path
 import pytest
 from browser import Arrive, needs_browser, playwright
 
-from app.controls import TITLES, settings_for
+from app.controls import settings_for
 from app.handlers import make_handlers
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
-
-SCRIPT = Path(__file__).parents[2] / "assets" / "web" / "core" / "methods.js"
-LINE = re.compile(
-    r'^ {2}(\w+): \{\s+title: (".*?"),'
-    r"\s+obeys: (\[.*?\]),\s+isExact: (true|false),?\s+\},$",
-    re.MULTILINE,
-)
+from tools.wire_types import files
 
 
-def test_the_page_and_the_runtime_say_the_same_of_every_method() -> None:
-    said = {
-        name: (json.loads(title), set(json.loads(obeys)), json.loads(is_exact))
-        for name, title, obeys, is_exact in LINE.findall(SCRIPT.read_text())
-    }
-    known = {
-        name: (facts.title, set(facts.obeys), facts.is_exact) for name, facts in METHODS.items()
-    }
-    assert said == known
-    assert list(said) == list(known) == list(TITLES)
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_the_page_and_the_runtime_say_the_same_of_methods_settings_and_lines(path: Path) -> None:
+    """After a change: ``python tools/wire_types.py``."""
+    assert path.read_text("utf-8") == files()[path]
 
 
 @pytest.mark.parametrize("method", METHODS)

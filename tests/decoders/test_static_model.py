@@ -41,7 +41,7 @@ def batch_on(checkpoint: Checkpoint, kind: type, num_rows: int = 3, **options: i
 
 def exactly(step: RowStep) -> RowStep:
     """All but what rounding may touch."""
-    bare = tuple(replace(slot, confidence=0.0, runners_up=()) for slot in step.proposals)
+    bare = tuple(slot._replace(confidence=0.0, runners_up=()) for slot in step.proposals)
     return replace(step, proposals=bare)
 
 

@@ -4,23 +4,14 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { draftIds, takenAhead } from "./folds.js";
-import { METHODS, factsOf } from "./methods.js";
+import { factsOf } from "./methods.js";
+import { METHODS, SETTINGS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // of a block that is filled in any order
-/** @type {(keyof Settings)[]} */
-const FOLLOWED = [
-  "method",
-  "tau",
-  "block_size",
-  "metric",
-  "lossless",
-  "groups",
-  "lookup",
-  "draft",
-  "masked",
-  "threshold",
-  "target",
-];
+// Settings whose change is a move: those that are steered, and those that only some methods obey.
+const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
+  (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
+);
 
 const JOINER = "\u200d";
 const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;

@@ -3,16 +3,14 @@
 
 import { tabOf } from "../../core/dom.js";
 import { headerOf, mainLane } from "../../core/folds.js";
-import { METHODS } from "../../core/methods.js";
+import { METHODS, SETTINGS } from "../../core/table.js";
 import { branch } from "../conversation/view.js";
 
 export const ANSWERED = ["run", "branch"];
-/** @type {(keyof Settings)[]} */
-const OWN = ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"];
-
-/** @type {(keyof Settings)[]} */
-const COMMON = ["metric", "temperature", "top_p", "seed"]; // which act on all methods
-const CHOSEN = [...OWN, ...COMMON];
+const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
+  (name) => SETTINGS[name].label && name !== "max_new_tokens",
+);
+const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // which act on all methods
 
 /** @type {Order | null} */
 let wanted = null;

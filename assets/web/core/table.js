@@ -1,0 +1,33 @@
+// Written by `python tools/wire_types.py` from mars_runtime/methods.py and settings.py.
+
+// `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
+/** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
+// prettier-ignore
+export const METHODS = {
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"], isExact: false },
+  ar: { title: "plain AR", obeys: [], isExact: true },
+  jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
+  speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked"], isExact: true },
+  block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
+};
+
+// `label`: of its control, empty without one; `isCommon`: it acts on all methods.
+/** @type {Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>} */
+// prettier-ignore
+export const SETTINGS = {
+  method: { label: "", isSteered: false, isCommon: false },
+  tau: { label: "τ threshold", isSteered: true, isCommon: false },
+  block_size: { label: "B proposals", isSteered: true, isCommon: false },
+  metric: { label: "Confidence that τ is held against", isSteered: true, isCommon: true },
+  lossless: { label: "Lossless: only what AR would write", isSteered: true, isCommon: false },
+  max_new_tokens: { label: "Max tokens", isSteered: false, isCommon: true },
+  temperature: { label: "Temperature", isSteered: false, isCommon: true },
+  seed: { label: "Seed", isSteered: false, isCommon: true },
+  groups: { label: "Masks in lossless runs", isSteered: true, isCommon: false },
+  lookup: { label: "Prompt lookup: draft what followed before, in lossless runs", isSteered: true, isCommon: false },
+  draft: { label: "", isSteered: false, isCommon: false },
+  masked: { label: "", isSteered: false, isCommon: false },
+  top_p: { label: "Top-p", isSteered: false, isCommon: true },
+  threshold: { label: "τ without lossless", isSteered: true, isCommon: false },
+  target: { label: "Agreement with AR to hold", isSteered: true, isCommon: false },
+};

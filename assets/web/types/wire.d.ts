@@ -1,0 +1,98 @@
+// Written by `python tools/wire_types.py` from mars_runtime/events.py and trace.py.
+
+interface Settings {
+  method: "mars" | "ar" | "jacobi" | "speculative" | "block_diffusion";
+  tau: number;
+  block_size: number | "auto";
+  metric: "probability" | "margin" | "entropy";
+  lossless: boolean;
+  max_new_tokens: number;
+  temperature: number;
+  seed: number;
+  groups: "one" | "every";
+  lookup: boolean;
+  draft: string;
+  masked: "both" | "draft" | "target" | "none";
+  top_p: number;
+  threshold: "fixed" | "entropy" | "agreement";
+  target: number;
+}
+
+interface EarlierTurn {
+  prompt: string;
+  tokens: number[];
+}
+
+type IdleRow = [row: number, wait: "block" | "finished", cursor: number, num_pending: number, num_fed: number];
+
+type Proposal = [token: number, confidence: number, runners_up: [number, number][]];
+
+interface RowStep {
+  row: number;
+  start: number;
+  cursor: number;
+  num_pending: number;
+  num_fed: number;
+  proposals: Proposal[];
+  accepted: number[];
+  num_drafted: number;
+  settings?: Settings;
+  stop: "block" | "threshold" | "mismatch" | "eos" | "limit";
+  block_size?: number;
+  checks?: [number, number][];
+  groups?: number[];
+  looked_up?: number[];
+  guessed?: number[];
+  num_draft_forwards?: number;
+  taken?: number[];
+  threshold?: number;
+}
+
+interface HeaderEvent {
+  type: "header";
+  checkpoint: string;
+  prompt: string;
+  prompt_ids: number[];
+  settings: Settings;
+  hardware: string;
+  dtype: string;
+  versions: Record<string, string>;
+  threads: number;
+  date: string;
+  task: Record<string, unknown> | null;
+  name: string;
+  rho: Record<string, number[]>;
+  num_given: number;
+  slot_bytes: number;
+  forward_seconds: number;
+  is_bitwise: boolean;
+  history: EarlierTurn[];
+  num_left_out: number;
+  room: number;
+  vocabulary?: Vocabulary;
+}
+
+interface PrefillEvent {
+  type: "prefill";
+  num_tokens: number;
+  seconds: number;
+  cache_bytes?: number;
+  num_reused?: number;
+}
+
+interface StepEvent {
+  type: "step";
+  rows: RowStep[];
+  seconds: number;
+  idle?: IdleRow[];
+  commit?: boolean;
+  vocabulary?: Vocabulary;
+}
+
+interface EndEvent {
+  type: "end";
+  reason: "eos" | "limit" | "cancelled" | "deadline" | "error";
+  message: string;
+}
+
+type TraceEvent = HeaderEvent | PrefillEvent | StepEvent | EndEvent;

@@ -1,0 +1,171 @@
+"""Writes what the page's scripts know of Python: methods, settings, types of the lines of a trace.
+
+    python tools/wire_types.py            # after a change of what it reads
+    python tools/wire_types.py --check    # whether both files are as it would write them
+
+The first comes from the tables (``mars_runtime/methods.py``, ``mars_runtime/settings.py``), the
+second from the JSON schemas that pydantic makes of ``mars_runtime/events.py`` and of ``Header``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from pydantic import TypeAdapter  # noqa: E402
+
+from mars_runtime.events import End, Prefill, Step  # noqa: E402
+from mars_runtime.methods import METHODS  # noqa: E402
+from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
+from mars_runtime.trace import Header  # noqa: E402
+
+WEB = ROOT / "assets" / "web"
+WRITTEN = "// Written by `python tools/wire_types.py`"
+KINDS = {Header: "header", Prefill: "prefill", Step: "step", End: "end"}
+NAMES = {"DecodeSettings": "Settings", "Turn": "EarlierTurn"}
+"""Classes that the page's scripts call otherwise."""
+SPELLED = {"is_commit": "commit"}
+ALWAYS = {"seconds", "message"}
+"""Fields that stand in a line although Python has a default for them."""
+ON_CHANGE = {"settings"}
+"""Of a row: written with its first step and when they change."""
+VOCABULARY = "  vocabulary?: Vocabulary;"
+WORDS = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean"}
+Schema = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write both files, or say which of them is not as it should be; the exit code."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where it differs")
+    is_check = parser.parse_args().check
+    stale = [path for path, text in files().items() if path.read_text("utf-8") != text]
+    for path in stale:
+        if not is_check:
+            path.write_text(files()[path], "utf-8")
+        print(f"{path.relative_to(ROOT)} is {'stale' if is_check else 'written'}")
+    return int(is_check and bool(stale))
+
+
+def files() -> dict[Path, str]:
+    """Each file and what is to stand in it."""
+    return {
+        WEB / "core" / "table.js": "\n".join(_table()) + "\n",
+        WEB / "types" / "wire.d.ts": "\n".join(_types()) + "\n",
+    }
+
+
+def _table() -> Iterator[str]:
+    yield f"{WRITTEN} from mars_runtime/methods.py and settings.py."
+    yield from _constant(
+        "METHODS",
+        "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
+        "Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>",
+        {
+            name: _object(
+                title=facts.title,
+                obeys=[each for each in SETTINGS if each in facts.obeys],
+                isExact=facts.is_exact,
+            )
+            for name, facts in METHODS.items()
+        },
+    )
+    yield from _constant(
+        "SETTINGS",
+        "`label`: of its control, empty without one; `isCommon`: it acts on all methods.",
+        "Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>",
+        {
+            name: _object(
+                label=line.label, isSteered=line.is_steered, isCommon=name in OBEYED_BY_ALL
+            )
+            for name, line in SETTINGS.items()
+        },
+    )
+
+
+def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:
+    yield from ("", f"// {says}", f"/** @type {{{kind}}} */", "// prettier-ignore")
+    yield f"export const {name} = {{"
+    yield from (f"  {key}: {value}," for key, value in lines.items())
+    yield "};"
+
+
+def _object(**values: Any) -> str:
+    told = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return f"{{ {', '.join(told)} }}"
+
+
+def _types() -> Iterator[str]:
+    yield f"{WRITTEN} from mars_runtime/events.py and trace.py."
+    schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
+    shared = {
+        name: one for schema in schemas.values() for name, one in schema.get("$defs", {}).items()
+    }
+    for name, schema in shared.items():
+        yield ""
+        if "prefixItems" in schema:
+            yield f"type {NAMES.get(name, name)} = {type_of(schema)};"
+            continue
+        yield f"interface {NAMES.get(name, name)} {{"
+        yield from _fields(schema, is_whole=name != "RowStep")
+        yield "}"
+    for kind, schema in schemas.items():
+        yield ""
+        yield f"interface {_event(kind)} {{"
+        yield f'  type: "{KINDS[kind]}";'
+        yield from _fields(schema, is_whole=kind is Header)
+        if kind in (Header, Step):
+            yield VOCABULARY
+        yield "}"
+    yield ""
+    yield f"type TraceEvent = {' | '.join(map(_event, KINDS))};"
+
+
+def _event(kind: type) -> str:
+    return f"{kind.__name__}Event"
+
+
+def _fields(schema: Schema, *, is_whole: bool) -> Iterator[str]:
+    """A line a field. is_whole: every field stands in every line; else those with a default only
+    where they say something."""
+    for name, each in schema["properties"].items():
+        is_told = name in schema.get("required", ()) and name not in ON_CHANGE
+        is_there = is_whole or is_told or name in ALWAYS
+        yield f"  {SPELLED.get(name, name)}{'' if is_there else '?'}: {type_of(each, is_there)};"
+
+
+def type_of(schema: Schema, has_null: bool = True) -> str:
+    """The TypeScript of a JSON schema. has_null: as a choice, where it is one."""
+    if "$ref" in schema:
+        return NAMES.get(schema["$ref"], schema["$ref"])
+    if "anyOf" in schema:
+        kinds = [each for each in schema["anyOf"] if has_null or each.get("type") != "null"]
+        return " | ".join(map(type_of, kinds))
+    if "const" in schema or "enum" in schema:
+        return " | ".join(map(json.dumps, schema.get("enum") or [schema["const"]]))
+    if "prefixItems" in schema:
+        return f"[{', '.join(map(_item, schema['prefixItems']))}]"
+    kind = schema.get("type")
+    if kind == "array":
+        return f"{type_of(schema['items'])}[]"
+    if kind == "object":
+        rest = schema.get("additionalProperties", True)
+        return f"Record<string, {'unknown' if rest is True else type_of(rest)}>"
+    return WORDS.get(str(kind), str(kind))
+
+
+def _item(schema: Schema) -> str:
+    """A place of a list: by its name where Python has one."""
+    title = schema.get("title", "")
+    return f"{title.replace(' ', '_').lower()}: {type_of(schema)}" if title else type_of(schema)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
