@@ -10,18 +10,24 @@ import random
 from .base import Family, Split, Task
 from .formats import Formats
 from .multiple_choice import MultipleChoice
-from .natural import NAME as NATURAL
-from .natural import natural_tasks
 from .python_functions import PythonFunctions
 from .reading import Reading
-from .requests import KINDS, request_tasks
-from .shifted import SHIFTED, says_right, shifted_tasks
+from .requests import (
+    KINDS,
+    NATURAL,
+    SHIFTED,
+    natural_tasks,
+    request_tasks,
+    says_right,
+    shifted_tasks,
+)
 from .symbolic import Symbolic
 from .word_problems import WordProblems
 
 __all__ = [
     "FAMILIES",
     "KINDS",
+    "NATURAL",
     "SHIFTED",
     "Family",
     "Split",
@@ -39,12 +45,8 @@ __all__ = [
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        WordProblems(),
-        PythonFunctions(),
-        Formats(),
-        Symbolic(),
-        MultipleChoice(),
-        Reading(),
+        *(WordProblems(), PythonFunctions(), Formats()),
+        *(Symbolic(), MultipleChoice(), Reading()),
     )
 }
 EXAMPLE_SEED = 2026
@@ -59,8 +61,8 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     if is_open(family):
         if split == "train":
             raise ValueError("open requests are held out: there are none to train on")
-        drawn = shifted_tasks if family in SHIFTED else request_tasks
-        return drawn(family, seed, count)
+        make = shifted_tasks if family in SHIFTED else request_tasks
+        return make(family, seed, count)
     if family not in FAMILIES:
         known = ", ".join([*FAMILIES, NATURAL, *KINDS, *SHIFTED])
         raise ValueError(f"no family {family!r}; choose one of {known}")
@@ -68,11 +70,10 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     tasks: list[Task] = []
     seen: set[str] = set()
     for _ in range(count):
-        task = FAMILIES[family].generate(rng, split)
-        for _ in range(TRIES_FOR_NEW):
+        for _ in range(1 + TRIES_FOR_NEW):
+            task = FAMILIES[family].generate(rng, split)
             if task.prompt not in seen:
                 break
-            task = FAMILIES[family].generate(rng, split)
         seen.add(task.prompt)
         tasks.append(task)
     return tasks

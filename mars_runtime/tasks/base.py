@@ -1,19 +1,24 @@
 """What a task is, what a family promises, and which prompts are kept for evaluation.
 
-Knows nothing of any single family, of models, tokens or files.
+Words, phrasings and specifications stand in JSON files beside the families that use them. Knows
+nothing of any single family, of models or tokens.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 Split = Literal["train", "eval"]
+Phrasings = Mapping[Literal["shared", "held_out"], Sequence[str]]
+"""Ways to say the same; those that are held out are in no training prompt."""
 
 HELD_OUT_ONE_IN = 10  # one prompt in ten, and one operand combination in ten, is evaluation's
 MAX_ATTEMPTS = 400
@@ -41,21 +46,21 @@ def operands(task: Task) -> str:
     return f"{task.kind}:{','.join(numbers)}" if len(numbers) > 1 else ""
 
 
-def word_list(text: str, sep: str | None = None) -> tuple[str, ...]:
-    """The words of a text, or its pieces between separators."""
-    return tuple(text.split(sep))
+def read_data(name: str) -> Any:
+    """What stands in the file ``name``.json of this folder."""
+    return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
-def phrase(rng: random.Random, split: Split, shared: Sequence[str], held_out: Sequence[str]) -> str:
-    """Pick a phrasing; evaluation takes about a third of its own from `held_out`."""
-    if split == "eval" and held_out and rng.random() < 0.3:
-        return rng.choice(held_out)
-    return rng.choice(shared)
+def phrase(rng: random.Random, split: Split, phrasings: Phrasings) -> str:
+    """Pick a phrasing; evaluation takes about a third of its own from those that are held out."""
+    if split == "eval" and rng.random() < 0.3:
+        return rng.choice(phrasings["held_out"])
+    return rng.choice(phrasings["shared"])
 
 
-def listed(items: Sequence[str], word: str = "and") -> str:
+def listed(items: Sequence[str]) -> str:
     """Join items as a sentence does: a, b and c."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def article(noun: str) -> str:
@@ -63,26 +68,10 @@ def article(noun: str) -> str:
     return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
-def capital(text: str) -> str:
-    """The text with its first letter in upper case, the rest untouched."""
-    return text[:1].upper() + text[1:]
-
-
-def last_answer(text: str) -> str:
-    """What follows the last `Answer:`, or else the last line that is not empty."""
-    found = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
-    if found:
-        return str(found[-1]).strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
-
-
 class Family(ABC):
     """A seeded prompt generator with reference answers and a checker that judges any text."""
 
     name: str
-    title: str
-    benchmark: str
 
     @abstractmethod
     def draft(self, rng: random.Random, split: Split) -> Task:

@@ -1,85 +1,72 @@
-"""Format following: exact counts, JSON, upper case, no commas, first and last words.
+"""Format following, as IFEval has it: exact counts, JSON, upper case, no commas, first and last
+words.
 
-Knows the constraints by name; each kind's last two phrasings are held out for evaluation.
+What is asked of a text is kept as constraints, a name and a value each, so that it can be written
+as JSON; the checker looks for those and for nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import zlib
 from collections.abc import Callable
 
-from .base import Family, Split, Task, article, listed, phrase
-from .constraints import holds
-from .format_facts import CITIES, ENDINGS, FACTS, JOBS, MANNERS, PHRASES, STARTERS
-from .format_phrasings import PHRASINGS
-from .pools import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
+from .base import Family, Split, Task, article, listed, phrase, read_data
+from .words import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
-BLURRED = (  # pairs of topics a thing may belong to both of
-    {"animals", "birds"},
-    {"fruits", "colours"},
-    {"fruits", "vegetables"},
-    {"flowers", "colours"},
-    {"flowers", "trees"},
-    {"fruits", "trees"},
-)
+_DATA = read_data("formats")
+FACTS: dict[str, list[str]] = _DATA["facts"]
+"""What a subject does: verb phrases without a comma."""
 COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
 LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
 Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
 
 
-def _sentence(subject: str, fact: str) -> str:
-    return f"The {subject} {fact}."
-
-
 def _items(
     rng: random.Random, counts: tuple[int, ...] = COUNTS
-) -> tuple[str, list[str], dict[str, str]]:
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Prompt fields, items of a topic, and everything that counts as one."""
     topic = rng.choice(sorted(TOPICS))
     count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
-    known = sorted(TOPICS[topic])
+    members = sorted(TOPICS[topic])
     start = zlib.crc32(f"{topic}:{number}".encode())  # the same order every time, so a next
-    items = [known[(start + step) % len(known)] for step in range(count)]  # item is never a guess
+    items = [members[(start + at) % len(members)] for at in range(count)]  # item is never a guess
     names = {"furniture": "pieces of furniture", "clothes": "pieces of clothing"}
-    return topic, items, {"n": number, "topic": names.get(topic, topic)}
-
-
-def _known(topic: str) -> list[str]:
-    return [form for item in TOPICS[topic] for form in (item, plural(item))]
+    known = [form for item in TOPICS[topic] for form in (item, plural(item))]
+    return {"n": number, "topic": names.get(topic, topic)}, items, known
 
 
 def bullet_list(rng: random.Random, split: Split) -> Made:
-    topic, items, fields = _items(rng)
+    fields, items, known = _items(rng)
     answer = "\n".join(f"- {item}" for item in items)
-    return fields, answer, {"bullets": len(items), "members": _known(topic)}
+    return fields, answer, {"bullets": len(items), "members": known}
 
 
 def numbered_list(rng: random.Random, split: Split) -> Made:
-    topic, items, fields = _items(rng, LONGER_COUNTS)
+    fields, items, known = _items(rng, LONGER_COUNTS)
     answer = "\n".join(f"{index}. {item}" for index, item in enumerate(items, 1))
-    return fields, answer, {"numbered": len(items), "members": _known(topic)}
+    return fields, answer, {"numbered": len(items), "members": known}
 
 
 def upper_list(rng: random.Random, split: Split) -> Made:
-    topic, items, fields = _items(rng)
-    answer = "\n".join(f"- {item.upper()}" for item in items)
-    return fields, answer, {"bullets": len(items), "members": _known(topic), "upper": True}
+    fields, answer, constraints = bullet_list(rng, split)
+    return fields, answer.upper(), constraints | {"upper": True}
 
 
 def semicolons(rng: random.Random, split: Split) -> Made:
-    topic, items, fields = _items(rng)
-    constraints: dict[str, object] = {"separated": [";", len(items)], "members": _known(topic)}
-    return fields, "; ".join(items), constraints
+    fields, items, known = _items(rng)
+    return fields, "; ".join(items), {"separated": [";", len(items)], "members": known}
 
 
 def json_object(rng: random.Random, split: Split) -> Made:
     person = people(rng, split, 1)[0]
     values: dict[str, object] = {
         "age": rng.randint(5, 90),
-        "city": rng.choice(CITIES),
-        "job": rng.choice(JOBS),
+        "city": rng.choice(_DATA["cities"]),
+        "job": rng.choice(_DATA["jobs"]),
         "pet": rng.choice(TOPICS["animals"]),
         "colour": rng.choice(COLOURS),
     }
@@ -100,7 +87,7 @@ def _plain_sentence(rng: random.Random) -> str:
     """A sentence to copy: few words that combine in many ways, seven at most."""
     subject = rng.choice(sorted(FACTS))
     fact = rng.choice(FACTS[subject])
-    manner = rng.choice(("", *MANNERS)) if len(fact.split()) < 5 else ""
+    manner = rng.choice(("", *_DATA["manners"])) if len(fact.split()) < 5 else ""
     return " ".join(f"the {manner} {subject} {fact}".split())
 
 
@@ -115,7 +102,7 @@ def quoted(rng: random.Random, split: Split) -> Made:
 
 
 def repeat(rng: random.Random, split: Split) -> Made:
-    text, count = rng.choice(PHRASES), rng.choice((2, 3, 3, 4, 4, 5, 5, 6))
+    text, count = rng.choice(_DATA["phrases"]), rng.choice((2, 3, 3, 4, 4, 5, 5, 6))
     answer = "\n".join([text] * count)
     fields = {"text": text, "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"equals": answer}
@@ -133,45 +120,47 @@ def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
     return [facts[(start + step) % len(facts)] for step in range(count)]
 
 
+def _about(subject: str, asked: dict[str, object]) -> dict[str, object]:
+    """The constraints of one sentence about a subject of which something more is asked."""
+    return asked | {"mentions": subject, "sentences": 1, "plain": True}
+
+
 def no_commas(rng: random.Random, split: Split) -> Made:
     subject = rng.choice(sorted(FACTS))
     first, second = _facts(rng, subject, 2)
     answer = f"The {subject} {first} and {second}."
-    constraints: dict[str, object] = {"no_commas": True, "mentions": subject, "sentences": 1}
-    return (
-        {"a_subject": article(subject), "subject": subject},
-        answer,
-        constraints | {"plain": True},
-    )
+    return {"a_subject": article(subject)}, answer, _about(subject, {"no_commas": True})
 
 
 def sentence_count(rng: random.Random, split: Split) -> Made:
     subject, count = rng.choice(sorted(FACTS)), rng.randint(2, 3)
-    facts = _facts(rng, subject, count)
-    answer = " ".join(_sentence(subject, fact) for fact in facts)
+    answer = " ".join(f"The {subject} {fact}." for fact in _facts(rng, subject, count))
     fields = {"a_subject": article(subject), "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"sentences": count, "mentions": subject, "plain": True}
 
 
 def start_word(rng: random.Random, split: Split) -> Made:
-    subject, word = rng.choice(sorted(FACTS)), rng.choice(STARTERS)
+    subject, word = rng.choice(sorted(FACTS)), rng.choice(_DATA["starters"])
     answer = f"{word} the {subject} {rng.choice(FACTS[subject])}."
-    constraints: dict[str, object] = {"first_word": word, "mentions": subject, "sentences": 1}
-    return {"a_subject": article(subject), "word": word}, answer, constraints | {"plain": True}
+    fields = {"a_subject": article(subject), "word": word}
+    return fields, answer, _about(subject, {"first_word": word})
 
 
 def end_word(rng: random.Random, split: Split) -> Made:
-    subject, ending = rng.choice(sorted(FACTS)), rng.choice(sorted(ENDINGS))
+    subject, ending = rng.choice(sorted(FACTS)), rng.choice(sorted(_DATA["endings"]))
     answer = f"The {subject} {rng.choice(FACTS[subject])} {ending}."
-    word = ENDINGS[ending]
-    constraints: dict[str, object] = {"last_word": word, "mentions": subject, "sentences": 1}
-    return {"a_subject": article(subject), "word": word}, answer, constraints | {"plain": True}
+    word = _DATA["endings"][ending]
+    fields = {"a_subject": article(subject), "word": word}
+    return fields, answer, _about(subject, {"last_word": word})
 
 
 def yes_no(rng: random.Random, split: Split) -> Made:
     topic = rng.choice(sorted(TOPICS))
     is_member = rng.random() < 0.5
-    clear = [name for name in sorted(TOPICS) if name != topic and {topic, name} not in BLURRED]
+    blurred = _DATA["blurred_topics"]  # pairs that a thing may belong to both of
+    clear = [
+        name for name in sorted(TOPICS) if name != topic and sorted((topic, name)) not in blurred
+    ]
     source = topic if is_member else rng.choice(clear)
     answer = "yes" if is_member else "no"
     item = rng.choice(TOPICS[source])
@@ -183,36 +172,99 @@ def yes_no(rng: random.Random, split: Split) -> Made:
 KINDS: dict[str, Callable[[random.Random, Split], Made]] = {
     maker.__name__: maker
     for maker in (
-        bullet_list,
-        numbered_list,
-        upper_list,
-        semicolons,
-        json_object,
-        upper_case,
-        quoted,
-        repeat,
-        repeat_upper,
-        no_commas,
-        sentence_count,
-        start_word,
-        end_word,
-        yes_no,
+        *(bullet_list, numbered_list, upper_list, semicolons, json_object, upper_case, quoted),
+        *(repeat, repeat_upper, no_commas, sentence_count, start_word, end_word, yes_no),
     )
 }
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines() if line.strip()]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z']+", text)
+
+
+def _are_bullets(text: str, count: int) -> bool:
+    lines = _lines(text)
+    return len(lines) == count and all(re.match(r"[-*] \S", line) for line in lines)
+
+
+def _are_numbered(text: str, count: int) -> bool:
+    marks = [re.match(r"(\d+)[.)] \S", line) for line in _lines(text)]
+    return [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, count + 1))
+
+
+def _are_separated(text: str, mark_and_count: tuple[str, int]) -> bool:
+    mark, count = mark_and_count
+    parts = [part.strip() for part in text.strip().split(mark)]
+    return len(parts) == count and all(parts) and len(_lines(text)) == 1
+
+
+def _are_members(text: str, known: list[str]) -> bool:
+    """Every item is known and none comes twice, whatever separates them."""
+    items = [
+        re.sub(r"^\s*(?:[-*]|\d+[.)])\s*", "", part).strip(" .!\"'").lower()
+        for part in re.split(r"[\n;|/]+", text.strip())
+    ]
+    items = [item for item in items if item]
+    return bool(items) and len(set(items)) == len(items) and set(items) <= set(known)
+
+
+def _is_json(text: str, value: dict[str, object]) -> bool:
+    match = re.fullmatch(r"\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*", text, re.DOTALL)
+    return bool(match) and json.loads(match[1]) == value  # type: ignore[index]
+
+
+def _mentions(text: str, word: str) -> bool:
+    return re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) is not None
+
+
+def _are_sentences(text: str, count: int) -> bool:
+    parts = [part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if part]
+    closed = all(part[-1] in ".!?" and len(_words(part)) >= 3 for part in parts)
+    return closed and len(parts) == count and len(set(parts)) == count
+
+
+def _is_plain(text: str, wanted: bool) -> bool:
+    """Nothing but letters, blanks and full stops: no markup, no code."""
+    return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
+
+
+CONSTRAINTS: dict[str, Callable[..., bool]] = {
+    "bullets": _are_bullets,
+    "numbered": _are_numbered,
+    "separated": _are_separated,
+    "members": _are_members,
+    "json": _is_json,
+    "equals": lambda text, wanted: text.strip() == wanted,
+    "upper": lambda text, wanted: text.isupper() == wanted,
+    "no_commas": lambda text, wanted: ("," not in text) == wanted,
+    "mentions": _mentions,
+    "sentences": _are_sentences,
+    "first_word": lambda text, word: _words(text)[:1] == [word],
+    "last_word": lambda text, word: [each.lower() for each in _words(text)[-1:]] == [word.lower()],
+    "plain": _is_plain,
+}
+
+
+def holds(text: str, constraints: dict[str, object]) -> bool:
+    """Say whether the text keeps every constraint."""
+    return bool(text.strip()) and all(
+        CONSTRAINTS[name](text, value) for name, value in constraints.items()
+    )
 
 
 class Formats(Family):
     """Answers whose form is asked for exactly."""
 
     name = "formats"
-    title = "Format following"
-    benchmark = "IFEval"
 
     def draft(self, rng: random.Random, split: Split) -> Task:
         kind = rng.choice(sorted(KINDS))
         fields, answer, constraints = KINDS[kind](rng, split)
-        phrasings = PHRASINGS[kind]
-        prompt = phrase(rng, split, phrasings[:-2], phrasings[-2:]).format(**fields)
+        prompt = phrase(rng, split, _DATA["phrasings"][kind]).format(**fields)
         return Task(self.name, kind, prompt, answer, json.dumps(constraints))
 
     def judge(self, task: Task, text: str) -> bool:

@@ -1,6 +1,7 @@
-"""Reading: a short passage, a question about it, an answer that quotes it first.
+"""Reading, as FairytaleQA has it: a short tale, a question about it, an answer that quotes it.
 
-Knows the story pieces of `reading_stories`; it judges real FairytaleQA tasks too, whose expected
+Every sentence of our own tales carries one fact, and every fact can be asked for; its rivals are
+the other words of the same sort in the tale. Real FairytaleQA tasks are judged too: their expected
 data hold a gold answer in place of a key with rivals.
 """
 
@@ -10,24 +11,15 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
 
-from .base import Family, Split, Task, phrase, word_list
-from .reading_stories import make_story
+from .base import Family, Split, Task, article, phrase, read_data
+from .words import COLOURS, NUMBER_WORDS, people
 
-FRAMES = (
-    "{story}\n\n{question}",
-    "Read this: {story}\n{question}",
-    "{story}\nQuestion: {question}",
-    "Read the story and answer. {story}\n{question}",
-    "Story: {story}\nQuestion: {question}",
-    "{question} Find the answer in this story.\n{story}",
-    "Here is a short tale. {story}\n\n{question}",
+DATA = read_data("reading")
+SKIPPED = frozenset({"a", "an", "the", "of", "to", "in", "his", "her", "their", "its"}).union(
+    {"was", "were", "is", "are", "and", "that"}
 )
-HELD_OUT_FRAMES = (
-    "{story}\nAnswer this question: {question}",
-    "Passage: {story}\n{question}",
-)
-SKIPPED = frozenset(word_list("a an the of to in his her their its was were is are and that"))
 
 
 def words_of(text: str) -> list[str]:
@@ -64,16 +56,21 @@ class Reading(Family):
     """Little tales with a question."""
 
     name = "reading"
-    title = "Reading"
-    benchmark = "FairytaleQA"
 
     def draft(self, rng: random.Random, split: Split) -> Task:
-        made = make_story(rng, split)
-        frame = phrase(rng, split, FRAMES, HELD_OUT_FRAMES)
-        prompt = frame.format(story=made.story, question=made.question)
-        expected = json.dumps({"key": made.key, "rivals": list(made.rivals)})
-        quoted = f'The text says: "{made.quote}" ' if made.quote else ""
-        return Task(self.name, made.kind, prompt, quoted + made.answer, expected)
+        fields = _fields(rng, split)
+        sentences = [phrase(rng, split, part).format(**fields) for part in DATA["sentences"]]
+        kind = rng.choice(sorted(DATA["questions"]))
+        asked = DATA["questions"][kind]
+        question = phrase(rng, split, asked["phrasings"]).format(**fields)
+        frame = phrase(rng, split, DATA["frames"])
+        prompt = frame.format(story=" ".join(sentences), question=question)
+        key, quote = fields[asked["key"]], sentences[asked["sentence"]]
+        # Where only a pronoun stands in the sentence, it does not tell.
+        quoted = f'The text says: "{quote}" ' if key in quote else ""
+        expected = json.dumps({"key": key, "rivals": _rivals(kind, asked["rivals"], fields)})
+        answer = quoted + asked["answer"].format(**fields)
+        return Task(self.name, kind, prompt, answer, expected)
 
     def judge(self, task: Task, text: str) -> bool:
         expected = json.loads(task.expected)
@@ -84,3 +81,42 @@ class Reading(Family):
             return enough or (has_phrase(words, expected["gold"]) and len(words) <= 40)
         rivals = any(has_phrase(words, rival) for rival in expected["rivals"])
         return has_phrase(words, expected["key"]) and not rivals
+
+
+def _fields(rng: random.Random, split: Split) -> dict[str, str]:
+    """The choices that a tale is made of."""
+    first, second = people(rng, split, 2)
+    others = DATA["only_men"] if first.he == "she" else DATA["only_women"]
+    fields = {
+        "name": first.name,
+        "Name": first.name,
+        "other": second.name,
+        "he": first.he,
+        "him": first.him,
+        "he_poss": first.his,
+        "hero": rng.choice([hero for hero in DATA["heroes"] if hero not in others]),
+        "animal": rng.choice(DATA["animals"]),
+        "home": rng.choice(DATA["homes"]),
+        "find": rng.choice(DATA["finds"]),
+        "spot": rng.choice(DATA["spots"]),
+        "colour": rng.choice(COLOURS),
+        "gift": rng.choice(DATA["gifts"]),
+        "reason": rng.choice(sorted(DATA["reasons"])),
+        "number": rng.choice(NUMBER_WORDS[2:]),
+        "time": rng.choice(DATA["times"]),
+    }
+    fields |= {f"a_{what}": article(fields[what]) for what in ("hero", "home", "find", "colour")}
+    return fields | {"reason_key": DATA["reasons"][fields["reason"]]}
+
+
+def _rivals(kind: str, names: Sequence[str], fields: dict[str, str]) -> list[str]:
+    """What a right answer must not hold."""
+    if kind == "how_long":
+        return [word for word in NUMBER_WORDS[1:] if word != fields["number"]]
+    if kind == "colour":
+        return [word for word in COLOURS if word != fields["colour"]]
+    if kind == "why":
+        return [
+            key for reason, key in sorted(DATA["reasons"].items()) if reason != fields["reason"]
+        ]
+    return [fields[name] for name in names]

@@ -1,73 +1,158 @@
-"""Word problems solved step by step and ending in `#### n`.
+"""Word problems, as GSM8K has them: solved step by step and ending in `#### n`.
 
-Knows only sums a child can do in one line; it judges the final number, not the steps.
+Knows only sums a child can do, written out as a child would: tens, then ones, then both together.
+It judges the final number, not the steps.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
-from .arithmetic import written_out
-from .base import Family, Split, Task, phrase
-from .pools import CONTAINERS, THINGS, people
-from .word_structures import STRUCTURES
-from .word_structures_more import MORE_STRUCTURES
+from .base import Family, Split, Task, phrase, read_data
+from .words import CONTAINERS, THINGS, people
 
-ALL_STRUCTURES = STRUCTURES + MORE_STRUCTURES
-FRAMES = (
-    "{q}",
-    "{q}",
-    "{q}",
-    "Solve step by step. {q}",
-    "{q} Show your steps.",
-    "{q} End with #### and the number.",
-    "Word problem: {q}",
-    "{q}\nThink step by step and write the result after ####.",
-)
-HELD_OUT_FRAMES = ("Solve this word problem. {q}", "{q} Write each step on its own line.")
+_DATA = read_data("word_problems")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_SUM = re.compile(r"(\d+) ([+-]) (\d+) = (\d+)")
+Numbers = dict[str, int]
 
 
-def _value(number: str) -> float:
-    return float(number.replace(",", ""))
+def add(a: int, b: int) -> str:
+    """The sum of two numbers; taken apart where both have tens or the ones carry."""
+    tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
+    has_carry = ones >= 10 and tens > 0
+    has_two_tens = a >= 10 and b >= 10 and ones > 0
+    between = f"{tens} + {ones} = " if has_carry or has_two_tens else ""
+    return f"{a} + {b} = {between}{a + b}"
+
+
+def subtract(a: int, b: int) -> str:
+    """The difference of two numbers; the tens go first where the ones have to borrow."""
+    tens, ones = b // 10 * 10, b % 10
+    has_borrow = tens > 0 and a % 10 < ones
+    between = f"{a} - {tens} - {ones} = {a - tens} - {ones} = " if has_borrow else ""
+    return f"{a} - {b} = {between}{a - b}"
+
+
+def written_out(steps: str) -> str:
+    """Write out every sum and difference in a text of steps."""
+
+    def one(match: re.Match[str]) -> str:
+        a, b = int(match[1]), int(match[3])
+        return add(a, b) if match[2] == "+" else subtract(a, b)
+
+    return _SUM.sub(one, steps)
+
+
+def addition(rng: random.Random) -> Numbers:
+    a, b = rng.randint(2, 40), rng.randint(2, 20)
+    return {"a": a, "b": b, "r": a + b}
+
+
+def difference(rng: random.Random) -> Numbers:
+    b, r = rng.randint(2, 25), rng.randint(2, 30)
+    return {"a": b + r, "b": b, "r": r}
+
+
+def product(rng: random.Random) -> Numbers:
+    a, b = rng.randint(2, 9), rng.randint(2, 9)
+    return {"a": a, "b": b, "p": a * b, "r": a * b}
+
+
+def product_less(rng: random.Random) -> Numbers:
+    n = product(rng)
+    c = rng.randint(2, max(2, n["p"] - 2))
+    return n | {"c": c, "r": n["p"] - c}
+
+
+def product_more(rng: random.Random) -> Numbers:
+    n = product(rng)
+    c = rng.randint(2, 20)
+    return n | {"c": c, "r": n["p"] + c}
+
+
+def change(rng: random.Random) -> Numbers:
+    n = product(rng)
+    r = rng.randint(2, 25)
+    return n | {"c": n["p"] + r, "r": r}
+
+
+def share(rng: random.Random) -> Numbers:
+    b, r = rng.randint(2, 9), rng.randint(2, 9)
+    return {"a": b * r, "b": b, "r": r}
+
+
+def more_than(rng: random.Random) -> Numbers:
+    a, b = rng.randint(2, 20), rng.randint(2, 12)
+    return {"a": a, "b": b, "c": a + b, "r": a + a + b}
+
+
+def times_multiple(rng: random.Random) -> Numbers:
+    a, b = rng.randint(2, 9), rng.randint(2, 5)
+    return {"a": a, "b": b, "c": a * b, "r": a + a * b}
+
+
+def three_terms(rng: random.Random) -> Numbers:
+    a, b, c = (rng.randint(2, 19) for _ in range(3))
+    return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b + c}
+
+
+def sum_less(rng: random.Random) -> Numbers:
+    a, b = rng.randint(5, 30), rng.randint(2, 20)
+    c = rng.randint(2, min(30, a + b - 2))
+    return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b - c}
+
+
+def two_products(rng: random.Random) -> Numbers:
+    a, b, c, d = (rng.randint(2, 6) for _ in range(4))
+    return {"a": a, "b": b, "c": c, "d": d, "p": a * b, "q": c * d, "r": a * b + c * d}
+
+
+NUMBERS: dict[str, Callable[[random.Random], Numbers]] = {
+    draw.__name__: draw
+    for draw in (
+        *(addition, difference, product, product_less, product_more, change, share, more_than),
+        *(times_multiple, three_terms, sum_less, two_products),
+    )
+}
+"""What the structures name: the numbers of a problem, its result ``r``."""
 
 
 class WordProblems(Family):
     """Small stories with numbers."""
 
     name = "word_problems"
-    title = "Word problems"
-    benchmark = "GSM8K"
 
     def draft(self, rng: random.Random, split: Split) -> Task:
-        structure = rng.choice(ALL_STRUCTURES)
+        structure = rng.choice(_DATA["structures"])
         first, second = people(rng, split, 2)
         thing, things = rng.choice(THINGS)
-        numbers = structure.numbers(rng)
+        numbers = NUMBERS[structure["numbers"]](rng)
         fields = {
             "n": first.name,
             "m": second.name,
             "he": first.he,
             "He": first.he.capitalize(),
             "he_": first.name,
-            "him": "him" if first.he == "he" else "her",
+            "him": first.him,
             "his": first.his,
             "thing": thing,
             "things": things,
             "boxes": rng.choice(CONTAINERS),
             **numbers,
         }
-        story = phrase(rng, split, structure.stories[:-1], structure.stories[-1:])
-        question = phrase(rng, split, structure.questions[:-1], structure.questions[-1:])
-        frame = phrase(rng, split, FRAMES, HELD_OUT_FRAMES)
-        text = re.sub(r"\bA ([aeiou])", r"An \1", f"{story} {question}".format(**fields))
-        steps = written_out(structure.steps.format(**fields))
+        told = (structure["stories"], structure["questions"])
+        text = " ".join(phrase(rng, split, each) for each in told).format(**fields)
+        frame = phrase(rng, split, _DATA["frames"])
+        text = re.sub(r"\bA ([aeiou])", r"An \1", text)
+        steps = written_out(structure["steps"].format(**fields))
         result = str(numbers["r"])
         prompt = frame.replace("{q}", text)
-        return Task(self.name, structure.kind, prompt, f"{steps}\n#### {result}", result)
+        return Task(self.name, structure["kind"], prompt, f"{steps}\n#### {result}", result)
 
     def judge(self, task: Task, text: str) -> bool:
         marked = re.findall(r"####\s*\$?\s*(" + _NUMBER.pattern + ")", text, re.ASCII)
         found = marked or re.findall(_NUMBER.pattern, text, re.ASCII)
-        return bool(found) and _value(found[-1]) == float(task.expected)
+        return bool(found) and float(found[-1].replace(",", "")) == float(task.expected)

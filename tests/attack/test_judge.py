@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mars_runtime.tasks import sandbox
-from mars_runtime.tasks.programs import passes_test
-from mars_runtime.tasks.sandbox import is_harmless, passes
+from mars_runtime.tasks.sandbox import is_harmless, passes, passes_test
 
 CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
 ATTACKS = {

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from mars_runtime.tasks import Task, check
-from mars_runtime.tasks.constraints import holds
-from mars_runtime.tasks.symbolic_puzzles import _reduce
+from mars_runtime.tasks.formats import holds
+from mars_runtime.tasks.symbolic import _reduce
 
 
 def _task(family: str, kind: str, expected: object) -> Task:

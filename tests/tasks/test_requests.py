@@ -1,4 +1,5 @@
-"""Open requests: held out, different, of sane length, and nobody else's words."""
+"""Open requests: held out, different, of sane length, and nobody else's words. Those unlike the
+training data are judged by words."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.tasks import KINDS, check, generate, is_checkable
-from mars_runtime.tasks.requests import open_questions, programs, request_tasks, sums
-from mars_runtime.tasks.requests.notes import NOTES
-from mars_runtime.tasks.requests.passages import PASSAGES
+from mars_runtime import tasks
+from mars_runtime.tasks import KINDS, SHIFTED, check, generate, is_checkable
+from mars_runtime.tasks.requests import DATA as REQUESTS
+from mars_runtime.tasks.requests import request_tasks
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NUM_BENCHMARK, NUM_LAW = 12, 62
@@ -55,12 +56,13 @@ def test_lengths_are_those_of_requests(kind: str) -> None:
 
 
 def test_every_text_is_used_first_once() -> None:
-    for kind, texts in (("summary", PASSAGES), ("rewriting", NOTES)):
+    for kind in ("summary", "rewriting"):
+        texts = REQUESTS[kind]["texts"]
         first = prompts_of(kind, len(texts))
         assert all(sum(text in prompt for prompt in first) == 1 for text in texts)
         assert len(texts) >= NUM_BENCHMARK
-    for module in (open_questions, sums, programs):
-        assert len(set(module.WRITTEN)) >= NUM_BENCHMARK
+    for kind in ("chat", "maths", "code"):
+        assert len(set(REQUESTS[kind]["written"])) >= NUM_BENCHMARK
 
 
 def test_exercises_can_be_solved() -> None:
@@ -113,3 +115,39 @@ def test_shared_runs_would_be_found() -> None:
     text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
     assert len(runs_of_words(text)) == 2
     assert runs_of_words("Zero, " + text.upper()) > runs_of_words(text)
+
+
+@pytest.mark.parametrize("kind", SHIFTED)
+def test_prompts_are_different_and_the_same_each_time(kind: str) -> None:
+    found = generate(kind, "eval", 0, 8)
+    assert len({task.prompt for task in found}) == 8
+    assert found == generate(kind, "eval", 0, 8)
+    assert found[:3] == generate(kind, "eval", 0, 3)
+    assert tasks.is_open(kind)
+
+
+def test_they_are_never_trained_on() -> None:
+    assert not set(SHIFTED) & set(KINDS)
+    with pytest.raises(ValueError, match="none to train on"):
+        generate("tables", "train", 0, 1)
+
+
+def test_a_right_answer_holds_one_of_its_words() -> None:
+    task = generate("languages", "eval", 0, 1)[0]
+    assert is_checkable(task)
+    assert check(task, "Die Hauptstadt ist PARIS.")
+    assert not check(task, "Die Hauptstadt ist Lyon.")
+    some = [task for task in generate("tables", "eval", 0, 8) if not is_checkable(task)]
+    assert some
+    assert not check(some[0], "anything")
+
+
+def test_long_prompts_hold_the_answer_and_grow() -> None:
+    found = generate("long", "eval", 0, 8)
+    for task in found:
+        assert check(task, task.prompt)
+        assert not any(
+            word in task.prompt.rpartition("\n\n")[2] for word in json.loads(task.expected)
+        )
+    lengths = [len(task.prompt) for task in found]
+    assert lengths[-1] > 3 * lengths[0]

@@ -10,7 +10,7 @@ from mars_runtime.lab.benchmark.measure import Measured
 from mars_runtime.lab.benchmark.paired import Sample, agreement, fastest, ratio
 from mars_runtime.lab.benchmark.plan import Comparison
 from mars_runtime.statistics import Estimate
-from mars_runtime.tasks.natural import NAME as NATURAL
+from mars_runtime.tasks import NATURAL
 
 
 @dataclass(frozen=True, slots=True)

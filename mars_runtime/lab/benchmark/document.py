@@ -14,7 +14,7 @@ from mars_runtime.lab.benchmark.paired import Sample
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork, MachineLimits, Rho
 from mars_runtime.provenance import Quiet
-from mars_runtime.tasks.natural import NAME as NATURAL
+from mars_runtime.tasks import NATURAL
 
 VERSION = 3
 

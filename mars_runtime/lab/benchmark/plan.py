@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mars_runtime.lab.benchmark.paired import Question
 from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked, describe
-from mars_runtime.tasks.natural import NAME as NATURAL
+from mars_runtime.tasks import NATURAL
 
 GENERATE = "transformers generate"
 COMPILED = "transformers static cache"

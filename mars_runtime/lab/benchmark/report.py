@@ -10,7 +10,7 @@ from mars_runtime.lab.benchmark.figures import PeerFigures, Percentiles, figures
 from mars_runtime.lab.benchmark.measure import Measured
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
 from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, Rho
-from mars_runtime.tasks.natural import NAME as NATURAL
+from mars_runtime.tasks import NATURAL
 
 MIB, GIGA = 2**20, 1e9
 

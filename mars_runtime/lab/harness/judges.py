@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mars_runtime.tasks.programs import passes_test
 from mars_runtime.tasks.python_functions import extract_code
+from mars_runtime.tasks.sandbox import passes_test
 
 WORDS = (("yes", "no"), ("true", "false"), ("valid", "invalid"))
 """Answers of BIG-Bench Hard that are one of two words."""

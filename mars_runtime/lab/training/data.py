@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mars_runtime import tasks
 from mars_runtime.lab.training.recipe import Recipe
-from mars_runtime.tasks import natural
+from mars_runtime.lab.training.tales import fairytale_questions, tale_passages
 from mars_runtime.text import Tokenizer
 
 
@@ -35,8 +35,8 @@ class Corpus:
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._recipe = recipe
         files = {
-            "tales": natural.tale_passages(folder, "train"),
-            "fairytale": natural.fairytale_questions(folder, "train"),
+            "tales": tale_passages(folder, "train"),
+            "fairytale": fairytale_questions(folder, "train"),
         }
         self._files = {name: [(t.prompt, t.answer) for t in found] for name, found in files.items()}
 

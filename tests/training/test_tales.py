@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.tasks import check, is_checkable
-from mars_runtime.tasks.natural import (
+from mars_runtime.lab.training.tales import (
+    clean,
+    close_quotes,
     fairytale_questions,
+    passages,
+    sentences,
     tale_passages,
 )
-from mars_runtime.tasks.natural_text import clean, close_quotes, passages, sentences
+from mars_runtime.tasks import check, is_checkable
 
 TALE = "The fox number {i} went to the old mill. She saw a lamp there, and it was lit.\n"
 

@@ -1,0 +1,66 @@
+"""The words tasks are made of: things, places, colours, topics, and people to pick from.
+
+Knows no task. Pools whose content is arbitrary are wide, so that a word has to be copied, not
+guessed; the names kept for evaluation are in no training text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .base import Split, read_data
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A name with the pronouns that go with it."""
+
+    name: str
+    he: str
+
+    @property
+    def his(self) -> str:
+        return "his" if self.he == "he" else "her"
+
+    @property
+    def him(self) -> str:
+        return "him" if self.he == "he" else "her"
+
+
+def _people(names: Mapping[str, Sequence[str]]) -> tuple[Person, ...]:
+    return tuple(Person(name, he) for he in ("he", "she") for name in names[he])
+
+
+_DATA = read_data("words")
+REAL_PEOPLE = _people(_DATA["real_people"])
+TRAIN_PEOPLE = REAL_PEOPLE + _people(_DATA["made_up_people"])
+EVAL_PEOPLE = _people(_DATA["held_out_people"])
+THINGS: tuple[tuple[str, str], ...] = tuple((one, many) for one, many in _DATA["things"])
+"""Singular and plural of small things that can be counted, given and bought."""
+CONTAINERS: tuple[str, ...] = tuple(_DATA["containers"])
+COLOURS: tuple[str, ...] = tuple(_DATA["colours"])
+PLACES: tuple[str, ...] = tuple(_DATA["places"])
+TOPICS: dict[str, tuple[str, ...]] = {name: tuple(words) for name, words in _DATA["topics"].items()}
+SINGULAR: dict[str, str] = _DATA["singular"]
+"""One of a topic."""
+NUMBER_WORDS: tuple[str, ...] = tuple(_DATA["number_words"])
+
+
+def people(rng: random.Random, split: Split, count: int) -> list[Person]:
+    """Pick different people; half of the evaluation prompts use names never trained on."""
+    if split == "eval" and rng.random() < 0.5:
+        return rng.sample(EVAL_PEOPLE, count)
+    return rng.sample(TRAIN_PEOPLE, count)
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun of the topics."""
+    if noun in _DATA["plurals"]:
+        return str(_DATA["plurals"][noun])
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + "s"
