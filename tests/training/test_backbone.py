@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_base import VOCABULARY, write_base
 
 from mars_runtime.lab.training.adapter.streams import read_clean
 from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.lab.training.distill.generate import GenerationConfig, cohorts_of, generate
 from mars_runtime.lab.training.distill.run import open_user_turn, with_roles
 from mars_runtime.model.config import CheckpointError
-from tests.training.tiny_base import VOCABULARY, write_base
 
 
 @pytest.fixture(scope="module")

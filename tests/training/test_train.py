@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training import cli, train
 from mars_runtime.lab.training.data import Corpus, encode, encoded, in_batches
@@ -240,3 +241,19 @@ def test_a_damaged_save_is_one_sentence(data, tmp_path, capsys):
     assert "damaged" in error
     assert error.count("\n") == 1
     assert (tmp_path / "resume.pt").read_bytes() == b"half a fi"
+
+
+def test_norms_in_one_kernel_are_the_models_norms():
+    model = tiny_qwen2()
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.uniform_(weight)
+    ids = torch.arange(12)[None]
+    before, names = model(input_ids=ids).logits, set(model.state_dict())
+    train.fuse_norms(model)
+    assert any("forward" in vars(module) for module in model.modules())
+    after = model(input_ids=ids).logits
+    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-4)
+    after.sum().backward()
+    assert model.model.norm.weight.grad is not None
+    assert set(model.state_dict()) == names

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import torch
+from tiny_tokenizer import write_tokenizer
 
 from mars_runtime.lab.training.distill import store
-from tests.tiny_tokenizer import write_tokenizer
 
 VOCABULARY, MASK = 96, 4
 

@@ -1,15 +1,31 @@
-"""Adapter training on a tiny base: what masks see, what is learnt, saves, files."""
+"""Adapter training on a tiny base: what masks see, what is learnt, saves, files, two processes that
+stop together; forwards counted from which masks are right, against hand-made cases.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_base import write_answers, write_base
 
+from mars_runtime.lab.training.adapter.held_out import (
+    forwards_every,
+    forwards_one,
+    right_by_position,
+    tokens_per_forward,
+)
 from mars_runtime.lab.training.adapter.loss import agreement, propose, reached, right_masks
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
 from mars_runtime.lab.training.adapter.streams import (
@@ -25,7 +41,6 @@ from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTraine
 from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
-from tests.training.tiny_base import write_answers, write_base
 
 RECIPE = AdapterRecipe(
     steps=40,
@@ -268,3 +283,77 @@ def test_the_clean_stream_of_a_base_agrees_with_its_own_greedy_answer(base: Path
     for text, right in ((ids, 1.0), (other, 0.75)):
         batch = AnchoredBatch.of([Text("a", tuple(text), 3)], 1, random.Random(0))
         assert agreement(model, [batch]) == right
+
+
+TEXTS = st.lists(st.integers(0, 7), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("right", "block_size", "every", "one"),
+    [
+        # No mask is ever right. A forward without drafts commits a token and leaves a wrong draft;
+        # the next one verifies it, commits its own token and leaves none.
+        ([0, 0, 0, 0], 2, 4, 4),
+        # Every mask is right: two tokens per forward, with one group only after the first.
+        ([1, 1, 1, 1], 2, 2, 3),
+        # B = 3, all right: three per forward.
+        ([2, 2, 2, 2, 2, 2], 3, 2, 3),
+        # The first group holds two right drafts, the others none. Every: 3 + 1 + 1 + 1.
+        # One: [token], [2 drafts + token, and drafts again since all were right], [miss], [token].
+        ([2, 0, 0, 0, 0, 0], 3, 4, 4),
+        # A miss in the middle leaves the next forward of one group without drafts.
+        ([1, 1, 1, 1, 1, 1], 3, 3, 4),
+        ([5], 8, 1, 1),
+    ],
+)
+def test_forwards_of_hand_made_texts(
+    right: list[int], block_size: int, every: int, one: int
+) -> None:
+    assert forwards_every(right, block_size) == every
+    assert forwards_one(right, block_size) == one
+
+
+@given(TEXTS)
+def test_without_masks_each_token_is_a_forward(right: list[int]) -> None:
+    assert forwards_every(right, 1) == len(right)
+
+
+@given(TEXTS, st.integers(2, 8))
+def test_a_forward_commits_one_to_b_tokens(right: list[int], block_size: int) -> None:
+    for forwards in (forwards_every(right, block_size), forwards_one(right, block_size)):
+        assert len(right) / block_size <= forwards <= len(right)
+
+
+def test_tokens_per_forward_and_positions() -> None:
+    texts = [[1, 1, 1, 1], [0, 0]]
+    one, every = tokens_per_forward(texts, 2)
+    assert one == pytest.approx(6 / 5)
+    assert every == pytest.approx(6 / 4)
+    assert right_by_position(texts, 2) == [pytest.approx(4 / 6), 0.0]
+
+
+@pytest.mark.slow
+def test_two_processes_stop_together_and_save(tmp_path: Path) -> None:
+    base, answers = tmp_path / "base", tmp_path / "answers"
+    write_base(base)
+    answers.mkdir()
+    write_answers(answers)
+    out = tmp_path / "out"
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    train = ["-m", "mars_runtime", "train", "--stage", "adapter", "--threads", "1"]
+    where = ["--from", str(base), "--data", str(answers), "--out", str(out)]
+    many = ["--steps", "1000000", "--measure-steps", "1000000", "--batch-tokens", "256"]
+    eager = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}  # compiling takes longer than the test
+    process = subprocess.Popen([*run, *train, *where, *many], env=eager)
+    try:
+        until = time.monotonic() + 90
+        while not (out / "log.jsonl").exists() and time.monotonic() < until:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    finally:
+        process.terminate()  # it ends its workers, which a kill would leave behind
+        process.wait()
+    saved = torch.load(out / "resume.pt", weights_only=True)
+    assert saved["progress"]["step"] >= 10
