@@ -14,7 +14,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -118,8 +118,16 @@ def _measured(args: argparse.Namespace) -> list[Pair]:
         port = listener.getsockname()[1]
     replicas.begin("127.0.0.1", port, num_cores=sum(SIDES.values()))
     try:
-        for name, number in SIDES.items():
-            replicas.deploy(plan_of(args, number), bring, name)
+        for name, number in SIDES.items():  # of one thread each, and they refuse nobody here
+            plan = ServePlan(
+                args.checkpoint,
+                device="cpu",
+                max_runs=args.max_runs,
+                max_waiting=args.clients,
+                min_replicas=number,
+                max_replicas=number,
+            )
+            replicas.deploy(plan, bring, name)
 
         def measure(name: str, seconds: float) -> Traffic:
             address = f"http://127.0.0.1:{port}/{name}"
@@ -140,27 +148,18 @@ def _pair(number: int, measure: Callable[[str, float], Traffic], seconds: float)
     return pair
 
 
-def plan_of(args: argparse.Namespace, num_replicas: int) -> ServePlan:
-    """Replicas of one thread that refuse nobody here."""
-    return ServePlan(
-        args.checkpoint,
-        device="cpu",
-        max_runs=args.max_runs,
-        max_waiting=args.clients,
-        min_replicas=num_replicas,
-        max_replicas=num_replicas,
-    )
-
-
 def document(args: argparse.Namespace, pairs: Sequence[Pair]) -> dict[str, Any]:
     """All of it as JSON, every pair too."""
-    told = {name: getattr(args, name) for name in ASKED}
+
+    def median(name: str) -> dict[str, float]:
+        return asdict(statistics.median([getattr(p, name).tokens_per_second for p in pairs]))
+
     return {
         **provenance(args.checkpoint),
         "ray": metadata.version("ray"),
-        "asked": told,
-        "one": asdict(statistics.median([pair.one.tokens_per_second for pair in pairs])),
-        "two": asdict(statistics.median([pair.two.tokens_per_second for pair in pairs])),
+        "asked": {name: getattr(args, name) for name in ASKED},
+        "one": median("one"),
+        "two": median("two"),
         "ratio": asdict(statistics.median([pair.ratio for pair in pairs])),
         "pairs": [asdict(pair) for pair in pairs],
     }
@@ -212,24 +211,27 @@ def drive(
     seconds: float,
     max_tokens: int,
 ) -> Traffic:
-    """Ask for ``seconds`` after a ramp, and let what was begun end. Raises TrafficError."""
-    loop = Loop(address, model, prompts, max_tokens)
-    return asyncio.run(loop.drive(num_clients, seconds))
+    """Let clients, who take the prompts in turn, ask for ``seconds`` after a ramp, and what was
+    begun end; what came within the window. Raises TrafficError."""
+    url, turns = f"{address}/v1/chat/completions", itertools.cycle(prompts)
+    spans: list[Span] = []
+    num_refused = 0
 
+    async def ask_until(end: float, http: httpx.AsyncClient) -> None:
+        nonlocal num_refused
+        while (began := time.monotonic()) < end:
+            messages = [{"role": "user", "content": next(turns)}]
+            asked = {"model": model, "messages": messages, "max_tokens": max_tokens}
+            answer = await http.post(url, json=asked)
+            if answer.status_code in (429, 503):
+                num_refused += 1
+                await asyncio.sleep(REST_SECONDS)
+                continue
+            answer.raise_for_status()
+            num_tokens = int(answer.json()["usage"]["completion_tokens"])
+            spans.append(Span(began, time.monotonic(), num_tokens))
 
-class Loop:
-    """Clients that take the prompts in turn."""
-
-    def __init__(self, address: str, model: str, prompts: Sequence[str], max_tokens: int) -> None:
-        self._url = f"{address}/v1/chat/completions"
-        self._model = model
-        self._prompts: Iterator[str] = itertools.cycle(prompts)
-        self._max_tokens = max_tokens
-        self._spans: list[Span] = []
-        self._num_refused = 0
-
-    async def drive(self, num_clients: int, seconds: float) -> Traffic:
-        """What came within the window. Raises TrafficError."""
+    async def ask_all() -> Traffic:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(
             timeout=PATIENCE_SECONDS, limits=limits, trust_env=False
@@ -238,22 +240,10 @@ class Loop:
             start = time.monotonic() + RAMP_SECONDS
             end = start + seconds
             try:
-                await asyncio.gather(*(self._ask_until(end, http) for _ in range(num_clients)))
+                await asyncio.gather(*(ask_until(end, http) for _ in range(num_clients)))
             except (httpx.HTTPError, LookupError, ValueError) as error:
                 raise TrafficError("An answer failed: see the log of the replicas.") from error
-        inside = [span for span in self._spans if span.ended > start]
-        rate = tokens_within(inside, start, end) / seconds
-        return Traffic(rate, len(inside), self._num_refused)
+        inside = [span for span in spans if span.ended > start]
+        return Traffic(tokens_within(inside, start, end) / seconds, len(inside), num_refused)
 
-    async def _ask_until(self, end: float, http: httpx.AsyncClient) -> None:
-        while (began := time.monotonic()) < end:
-            messages = [{"role": "user", "content": next(self._prompts)}]
-            asked = {"model": self._model, "messages": messages, "max_tokens": self._max_tokens}
-            answer = await http.post(self._url, json=asked)
-            if answer.status_code in (429, 503):
-                self._num_refused += 1
-                await asyncio.sleep(REST_SECONDS)
-                continue
-            answer.raise_for_status()
-            num_tokens = int(answer.json()["usage"]["completion_tokens"])
-            self._spans.append(Span(began, time.monotonic(), num_tokens))
+    return asyncio.run(ask_all())

@@ -18,10 +18,11 @@ from mars_runtime.lab.training.distill.cli import parse_part
 from mars_runtime.lab.training.distill.loops import MAX_PERIOD, MIN_REPEATED, find_loop
 from mars_runtime.lab.training.distill.mixture import (
     SHARES,
-    Benchmarks,
     Prompt,
+    benchmark_runs,
     interleave,
     mixture,
+    runs,
     words,
 )
 
@@ -33,16 +34,16 @@ def test_words_are_compared_without_case_and_punctuation() -> None:
 
 
 def test_a_shared_run_of_thirteen_words_is_found_and_twelve_are_not() -> None:
-    benchmarks = Benchmarks([FOURTEEN])
-    assert benchmarks.share_a_run_with("So: ONE, two, three " + FOURTEEN[14:])
+    found = runs(FOURTEEN)
+    assert found & runs("So: ONE, two, three " + FOURTEEN[14:])
     twelve = " ".join(FOURTEEN.split()[:12])
-    assert not benchmarks.share_a_run_with(f"{twelve} and something else altogether")
+    assert not found & runs(f"{twelve} and something else altogether")
 
 
 def test_benchmarks_are_read_from_nested_json_lines(tmp_path: Path) -> None:
     line = {"prompt": {"inner": ["short", FOURTEEN]}, "number": 3}
     (tmp_path / "some.jsonl").write_text(json.dumps(line) + "\n")
-    assert Benchmarks.read(tmp_path).share_a_run_with(FOURTEEN)
+    assert benchmark_runs(tmp_path) == runs(FOURTEEN)
 
 
 def test_every_prefix_holds_each_kind_in_its_share() -> None:
@@ -108,7 +109,7 @@ def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
         [{"tale": "t", "sections": "1", "question": "Who?", "answer": "a fox"}],
     )
     (tmp_path / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
-    prompts = mixture(tmp_path, ["Own prompt."], Benchmarks([FOURTEEN]), 1, 200)
+    prompts = mixture(tmp_path, ["Own prompt."], runs(FOURTEEN), 1, 200)
     asked = {prompt.turns[0] for prompt in prompts}
     assert len(prompts) == 200
     assert {"Tell me a joke.", "Own prompt."} <= asked

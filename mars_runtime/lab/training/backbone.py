@@ -64,7 +64,12 @@ def read_base(name_or_path: str) -> Base:
         tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
-    _refuse_what_is_not_computed(config, name_or_path)
+    is_plain = config.model_type == "llama" and config.rope_scaling is None
+    if not is_plain or config.attention_bias or not config.tie_word_embeddings:
+        raise CheckpointError(
+            f"{name_or_path} cannot be the base of an adapter here: choose a Llama without biases "
+            "and stretched positions whose head is tied to its embedding."
+        )
     return Base(name_or_path, config, weights, tokenizer)
 
 
@@ -78,21 +83,10 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
         }
         return found.config, weights, (found.tokenizer, found.tokenizer_config)
     config = ModelConfig.from_dict(json.loads((path / "config.json").read_text("utf-8")))
-    return config, _tensors(path), read_spec(path)
-
-
-def _tensors(folder: Path) -> dict[str, Tensor]:
-    files = sorted(folder.glob("*.safetensors"))
-    return {name: tensor for file in files for name, tensor in load_file(file).items()}
-
-
-def _refuse_what_is_not_computed(config: ModelConfig, name: str) -> None:
-    is_plain = config.model_type == "llama" and config.rope_scaling is None
-    if not is_plain or config.attention_bias or not config.tie_word_embeddings:
-        raise CheckpointError(
-            f"{name} cannot be the base of an adapter here: choose a Llama without biases and "
-            "stretched positions whose head is tied to its embedding."
-        )
+    weights = {}
+    for file in sorted(path.glob("*.safetensors")):
+        weights |= load_file(file)
+    return config, weights, read_spec(path)
 
 
 class Product:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -52,39 +52,29 @@ class Terms:
     first: float
 
 
-def adapter_loss(
+def batch_loss(
     model: Backbone,
-    parameters: Parameters,
+    parameters: Parameters | FullWeights,
     vocabulary: Vocabulary,
     batch: AnchoredBatch,
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """``mask_loss`` beside the clean stream of the base, which no gradient reaches."""
-    with torch.no_grad():
+    """What is minimised on one batch: ``mask_loss`` beside the clean stream of the base, which no
+    gradient reaches. Where all weights learn both streams pass through them, and the SFT loss of
+    the clean one is added (paper, section 3.2)."""
+    is_full = isinstance(parameters, FullWeights)
+    if isinstance(parameters, FullWeights):
+        model = parameters.backbone(model.embedding.dtype)
+    with torch.set_grad_enabled(is_full):
         clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
-    return mask_loss(model, vocabulary, x, batch, until_miss, parameters.sampler)
-
-
-def full_loss(
-    weights: FullWeights,
-    dtype: torch.dtype,
-    tokens: Tensor,
-    batch: AnchoredBatch,
-    num_masks: int,
-    until_miss: bool,
-) -> Terms:
-    """CE(masks) + CE(clean): both streams pass through the weights that learn, and the loss at the
-    masks is joined by the SFT loss (paper, section 3.2). ``tokens``: sorted ids that occur in the
-    training texts."""
-    model = weights.backbone(dtype)
-    clean = read_clean(model, batch.ids)
-    x = read_masks(model, clean, batch, weights.embedding(num_masks), None)
-    terms = mask_loss(model, Vocabulary(model, tokens), x, batch, until_miss)
+    if not is_full:
+        return mask_loss(model, vocabulary, x, batch, until_miss, parameters.sampler)
+    terms = mask_loss(model, Vocabulary(model, vocabulary.tokens), x, batch, until_miss, None)
     logits, targets = clean_logits(model, batch, clean.hidden)
-    return Terms(terms.loss + F.cross_entropy(logits, targets), terms.masks, terms.first)
+    return replace(terms, loss=terms.loss + F.cross_entropy(logits, targets))
 
 
 def mask_loss(
@@ -93,7 +83,7 @@ def mask_loss(
     x: Tensor,
     batch: AnchoredBatch,
     until_miss: bool,
-    sampler: Sampler | None = None,
+    sampler: Sampler | None,
 ) -> Terms:
     """Cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by 0.8^(j-1), and
     that of the sampler head's choice where there is one.

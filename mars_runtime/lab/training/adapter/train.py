@@ -19,13 +19,7 @@ import torch
 import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
-from mars_runtime.lab.training.adapter.loss import (
-    Terms,
-    Vocabulary,
-    adapter_loss,
-    agreement,
-    full_loss,
-)
+from mars_runtime.lab.training.adapter.loss import Vocabulary, agreement, batch_loss
 from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Parameters
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
 from mars_runtime.lab.training.backbone import Backbone, read_base
@@ -89,7 +83,8 @@ class AdapterTrainer:
         self.model = Backbone(self.base, dtype, is_compiled=is_compiled)
         self.texts, kept = read_texts(texts)
         self.held_out = held_out.chosen(kept, recipe.measure_texts)
-        self.vocabulary = Vocabulary(self.model, occurring(self.texts))
+        occurring = sorted({token for text in self.texts for token in text.ids})
+        self.vocabulary = Vocabulary(self.model, torch.tensor(occurring))
         self.parameters: Parameters | FullWeights = (
             FullWeights(self.base)
             if recipe.form.full
@@ -133,7 +128,10 @@ class AdapterTrainer:
         rate = recipe.rate(at)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * rate
-        terms = self.loss(
+        terms = batch_loss(
+            self.model,
+            self.parameters,
+            self.vocabulary,
             self.batch(at),
             recipe.masks[at % len(recipe.masks)],
             until_miss=at >= recipe.until_miss_from * recipe.steps,
@@ -146,14 +144,6 @@ class AdapterTrainer:
         self.progress.step += 1
         self.progress.masks += terms.masks * self.world
         return {"loss": float(terms.loss.detach()), "first": terms.first}
-
-    def loss(self, batch: AnchoredBatch, num_masks: int, until_miss: bool) -> Terms:
-        """What is minimised on one batch."""
-        found, vocabulary = self.parameters, self.vocabulary
-        if isinstance(found, FullWeights):
-            dtype = self.model.embedding.dtype
-            return full_loss(found, dtype, vocabulary.tokens, batch, num_masks, until_miss)
-        return adapter_loss(self.model, found, vocabulary, batch, num_masks, until_miss)
 
     def batch(self, step: int) -> AnchoredBatch:
         """The batch of this process at ``step``: a function of seed, step and texts."""
@@ -248,11 +238,6 @@ class AdapterTrainer:
         flat /= self.world
         for grad, part in zip(found, torch.split(flat, [g.numel() for g in found]), strict=True):
             grad.copy_(part.view_as(grad))
-
-
-def occurring(texts: list[Text]) -> torch.Tensor:
-    """Sorted ids of all tokens in the texts."""
-    return torch.tensor(sorted({token for text in texts for token in text.ids}))
 
 
 def new_optimizer(

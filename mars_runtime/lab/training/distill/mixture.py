@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,28 +36,11 @@ class Prompt:
         return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
 
 
-class Benchmarks:
-    """The runs of words of the texts that no training prompt may share."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._runs: set[int] = set()
-        for text in texts:
-            self._runs |= runs(text)
-
-    @classmethod
-    def read(cls, folder: Path) -> Benchmarks:
-        """Every string in every ``*.jsonl`` and ``*.jsonl.gz`` of a folder."""
-        return cls(text for path in sorted(folder.glob("*.jsonl*")) for text in _strings(path))
-
-    def share_a_run_with(self, text: str) -> bool:
-        """Say whether 13 words in a row of ``text`` stand in a benchmark."""
-        return not self._runs.isdisjoint(runs(text))
-
-
 def mixture(
-    data: Path, written: list[str], benchmarks: Benchmarks, seed: int, count: int
+    data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """The first ``count`` prompts; ``written`` are those the model wrote itself."""
+    """The first ``count`` prompts. written: those the model wrote itself; benchmarks: the runs of
+    words that no prompt may share."""
     texts = Texts(data, seed)
     passages = texts.passages()
     asked = requests.questions(texts.questions(), texts.random("reading"))
@@ -72,7 +55,7 @@ def mixture(
         "rewriting": requests.rewriting(passages[half:], texts.random("rewriting")),
     }
     mixed = interleave(sources, SHARES)
-    clean = (p for p in mixed if not any(map(benchmarks.share_a_run_with, p.turns)))
+    clean = (p for p in mixed if all(benchmarks.isdisjoint(runs(text)) for text in p.turns))
     return list(islice(clean, count))
 
 
@@ -116,6 +99,12 @@ def runs(text: str) -> set[int]:
     return {hash(tuple(found[i : i + RUN])) for i in range(len(found) - RUN + 1)}
 
 
+def benchmark_runs(folder: Path) -> set[int]:
+    """The runs of every string in every ``*.jsonl`` and ``*.jsonl.gz`` of a folder."""
+    files = sorted(folder.glob("*.jsonl*"))
+    return {run for path in files for text in _strings(path) for run in runs(text)}
+
+
 def _strings(path: Path) -> Iterator[str]:
     open_text = gzip.open if path.suffix == ".gz" else open
     with open_text(path, "rt", encoding="utf-8") as lines:
@@ -126,9 +115,6 @@ def _strings(path: Path) -> Iterator[str]:
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _leaves(inner)

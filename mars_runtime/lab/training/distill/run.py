@@ -14,7 +14,7 @@ from pathlib import Path
 from mars_runtime.lab.training.backbone import Backbone, fast_dtype, read_base
 from mars_runtime.lab.training.distill import store
 from mars_runtime.lab.training.distill.generate import Completion, GenerationConfig, generate
-from mars_runtime.lab.training.distill.mixture import Benchmarks, Prompt, mixture
+from mars_runtime.lab.training.distill.mixture import Prompt, benchmark_runs, mixture
 from mars_runtime.lab.training.distill.requests import Turns
 from mars_runtime.lab.training.train import progress_bar
 from mars_runtime.outputs import write_text
@@ -39,7 +39,7 @@ class Distiller:
         self.data, self.out, self.part = data, out, part
         self.model = Backbone(found, fast_dtype(), pack_rows=rows)
         self.config = GenerationConfig(self.tokenizer.im_end_id, max_tokens=max_tokens, rows=rows)
-        self.benchmarks = Benchmarks.read(data / "benchmarks")
+        self.benchmarks = benchmark_runs(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
         """Answer what is missing of the first ``count`` prompts."""

@@ -33,12 +33,14 @@ def key_of(prompt: Sequence[int]) -> str:
 
 
 class Answers:
-    """Appends records to one file; each line is written in one piece."""
+    """Appends records to one file; each line is written in one piece. A run that was killed may
+    have left half a line, which is cut off."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        _drop_partial_line(path)
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, records: Sequence[Record]) -> None:
         """Write whole lines and hand them to the system."""
@@ -57,13 +59,3 @@ def read(folder: Path) -> Iterator[Record]:
                     found["prompt"] = tuple(found["prompt"])
                     found["response"] = tuple(found["response"])
                     yield Record(**found)
-
-
-def _drop_partial_line(path: Path) -> None:
-    """A run that was killed may have left half a line: cut it off."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
