@@ -15,8 +15,8 @@ from tiny_tokenizer import write_tokenizer
 from torch import Tensor
 
 from mars_runtime.acceptance import read
-from mars_runtime.branches import Branches
 from mars_runtime.events import Event, RowStep, Step
+from mars_runtime.model.forward import Branches
 from mars_runtime.text import Tokenizer
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]

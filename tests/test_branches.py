@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mars_runtime.branches import Branches, Layout
+from mars_runtime.model.forward import Branches, Layout
 
 
 def test_a_group_after_every_pending_token() -> None:

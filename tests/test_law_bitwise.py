@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
-from mars_runtime.branches import Branches, Layout
+from mars_runtime.model.forward import Branches, Layout
 from mars_runtime.model.native.model import NativeModel
 
 CAPACITY = 160

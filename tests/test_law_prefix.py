@@ -17,11 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, native_model
 
+from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.engine.memory import store_for
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.model.native.cache import BLOCK
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import DecodeSettings

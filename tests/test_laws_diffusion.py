@@ -14,9 +14,9 @@ from helpers import steps_of, tokens_of
 from law_checkpoints import word_prompts
 
 from mars_runtime.acceptance import surest
-from mars_runtime.branches import Branches
 from mars_runtime.decoders import diffusion
 from mars_runtime.events import Event, RowStep, Step
+from mars_runtime.model.forward import Branches
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings
 

@@ -82,14 +82,14 @@ DEFECTS = (
     ),
     Defect(
         MASK,
-        f"{RUNTIME}/branches.py",
+        f"{RUNTIME}/model/forward.py",
         "torch.where(plain < num_pending, plain, width - 1)",
         "torch.where(plain <= num_pending, plain, width - 1)",
         ("tests/test_branches.py", "tests/test_laws_diffusion.py", *FORESEEN),
     ),
     Defect(
         MASK,
-        f"{RUNTIME}/branches.py",
+        f"{RUNTIME}/model/forward.py",
         "positions += range(root, root + count)",
         "positions += range(root + 1, root + 1 + count)",
         ("tests/test_branches.py", "tests/model/test_qwen2.py"),

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw
-from mars_runtime.branches import Branches
 from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
+from mars_runtime.model.forward import Branches
 from mars_runtime.prefix_cache import PrefixHit
 from mars_runtime.settings import DecodeSettings, Metric
 
 if TYPE_CHECKING:
-    from mars_runtime.model.slots import MaskGroup
+    from mars_runtime.model.forward import MaskGroup
 
 PREFILL_CHUNK = 512
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw, verify
-from mars_runtime.branches import Branches
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
@@ -42,6 +41,7 @@ from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import Proposal, RowStep, Step
+from mars_runtime.model.forward import Branches
 from mars_runtime.prefix_cache import PrefixCache, PrefixHit
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from mars_runtime.acceptance import DecodeError, Draw, surest
-from mars_runtime.branches import Branches
 from mars_runtime.decoders.base import (
     CausalModel,
     NoMaskError,
@@ -30,6 +29,7 @@ from mars_runtime.decoders.base import (
     prefill,
 )
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.model.forward import Branches
 from mars_runtime.settings import DecodeSettings
 
 UNTRAINED = "This checkpoint was not trained to fill blocks: choose another method."

@@ -26,14 +26,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mars_runtime.acceptance import DecodeError, Judgement, judge, num_proposals, up_to_end
-from mars_runtime.branches import Layout
 from mars_runtime.decoders.base import Drafted, DraftProposer, DraftRequest, NoMaskError
 from mars_runtime.decoders.drafting import BlockSizes, Drafter, Feed, basis_of
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Proposal, RowStep
-from mars_runtime.model.slots import MaskGroup
+from mars_runtime.model.forward import Layout, MaskGroup
 from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is known here: choose another method."

@@ -18,7 +18,7 @@ from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import Event
 from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.model.registry import REGISTRY, usual_draft
+from mars_runtime.model.registry import REGISTRY, default_draft
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
     that a trace says which it was."""
     if settings.method != "speculative" or settings.draft:
         return settings
-    return replace(settings, draft=usual_draft(target))
+    return replace(settings, draft=default_draft(target))
 
 
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
@@ -279,7 +279,7 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.model.config import CheckpointError
-    from mars_runtime.model.drafts import Drafts
+    from mars_runtime.model.load import Drafts
 
     drafts = Drafts(checkpoint, registry_path)
 

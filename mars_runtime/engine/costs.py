@@ -164,7 +164,7 @@ class _Timer:
     def _seconds(self, length: int, num_masks: int) -> float:
         import torch
 
-        from mars_runtime.model.slots import MaskGroup
+        from mars_runtime.model.forward import MaskGroup
 
         if self._probe is not None:  # a captured step, as it is when decoding
             torch.cuda.synchronize(self._model.device)

@@ -47,14 +47,14 @@ def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
     bits would tell whether something was kept."""
     if not model.is_bitwise:
         return None
-    from mars_runtime.model.native.cache import BLOCK
+    from mars_runtime.cache import BLOCK
 
     return BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * KEPT_SHARE))
 
 
 def slot_bytes(model: Model) -> int:
     """Keys and values of one token."""
-    return BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.cache_dtype)
+    return BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.cache_dtype)
 
 
 def free_bytes(model: Model) -> int:

@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.branches import Branches
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.config import ModelConfig, RopeScaling
+from mars_runtime.model.forward import Branches
 
 SHORT = 64
 """Longest forward whose causal bias is kept for the next time; prefill chunks are longer."""

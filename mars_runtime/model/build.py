@@ -17,17 +17,13 @@ from torch import Tensor
 
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.adapter import Adapter
-from mars_runtime.model.config import CheckpointError, ModelConfig
-from mars_runtime.model.grouped import GroupedMatrix
-from mars_runtime.model.native.check import check_library
-from mars_runtime.model.native.compile import CompileError, compile_library
-from mars_runtime.model.native.library import open_library
+from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
+from mars_runtime.model.native.library import CompileError, compile_library, open_library
 from mars_runtime.model.native.model import NativeModel, unsupported
-from mars_runtime.model.quantize import can_quantize
+from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
 from mars_runtime.model.qwen2 import Qwen2
 
 Model = Qwen2 | NativeModel
-Weight = Tensor | GroupedMatrix
 
 DTYPES = {
     "fp32": torch.float32,
@@ -80,14 +76,6 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return DTYPES[dtype]
 
 
-def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
-    """Every weight as a plain tensor."""
-    return {
-        name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
-        for name, weight in weights.items()
-    }
-
-
 @cache
 def native_library() -> Any:
     """The compiled library, checked. Raises CompileError."""
@@ -126,3 +114,48 @@ def _require_numbers(weights: Mapping[str, Weight]) -> None:
         is_good = weight.isfinite().all() if isinstance(weight, Tensor) else weight.is_finite()
         if not is_good:
             raise CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
+
+
+LEAST_COSINE = 0.98  # of the compiled library's logits with those of plain PyTorch
+NUM_TOKENS = 40  # more than a block of the cache
+
+CHECKED = ModelConfig(
+    vocab_size=80,
+    hidden_size=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+    intermediate_size=96,
+    tie_word_embeddings=True,
+    max_positions=64,
+)
+
+
+@torch.inference_mode()
+def check_library(library: Any) -> None:
+    """Raises CompileError when logits are not those of plain PyTorch, or depend on company."""
+    generator = torch.Generator().manual_seed(0)
+    for bits in (4, 8):
+        weights: dict[str, Weight] = {}
+        for name in sorted(expected_names(CHECKED)):
+            values = torch.randn(expected_shape(name, CHECKED), generator=generator)
+            is_matrix = values.dim() == 2
+            kept = 8 if "embed" in name else bits
+            weights[name] = GroupedMatrix.quantize(values / 4, kept) if is_matrix else values
+        tokens = torch.randint(0, CHECKED.vocab_size, (1, NUM_TOKENS), generator=generator)
+        plain, native = (
+            Qwen2(CHECKED, dense_weights(weights)),
+            NativeModel(CHECKED, weights, library),
+        )
+        expected = plain.logits(plain.hidden(tokens, plain.new_cache(1, 64)), slice(None))
+        found = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))
+        cosine = torch.nn.functional.cosine_similarity(expected, found, dim=-1).min()
+        if not cosine > LEAST_COSINE:
+            raise CompileError(f"The compiled library computes wrongly here ({cosine:.3f}).")
+        cache, alone = native.new_cache(1, 64), []
+        for token in tokens.unbind(1):
+            alone.append(native.hidden(token.unsqueeze(1), cache))
+            cache.cursors[0] += 1
+        if not torch.equal(native.logits(torch.cat(alone, 1), slice(None)), found):
+            raise CompileError("The compiled library rounds a token by its company here.")

@@ -83,6 +83,10 @@ class ModelConfig:
         """Query heads that share one key-value head."""
         return self.num_heads // self.num_kv_heads
 
+    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
+        """What a KV cache (``cache.py``) of so many rows of so many tokens is told."""
+        return self.num_layers, rows, capacity, self.num_kv_heads, self.head_dim
+
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> ModelConfig:
         """Read a transformers configuration (version 4 or 5). Raises CheckpointError."""
@@ -211,3 +215,17 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
     if part == "down_proj":
         return (hidden, config.intermediate_size)
     return (hidden,)
+
+
+def take(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
+    """The weight ``name``, its shape checked. Raises CheckpointError."""
+    expected = expected_shape(name, config)
+    if name not in weights:
+        raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
+    weight = weights[name]
+    if tuple(weight.shape) != expected:
+        raise CheckpointError(
+            f"The weight {name} has shape {tuple(weight.shape)} and config.json says {expected}: "
+            "fetch the checkpoint again."
+        )
+    return weight

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
-from mars_runtime.model.grouped import GROUP, GroupedMatrix
+from mars_runtime.model.quantized import GROUP, GroupedMatrix
 
 ARCHITECTURES = ("llama", "qwen2")
 MAX_POSITIONS = 1 << 20

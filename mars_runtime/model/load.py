@@ -1,13 +1,15 @@
 """Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
-Code that comes with a checkpoint is never run and pickled weights are never opened. Knows no
-decoding, and nothing of where checkpoints come from (``registry.py``).
+Code that comes with a checkpoint is never run and pickled weights are never opened. A draft model
+is loaded for a target: speculative decoding verifies ids, so it must mean the same text by them.
+Knows no decoding, and nothing of where checkpoints come from (``registry.py``).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +20,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mars_runtime.model.adapter import Adapter, has_adapter
-from mars_runtime.model.build import Model, Weight, build_model
+from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, whole
 from mars_runtime.model.fetch import check_sums, is_intact
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.registry import REGISTRY, Entry, find
+from mars_runtime.model.quantized import Weight
+from mars_runtime.model.registry import REGISTRY, Entry, default_draft, find, registry
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
@@ -118,8 +121,8 @@ def _read_folder(folder: Path) -> _Parts:
     config = ModelConfig.from_dict(raw)
     spec, spec_config = read_spec(folder)
     diffusion_size = whole(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
-    usual = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
-    block_size = whole(raw, "mars_block_size", usual)
+    default = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
+    block_size = whole(raw, "mars_block_size", default)
     files = tuple(_weight_files(folder))
     weights = _weights(folder, files, config)
     return _Parts(config, weights, spec, spec_config, MASK, block_size, files, diffusion_size)
@@ -243,3 +246,60 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not a configuration: fetch the checkpoint again.")
     return value
+
+
+class Drafts:
+    """Draft checkpoints of one target; ``load`` may be called from any thread.
+
+    Only names of the registry are taken whose files are on this machine: no visitor can make it
+    download or read what they name.
+    """
+
+    def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
+        self._target = target
+        self._registry_path = registry_path
+        self._lock = threading.Lock()
+        self._loaded: dict[str, Checkpoint] = {}
+
+    def load(self, name: str = "") -> Checkpoint:
+        """The draft of that name, or the target's default one. Raises CheckpointError, one
+        sentence."""
+        known = registry(self._registry_path)
+        name = name or default_draft(self._target.name, self._registry_path)
+        if not name:
+            raise CheckpointError(
+                f"No smaller checkpoint here shares the vocabulary of {self._target.name}, so none "
+                "can draft for it: choose another method."
+            )
+        with self._lock:
+            if name not in self._loaded:
+                entry = known.get(name)
+                if entry is None or not entry.is_here(self._registry_path.parent):
+                    raise CheckpointError(
+                        f"The draft {name!r} is no checkpoint of the registry that is on this "
+                        "machine: choose one that is."
+                    )
+                self._loaded[name] = self._fitting(name)
+            return self._loaded[name]
+
+    def _fitting(self, name: str) -> Checkpoint:
+        """Loaded as the target is, on its device. Raises CheckpointError."""
+        target = self._target
+        if name == target.name:
+            return target
+        device = str(target.model.device)
+        draft = load_checkpoint(name, device=device, registry_path=self._registry_path)
+        if not share_vocabulary(draft.tokenizer, target.tokenizer):
+            raise CheckpointError(
+                f"{name} and {target.name} do not share a vocabulary: choose a draft of the same "
+                "family."
+            )
+        return draft
+
+
+def share_vocabulary(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether both mean the same text by every id, and end a turn alike."""
+    if one.size != other.size or one.eos_ids != other.eos_ids:
+        return False
+    mine, theirs = one.parts(), other.parts()
+    return all(mine[key] == theirs[key] for key in ("encoder", "added"))

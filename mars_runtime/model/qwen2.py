@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -18,22 +19,34 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.acceptance import Draw, read
-from mars_runtime.branches import Branches
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.events import Proposal
-from mars_runtime.model.adapter import Adapter
+from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
-from mars_runtime.model.layer import Layer, Matrix
-from mars_runtime.model.mask_rows import MaskAdapter
-from mars_runtime.model.quantize import Int8Matrix, add_product, multiply, quantize
+from mars_runtime.model.config import ModelConfig, take
+from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, chosen
+from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
-from mars_runtime.model.slots import MaskGroup, chosen
 from mars_runtime.model.threads import HIDDEN, TorchThreads
 from mars_runtime.settings import Metric
 
+Matrix = Tensor | Int8Matrix
 
-class Qwen2:
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one layer. Matrices are [in, out]: x @ W."""
+
+    attention_norm: Tensor
+    projection: Matrix
+    projection_bias: Tensor | None
+    output: Matrix
+    feed_norm: Tensor
+    gate_up: Matrix
+    down: Matrix
+
+
+class Qwen2(LanguageModel):
     """A causal language model on one device.
 
     ``weights`` are named and shaped as in a transformers checkpoint; they are copied. ``is_int8``
@@ -101,35 +114,13 @@ class Qwen2:
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
-        return BlockKVCache(self.cache_shape(rows, capacity), dtype=self.dtype, device=self.device)
-
-    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
-        """What BlockKVCache and ``BlockKVCache.bytes_needed`` are told."""
-        config = self.config
-        return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
-
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: BlockKVCache,
-        head: Tensor | slice | None,
-        branches: Branches | None = None,
-    ) -> Tensor | None:
-        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
-        hidden = self.hidden(tokens, cache, branches)
-        return None if head is None else self.logits(hidden, head)
+        shape = self.config.cache_shape(rows, capacity)
+        return BlockKVCache(shape, dtype=self.dtype, device=self.device)
 
     @torch.inference_mode()
     def hidden(
         self, tokens: Tensor, cache: BlockKVCache, branches: Branches | None = None
     ) -> Tensor:
-        """One forward of Q tokens for each of the first R rows of the cache, without head.
-
-        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
-            cache.cursors[r] + q. Without ``branches`` it stands at that position and sees all
-            slots up to its own. Cursors are not moved.
-        Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
-        """
         rows, queries = tokens.shape
         window = self._positions.open(cache, rows, queries, branches)
         run = partial(self._run, tokens, window, branches)
@@ -153,10 +144,6 @@ class Qwen2:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
-        """What slots of a forward predict, [R, H, V] in the model's dtype.
-
-        head: the slots: [R, H] int64, or a slice of Q.
-        """
         x = chosen(hidden, head)
         run, width = partial(self._logits, x), x.shape[:2].numel()
         return run() if self.threads is None else self.threads.run("logits", width, run)
@@ -273,15 +260,7 @@ class Qwen2:
 
     def _take(self, name: str) -> Tensor:
         """A weight on the device, its shape checked."""
-        expected = expected_shape(name, self.config)
-        if name not in self._weights:
-            raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
-        weight = self._weights[name]
-        if tuple(weight.shape) != expected:
-            raise CheckpointError(
-                f"The weight {name} has shape {tuple(weight.shape)} and config.json says "
-                f"{expected}: fetch the checkpoint again."
-            )
+        weight: Tensor = take(self._weights, name, self.config)
         return weight.to(device=self.device, dtype=self.dtype)
 
     def _take_norm(self, name: str) -> Tensor:

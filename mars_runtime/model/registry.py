@@ -58,7 +58,7 @@ class Entry:
     ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
     is there yet. mask_token: the base's token that serves as mask, where it has none for that.
     system: the system prompt it was trained with, where that does not stand in its template. draft:
-    the usual draft model for it, by name, where one that shares its vocabulary pays. note: whence
+    the default draft model for it, by name, where one that shares its vocabulary pays. note: whence
     it comes; size, can, cannot: in words, what it is good for and what it is not.
     """
 
@@ -106,7 +106,7 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-def usual_draft(name: str, path: Path = REGISTRY) -> str:
+def default_draft(name: str, path: Path = REGISTRY) -> str:
     """The draft model of a checkpoint, by name; empty where none is known. Raises
     CheckpointError."""
     entry = registry(path).get(name)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.events import Proposal
-from mars_runtime.model.slots import MaskGroup
+from mars_runtime.model.forward import MaskGroup
 from mars_runtime.settings import Metric
 
 ROWS_AT_ONCE = 4096

@@ -57,7 +57,7 @@ def make_served(
         arithmetic="float32",
         is_bitwise=True,
         weights=lambda: iter(()),
-        cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8),
+        config=SimpleNamespace(cache_shape=lambda rows, capacity: (2, rows, capacity, 2, 8)),
     )
     checkpoint = SimpleNamespace(
         name=entry.name,

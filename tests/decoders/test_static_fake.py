@@ -26,13 +26,13 @@ from mars_runtime.decoders.static.batch import CapturedRow, read_settings, shape
 from mars_runtime.decoders.static.state import Shape, State
 from mars_runtime.decoders.static.step import StaticStep
 from mars_runtime.methods import METHODS
+from mars_runtime.model import build
 from mars_runtime.model.config import expected_names, expected_shape
-from mars_runtime.model.native import check
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import ShapeVocabulary
 from mars_runtime.settings import METRICS, DecodeSettings, captured
 
-CONFIG = replace(check.CONFIG, max_positions=512)
+CONFIG = replace(build.CHECKED, max_positions=512)
 CAPACITY, MASK = 256, 3
 UNLIKE_CAPTURED = [
     ("groups", "every"),

@@ -129,7 +129,7 @@ def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
     checkpoint: Checkpoint,
 ) -> None:
     model = checkpoint.model
-    a_token = BlockKVCache.bytes_needed(model.cache_shape(1, 1), model.dtype)
+    a_token = BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.dtype)
     whole = model.config.max_positions
     assert room_for(model, 8, 2**40) == Room(8, whole)
     assert room_for(model, 8, 3 * (whole + MAX_FED) * a_token) == Room(3, whole)

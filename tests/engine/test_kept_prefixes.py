@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mars_runtime import folds
+from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.memory import KEPT_SHARE, room_for, slot_bytes
 from mars_runtime.events import Event, Prefill
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.model.native.cache import BLOCK
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import DecodeSettings

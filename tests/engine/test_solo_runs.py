@@ -20,8 +20,7 @@ from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.events import End, Event, Prefill, RowStep, Step, Stop
 from mars_runtime.folds import row_steps
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.drafts import Drafts, share_vocabulary
-from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.load import Checkpoint, Drafts, load_checkpoint, share_vocabulary
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import (
@@ -207,7 +206,7 @@ def test_vocabularies_are_compared_by_what_ids_mean(
     assert not share_vocabulary(checkpoint.tokenizer, stranger.tokenizer)
 
 
-def test_every_usual_draft_is_in_the_registry() -> None:
+def test_every_default_draft_is_in_the_registry() -> None:
     lines = json.loads(REGISTRY.read_text())
     names = {line["name"] for line in lines}
     assert {line["draft"] for line in lines if "draft" in line} <= names

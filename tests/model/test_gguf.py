@@ -21,8 +21,8 @@ from mars_runtime.decoders import decode
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.registry import registry
 from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings

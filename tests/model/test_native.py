@@ -25,20 +25,18 @@ from native_models import (
 
 from mars_runtime import acceptance
 from mars_runtime.acceptance import DecodeError
+from mars_runtime.cache import PackedKVCache
 from mars_runtime.model.adapter import Adapter, Update
-from mars_runtime.model.build import build_model, dense_weights
+from mars_runtime.model.build import build_model, check_library, dense_weights
 from mars_runtime.model.config import (
     CheckpointError,
     RopeScaling,
     expected_names,
     expected_shape,
 )
-from mars_runtime.model.grouped import GROUP, GroupedMatrix
-from mars_runtime.model.native.cache import PackedKVCache
-from mars_runtime.model.native.check import check_library
 from mars_runtime.model.native.model import NativeModel, unsupported
-from mars_runtime.model.native.pack import pack, packed_bytes
-from mars_runtime.model.native.weights import LOW_BITS
+from mars_runtime.model.native.weights import LOW_BITS, pack, packed_bytes
+from mars_runtime.model.quantized import GROUP, GroupedMatrix
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.settings import MAX_FED
 
@@ -261,7 +259,7 @@ def test_a_process_may_end_in_the_middle_of_a_forward() -> None:
 
 def test_batches_that_forbid_the_same_share_what_is_made_of_it() -> None:
     """Two lanes that step by turns would make it anew at every forward, by PyTorch's threads."""
-    reader = native_model("llama")._reader
+    reader = native_model("llama")
     first, same, other = torch.tensor([0, 7]), torch.tensor([0, 7]), torch.tensor([0, 8])
     made = reader._map(first).clone()
     assert reader._map(same).equal(made)

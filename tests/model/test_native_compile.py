@@ -16,9 +16,8 @@ from native_models import LLAMA, random_weights
 
 from mars_runtime.model import build
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.native import compile as compiling
-from mars_runtime.model.native.compile import CompileError, compile_library
-from mars_runtime.model.native.library import open_library
+from mars_runtime.model.native import library as compiling
+from mars_runtime.model.native.library import CompileError, compile_library, open_library
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.qwen2 import Qwen2
 

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders import decode
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.quantize import add_product, can_quantize, multiply, quantize
+from mars_runtime.model.quantized import (
+    GroupedMatrix,
+    add_product,
+    can_quantize,
+    multiply,
+    quantize,
+)
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as
 from tests.tiny_checkpoint import write_checkpoint

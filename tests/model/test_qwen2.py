@@ -12,8 +12,8 @@ import torch
 from helpers import hf_config, hf_model
 from tiny_checkpoint import write_checkpoint
 
-from mars_runtime.branches import Branches, Layout
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
+from mars_runtime.model.forward import Branches, Layout
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import (
     SHAPES,

@@ -11,9 +11,9 @@ from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapte
 
 from mars_runtime.events import Proposal
 from mars_runtime.model.build import dense_weights
+from mars_runtime.model.forward import MaskGroup
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
-from mars_runtime.model.slots import MaskGroup
 from mars_runtime.settings import Metric
 
 EMBEDDING = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from mars_runtime import tasks
 from mars_runtime.decoders import decode
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.grouped import GroupedMatrix
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 from tests.helpers import tokens_of

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.grouped import GroupedMatrix
+from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.registry import find
 from mars_runtime.text import TextError, Tokenizer, read_spec
 

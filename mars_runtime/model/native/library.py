@@ -1,16 +1,168 @@
-"""The compiled library as Python sees it: its structures, field for field, and its functions.
+"""The compiled library: the C++ beside this file, compiled here once and kept, as Python sees it.
 
-Knows addresses and numbers; knows no tensors. The fields are explained in ``model.h``.
+The machine's own compiler makes it. Its structures are given here field for field, and explained in
+``model.h``. Knows addresses and numbers; knows no tensors.
 """
 
 from __future__ import annotations
 
 import ctypes
+import getpass
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int64, c_void_p
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.model.native.compile import CompileError
+SOURCES = Path(__file__).parent
+COMPILERS = ("c++", "g++", "clang++")
+# Fused operations only where they are written: how a row is rounded must not depend on its company.
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w")
+Flags = tuple[str, ...]
+TARGETS: tuple[Flags, ...] = (("-march=native",), ("-mcpu=native",), ())
+SECONDS = 300
+CHECKSUM = ".sha256"
+
+
+class CompileError(RuntimeError):
+    """There is no library; one sentence that says why."""
+
+
+def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
+    """The library for this machine, compiled into ``folder`` if it is not there already.
+
+    targets: flags that name a processor, of which the first that the compiler knows are taken.
+    Where ``folder`` cannot be written the library goes into a temporary one of this user's own.
+    Its checksum lies beside it: a damaged library would end the process, so it is compiled anew.
+    Two processes may do this at once: each writes files of its own, and the last to finish replaces
+    the other's, whose checksum may then differ for a moment and have a third compile again.
+    Raises CompileError.
+    """
+    compiler = find_compiler()
+    name = f"native-{_digest(compiler, targets)}.so"
+    if is_whole(folder / name):
+        return folder / name
+    folder = folder if _can_write(folder) else _own_folder()
+    path = folder / name
+    if is_whole(path):
+        return path
+    try:
+        with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
+            made = Path(temporary) / name
+            _compile(compiler, targets, str(made))
+            made.with_suffix(CHECKSUM).write_text(_checksum(made), encoding="ascii")
+            if path.is_dir():
+                shutil.rmtree(path)
+            for suffix in (CHECKSUM, made.suffix):
+                os.replace(made.with_suffix(suffix), path.with_suffix(suffix))
+    except OSError as error:
+        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+    return path
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a library is there and is what was compiled, by the checksum beside it."""
+    try:
+        kept = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
+        return path.is_file() and kept == _checksum(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _own_folder() -> Path:
+    """The same one at each start, which nobody else may write to: what lies there is executed.
+    Raises CompileError."""
+    folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+    is_ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if not stat.S_ISDIR(found.st_mode) or not is_ours or found.st_mode & 0o022:
+        raise CompileError(f"{folder} may be written to by others: remove it.")
+    return folder
+
+
+def _user() -> str:
+    """Whose folder it is: by number where a container's user has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def find_compiler() -> str:
+    """The C++ compiler: what CXX names, or the first there is. Raises CompileError."""
+    for name in (os.environ.get("CXX", ""), *COMPILERS):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise CompileError("This machine has no C++ compiler.")
+
+
+def _compile(compiler: str, targets: Sequence[Flags], target: str) -> None:
+    said = ""
+    for flags in targets:
+        command = [compiler, *FLAGS, *flags, str(SOURCES / "native.cpp"), "-o", target]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CompileError(f"{compiler} did not finish ({type(error).__name__}).") from error
+        if done.returncode == 0:
+            return
+        said = said or done.stderr
+    line = next((line for line in said.splitlines() if "error" in line), "no message")
+    raise CompileError(f"{compiler} can't compile the native library: {line[:200]}")
+
+
+def _digest(compiler: str, targets: Sequence[Flags]) -> str:
+    """Of all that the library depends on."""
+    parts = [str(FLAGS), str(targets), _compiler_version(compiler), _processor()]
+    sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
+    parts += [source.read_text(encoding="utf-8") for source in sources]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _compiler_version(compiler: str) -> str:
+    try:
+        asked = [compiler, "--version"]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{compiler} does not run ({type(error).__name__}).") from error
+
+
+def _processor() -> str:
+    """What the processor can do: a cache folder may be shared by unlike machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not on Linux
+        lines = []
+    words = {
+        line for line in lines if line.startswith(("flags", "Features", "model\t", "CPU part"))
+    }
+    return f"{platform.machine()} {platform.processor()} {sorted(words)}"
 
 
 class Matrix(Structure):

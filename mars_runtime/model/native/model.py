@@ -10,31 +10,39 @@ import ctypes
 import math
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw
-from mars_runtime.branches import Branches
+from mars_runtime import acceptance
+from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Draw
+from mars_runtime.cache import PackedKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.model.grouped import GROUP, GroupedMatrix
+from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, chosen
 from mars_runtime.model.native import library as c
-from mars_runtime.model.native.cache import PackedKVCache
-from mars_runtime.model.native.pack import TILE, Arena, pack, packed_bytes
-from mars_runtime.model.native.reading import Reader
-from mars_runtime.model.native.weights import LayerWeights, Weight, Weights
+from mars_runtime.model.native.weights import (
+    TILE,
+    Arena,
+    LayerWeights,
+    Weights,
+    pack,
+    packed_bytes,
+)
+from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
-from mars_runtime.model.slots import MaskGroup, chosen
 from mars_runtime.model.threads import HIDDEN, Threads
 from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
+BEST = NUM_RUNNERS_UP + 1
+"""Candidates of a slot; as in ``read.h``."""
 
 
 def unsupported(config: ModelConfig) -> str | None:
@@ -56,7 +64,7 @@ class Sizes:
     position_bytes: int
 
 
-class NativeModel:
+class NativeModel(LanguageModel):
     """A causal language model on the CPU. ``bits``: of the matrices of its layers; None: as they
     are. Raises CheckpointError when a weight is missing or of another shape than it should be."""
 
@@ -92,7 +100,9 @@ class NativeModel:
         self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id, tables)))
         # A process may end while a thread is still in a forward: then nothing is freed.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
-        self._reader = Reader(library, self._model, config.vocab_size, ranks=tables is not None)
+        self._ranks = tables is not None
+        self._forbidden: Tensor | None = None
+        self._is_forbidden = torch.zeros(config.vocab_size, dtype=torch.uint8)
 
     @property
     def arithmetic(self) -> str:
@@ -107,35 +117,13 @@ class NativeModel:
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
         """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
-        return PackedKVCache(self.cache_shape(rows, capacity))
-
-    def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
-        """What PackedKVCache is told."""
-        config = self.config
-        return config.num_layers, rows, capacity, config.num_kv_heads, config.head_dim
-
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: PackedKVCache,
-        head: Tensor | slice | None,
-        branches: Branches | None = None,
-    ) -> Tensor | None:
-        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
-        hidden = self.hidden(tokens, cache, branches)
-        return None if head is None else self.logits(hidden, head)
+        return PackedKVCache(self.config.cache_shape(rows, capacity))
 
     def hidden(
         self, tokens: Tensor, cache: PackedKVCache, branches: Branches | None = None
     ) -> Tensor:
-        """One forward of Q tokens for each of the first R rows of the cache, without head.
-
-        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
-            cache.cursors[r] + q. Cursors are not moved. branches: what each token sees, by default
-            all before it.
-        Returns [R, Q, hidden], fp32. Raises ValueError when the cache is too short, IndexError for
-        ids that the model does not have.
-        """
+        """As of ``LanguageModel``, in fp32; branches: without ends. Raises IndexError for ids that
+        the model does not have."""
         num_rows, num_tokens = tokens.shape
         cursors = cache.cursors[:num_rows]
         end = max(cursors) + num_tokens
@@ -171,15 +159,11 @@ class NativeModel:
         return out
 
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
-        """What slots of a forward predict, [R, H, V] in fp32.
-
-        head: the slots: [R, H] int64, or a slice of Q.
-        """
         states = chosen(hidden, head)
         return self.threads.run(
             "logits",
             *(states.shape[:2].numel(), self.most_threads),
-            lambda num_threads: self._reader.logits(states, num_threads),
+            partial(self._logits, states),
         )
 
     def read(
@@ -197,10 +181,106 @@ class NativeModel:
         return self.threads.run(
             "read",
             *(states.shape[:2].numel(), self.most_threads),
-            lambda num_threads: self._reader.read(
-                states, forbidden, metrics, draws, groups, num_threads
-            ),
+            partial(self._read, states, forbidden, metrics, draws, groups),
         )
+
+    def _logits(self, states: Tensor, num_threads: int) -> Tensor:
+        """[R, H, V] of hidden states [R, H, hidden]."""
+        rows, slots = states.shape[:2]
+        out = torch.empty(rows, slots, self.config.vocab_size)
+        self._library.mars_logits(
+            self._model, num_threads, states.data_ptr(), rows * slots, out.data_ptr()
+        )
+        return out
+
+    def _read(
+        self,
+        states: Tensor,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        draws: Sequence[Draw | None] | None,
+        groups: Sequence[MaskGroup],
+        num_threads: int,
+    ) -> list[list[Proposal]]:
+        """``acceptance.read`` of hidden states [R, H, hidden], and ``Reranker.rank`` of the groups
+        of rows that do not draw."""
+        drawing = [row for row, draw in enumerate(draws or ()) if draw]
+        if not drawing:
+            return self._greedy(states, forbidden, metrics, groups, num_threads)
+        assert draws is not None
+        found: dict[int, list[Proposal]] = {}
+        broken: list[int] = []
+        greedy = [row for row in range(len(metrics)) if row not in drawing]
+        for rows in (greedy, drawing):
+            if not rows:
+                continue
+            some, measures = states[rows], [metrics[row] for row in rows]
+            try:
+                if rows is greedy:
+                    own = _among(groups, rows)
+                    slots = self._greedy(some, forbidden, measures, own, num_threads)
+                else:
+                    logits = self._logits(some, num_threads)
+                    slots = acceptance.read(logits, forbidden, measures, [draws[r] for r in rows])
+                found.update(zip(rows, slots, strict=True))
+            except DecodeError as error:
+                broken += [rows[place] for place in error.rows]
+        if broken:
+            raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
+        return [found[row] for row in range(len(metrics))]
+
+    def _greedy(
+        self,
+        states: Tensor,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        groups: Sequence[MaskGroup],
+        num_threads: int,
+    ) -> list[list[Proposal]]:
+        rows, slots = states.shape[:2]
+        ranked = _numbers(groups if self._ranks else (), slots)
+        count = rows * slots
+        ids = torch.empty(count, BEST, dtype=torch.int32)
+        probabilities = torch.empty(count, BEST)
+        entropies = torch.empty(count)
+        is_finite = torch.empty(count, dtype=torch.bool)
+        self._library.mars_read(
+            self._model,
+            num_threads,
+            states.data_ptr(),
+            count,
+            self._map(forbidden).data_ptr(),
+            len(ranked),
+            ranked.data_ptr(),
+            ids.data_ptr(),
+            probabilities.data_ptr(),
+            entropies.data_ptr(),
+            is_finite.data_ptr(),
+        )
+        if not is_finite.all():
+            broken = (~is_finite.view(rows, slots).all(1)).nonzero().flatten().tolist()
+            raise DecodeError(NO_NUMBER, tuple(broken))
+        all_metrics = [metric for metric in metrics for _ in range(slots)]
+        most = math.log(max(self.config.vocab_size - len(forbidden), 2))
+        found = [
+            _proposal(*numbers, most)
+            for numbers in zip(
+                ids.tolist(),
+                probabilities.tolist(),
+                entropies.tolist(),
+                all_metrics,
+                strict=True,
+            )
+        ]
+        return [found[row * slots : (row + 1) * slots] for row in range(rows)]
+
+    def _map(self, forbidden: Tensor) -> Tensor:
+        """1 for each id that can never come out."""
+        # Each batch has its own tensor of them, which is nearly always equal to the one before.
+        if self._forbidden is None or not torch.equal(forbidden, self._forbidden):
+            self._is_forbidden.zero_()[forbidden] = 1
+            self._forbidden = forbidden
+        return self._is_forbidden
 
     def weights(self) -> Iterator[Tensor]:
         """The packed matrices, to measure."""
@@ -317,3 +397,30 @@ def _turns(config: ModelConfig, length: int) -> Tensor:
     """[length, dim]: cosines of the rotations of each position, then sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
+
+
+def _among(groups: Sequence[MaskGroup], rows: Sequence[int]) -> list[MaskGroup]:
+    """Those of some rows, which are counted anew."""
+    return [replace(group, row=rows.index(group.row)) for group in groups if group.row in rows]
+
+
+def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
+    """int32 [G, 3], a MaskGroup of ``rank.h`` each, where all rows have this many slots."""
+    found = [
+        (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
+        for group in groups
+    ]
+    return torch.tensor(found, dtype=torch.int32)
+
+
+def _proposal(
+    ids: list[int], probabilities: list[float], entropy: float, metric: Metric, most: float
+) -> Proposal:
+    """``most``: the entropy of knowing nothing."""
+    pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]  # 0: forbidden
+    token, confidence = pairs[0]
+    if metric == "margin":
+        confidence -= pairs[1][1] if len(pairs) > 1 else 0.0
+    elif metric == "entropy":
+        confidence = min(1.0, max(0.0, 1.0 - entropy / most))
+    return Proposal(token, confidence, tuple(pairs[1:]))

@@ -1,4 +1,4 @@
-// What library.py calls. Compiled on the machine it runs on; see compile.py.
+// What library.py calls. Compiled on the machine it runs on; see library.py.
 #include "forward.h"
 #include "read.h"
 

@@ -1,6 +1,7 @@
 """The weights of a checkpoint as the native forward wants them: quantised, fused, packed.
 
-Knows names of weights and the layout of ``model.h``; knows no forward.
+The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, scales beside them.
+Scales and minimums are rounded to fp16, which is what GGUF files hold. Knows no forward.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.cache import huge_memory
 from mars_runtime.model.adapter import Adapter, Update
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_shape
-from mars_runtime.model.grouped import GROUP, GroupedMatrix
+from mars_runtime.model.config import ModelConfig, take
+from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
-Weight = Tensor | GroupedMatrix
 LOW_BITS = 4  # of an adapter's matrices
 
 
@@ -100,7 +101,8 @@ class Weights:
 
     def _matrix(self, name: str, bits: int | None = None) -> GroupedMatrix:
         """``bits``: of this matrix, whatever is asked of all, if it is not quantised yet."""
-        weight, asked = self._take(name), self._bits
+        weight: Weight = take(self._given, name, self._config)
+        asked = self._bits
         if isinstance(weight, Tensor):
             return GroupedMatrix.quantize(weight.float(), bits or asked or 8)
         is_odd = weight.bits == 8 and weight.minimums is not None
@@ -109,21 +111,9 @@ class Weights:
         return weight
 
     def _plain(self, name: str) -> Tensor:
-        weight = self._take(name)
+        weight: Weight = take(self._given, name, self._config)
         dense = weight if isinstance(weight, Tensor) else weight.dense()
         return dense.float().contiguous()
-
-    def _take(self, name: str) -> Weight:
-        expected = expected_shape(name, self._config)
-        if name not in self._given:
-            raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
-        weight = self._given[name]
-        if tuple(weight.shape) != expected:
-            raise CheckpointError(
-                f"The weight {name} has shape {tuple(weight.shape)} and config.json says "
-                f"{expected}: fetch the checkpoint again."
-            )
-        return weight
 
 
 def feed_order(size: int) -> Tensor:
@@ -138,3 +128,47 @@ def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, 
         b = b[order]
     b = F.pad(b, (0, -len(a) % GROUP))
     return GroupedMatrix.quantize(a, LOW_BITS), GroupedMatrix.quantize(b, LOW_BITS)
+
+
+TILE = 16
+
+
+class Arena:
+    """Memory for all matrices, one behind the other."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self._whole = huge_memory(num_bytes)
+        self._used = 0
+
+    def put(self, packed: Tensor) -> Tensor:
+        """A copy of ``packed`` behind what is there already."""
+        place = self._whole[self._used : self._used + packed.numel()]
+        place.copy_(packed)
+        self._used += packed.numel()
+        return place
+
+
+def packed_bytes(matrix: GroupedMatrix) -> int:
+    """Bytes that ``pack`` makes of a matrix."""
+    outs, ins = matrix.shape
+    return -(-outs // TILE) * (ins // GROUP) * (320 if matrix.bits == 4 else 544)
+
+
+def pack(matrix: GroupedMatrix) -> Tensor:
+    """uint8 [tiles, groups, bytes of a group]."""
+    outs, ins = matrix.shape
+    padding = -outs % TILE
+    values = F.pad(matrix.values, (0, 0, 0, padding))
+    tiles = values.view(-1, TILE, ins // GROUP, GROUP // 4, 4).permute(0, 2, 3, 1, 4)
+    parts = [matrix.scales]
+    if matrix.bits == 4:
+        numbers = tiles[:, :, :4] | (tiles[:, :, 4:] << 4)
+        none = torch.zeros_like(matrix.scales)
+        parts.append(none if matrix.minimums is None else matrix.minimums)
+    else:
+        numbers = (tiles.to(torch.int16) + 128).to(torch.uint8)
+    columns = [numbers.flatten(2)]
+    for part in parts:
+        halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP).transpose(1, 2)
+        columns.append(halves.to(torch.float16).contiguous().view(torch.uint8))
+    return torch.cat(columns, 2)

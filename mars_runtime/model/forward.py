@@ -1,17 +1,56 @@
-"""What each token of a forward sees where that is more than "everything before it".
+"""What a forward of a model is asked: how its tokens are laid out, and which slots are read.
 
-A group of masks after every pending token makes a forward a small tree: positions are not slots.
-Knows numbers; knows no tokens, model or cache.
+A token may see less than everything before it: a group of masks after every pending token makes a
+forward a small tree, whose positions are not slots. Knows numbers; knows no tokens, weights or
+settings.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from mars_runtime.model.config import ModelConfig
+
+
+class LanguageModel(ABC):
+    """A causal language model on one device: a forward in two parts."""
+
+    config: ModelConfig
+
+    @abstractmethod
+    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Tensor:
+        """One forward of Q tokens for each of the first R rows of the cache, without head.
+
+        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
+            cache.cursors[r] + q. Without ``branches`` it stands at that position and sees all
+            slots up to its own. Cursors are not moved.
+        Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
+        """
+
+    @abstractmethod
+    def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
+        """What slots of a forward predict, [R, H, V] in the model's dtype.
+
+        head: the slots: [R, H] int64, or a slice of Q.
+        """
+
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: Any,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
+    ) -> Tensor | None:
+        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
+        hidden = self.hidden(tokens, cache, branches)
+        return None if head is None else self.logits(hidden, head)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,3 +133,23 @@ def _numbers(
         roots += [root] * count
         starts += [start] * count
     return positions, roots, starts
+
+
+@dataclass(frozen=True, slots=True)
+class MaskGroup:
+    """Masks of a row that are filled from left to right: their slots among those that are read of
+    the row. before: the slot that says which token they follow."""
+
+    row: int
+    before: int
+    masks: range
+
+
+def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
+    """States [R, S, H] of the slots that are read, of all those of a forward, [R, Q, H].
+
+    head: the slots: [R, S] int64, or a slice of Q.
+    """
+    if isinstance(head, slice):
+        return hidden[:, head].contiguous()
+    return hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))

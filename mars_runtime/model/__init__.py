@@ -1,1 +1,0 @@
-"""The forward pass, written here and checked against transformers, and checkpoint loading."""

@@ -1,1 +1,0 @@
-"""Whole forwards in one call, compiled on the machine they run on."""
