@@ -14,10 +14,8 @@ from typing import Any
 from app.batch.order import read_count
 from app.controls import CHECKPOINT, MAX_NEW_TOKENS, Control, Limits, RefusalError, read_all
 from mars_runtime.settings import SettingsError
-from mars_runtime.traffic import arrivals
-from mars_runtime.traffic.controller import Bounds
-from mars_runtime.traffic.mix import MIXES
-from mars_runtime.traffic.ways import Way, ways_of
+from mars_runtime.traffic import workload
+from mars_runtime.traffic.controller import Bounds, Way, ways_of
 
 KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
@@ -116,7 +114,7 @@ LOAD = (
     Control("recorded", read_recorded),
     Control("rate", partial(read_number, "rate", 0.2, MAX_RATE)),
     Control("seconds", partial(read_number, "seconds", 1.0, MAX_SECONDS)),
-    Control("mix", partial(read_choice, "mix", MIXES)),
+    Control("mix", partial(read_choice, "mix", workload.MIXES)),
     Control("ways", read_ways),
     Control("high", partial(read_number, "high", 0.0, 1.0)),
     Control("low", partial(read_number, "low", 0.0, 1.0)),
@@ -163,13 +161,13 @@ def _loads(way: Way, found: Mapping[str, Any]) -> list[Loading]:
         if found["question"] == CURVE:
             raise RefusalError("kind", "A curve needs Poisson arrivals or bursts: choose one.")
         try:
-            moments = arrivals.read_recorded(found["recorded"])
-        except arrivals.ArrivalsError as error:
+            moments = workload.read_recorded(found["recorded"])
+        except workload.ArrivalsError as error:
             raise RefusalError("recorded", str(error)) from None
         if moments[-1] > MAX_SECONDS:
             raise RefusalError("recorded", f"Let the last one arrive within {MAX_SECONDS:g} s.")
-        return [Loading(way, moments, arrivals.rate_of(moments), max(1.0, moments[-1]))]
-    make = arrivals.poisson if kind == "poisson" else arrivals.bursts
+        return [Loading(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
+    make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
     rates = [share * found["rate"] for share in shares]
     # A load without any arrival would show nothing.

@@ -21,14 +21,18 @@ from app.run_log import RunLog
 from app.serving.engines import Served
 from app.stream import TabHandlers, TabRun, Wait
 from mars_runtime.engine.header import Facts, facts_of
-from mars_runtime.traffic.controller import Bounds, Decision, steered
-from mars_runtime.traffic.curve import costs_of, point_of
-from mars_runtime.traffic.drive import Drive, Load, Progress
-from mars_runtime.traffic.figures import Figures, agreement, figures_of, texts_of
-from mars_runtime.traffic.mix import Ask, asks_of
-from mars_runtime.traffic.records import Record
-from mars_runtime.traffic.simulate import BUSIEST, Costs, day_arrivals, fleets, hour_seconds
-from mars_runtime.traffic.ways import AR, Way, ways_of
+from mars_runtime.traffic.controller import AR, Bounds, Decision, Way, steered, ways_of
+from mars_runtime.traffic.drive import Drive, Progress
+from mars_runtime.traffic.figures import Figures, Record, agreement, figures_of, point_of, texts_of
+from mars_runtime.traffic.simulate import (
+    BUSIEST,
+    Costs,
+    costs_of,
+    day_arrivals,
+    fleets,
+    hour_seconds,
+)
+from mars_runtime.traffic.workload import Ask, Workload, asks_of
 
 USUAL_RATE, CHAT_RATE = 12.0, 3.0
 """Requests per second that the tab opens with: near what two cores can do."""
@@ -110,8 +114,8 @@ class LoadRun(TabRun):
         left = max(0.0, self._until - time.monotonic())
         left = min(left, loading.seconds + DRAIN_SECONDS)
         line = len(asks)
-        load = Load(loading.arrivals, asks, loading.way, places, line, left, self.owner)
-        drive = self._drive = Drive(served.engine, load)
+        workload = Workload(loading.arrivals, asks, loading.way, places, line, left, self.owner)
+        drive = self._drive = Drive(served.engine, workload)
         faults: list[Exception] = []
 
         def work() -> None:

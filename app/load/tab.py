@@ -16,9 +16,8 @@ from app.load.order import COMPARE, KINDS, LOAD, MAX_BUDGET, MAX_RATE, MAX_SECON
 from app.load.run import LoadHandlers
 from app.run_log import RunLogs
 from app.serving.engines import Engines
-from mars_runtime.traffic.controller import Bounds
-from mars_runtime.traffic.mix import MIXES
-from mars_runtime.traffic.ways import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS
+from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS, Bounds
+from mars_runtime.traffic.workload import MIXES
 
 SECONDS, NUM_TOKENS = 4, 48  # what the tab opens with
 USUAL = Bounds()

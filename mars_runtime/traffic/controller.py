@@ -11,7 +11,9 @@ own bounds to the lower one: a shorter queue is paid for with agreement. Lossles
 whatever happens, and only drafting moves: B falls from the upper end of its bounds to the lower
 one, because a refused draft takes time from everybody who waits (Liu et al., arXiv 2406.14066).
 A request that is late for its budget gets the boldest its own bounds allow, whatever the queue:
-the lowest tau, or the largest B; once late it stays so. Knows no engine, no clock and no text.
+the lowest tau, or the largest B; once late it stays so. Here too are the ways of decoding that are
+compared under load: settings, and whether the controller moves them. Knows no engine, no clock and
+no text.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings, SettingsError
-from mars_runtime.traffic.records import Record
+from mars_runtime.settings import AUTO, MAX_BLOCK_SIZE, DecodeSettings, SettingsError
+from mars_runtime.traffic.figures import Record
 
+AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follow", "draft"
+_LOSSLESS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
 LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0
 """Waiting requests of a step: this share of the places, so many at least."""
@@ -119,3 +123,29 @@ def steered(
 
 def _between(bounds: Bounds, share: float) -> float:
     return round(bounds.high - share * (bounds.high - bounds.low), 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """settings: at first. bounds: within which a controller moves them, None where nobody does."""
+
+    name: str
+    title: str
+    settings: DecodeSettings
+    bounds: Bounds | None = None
+
+
+def ways_of(bounds: Bounds) -> dict[str, Way]:
+    """Every way by its name: fixed ways, tau at the upper end of ``bounds``, and the same with a
+    controller that follows load within them."""
+    tau = bounds.high
+    unverified = DecodeSettings(tau=tau, block_size=AUTO)
+    drafting = replace(_LOSSLESS, block_size=bounds.most, groups="one")
+    ways = (
+        Way(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
+        Way(LOSSLESS, "lossless", _LOSSLESS),
+        Way(FIXED, f"τ {tau:g}", unverified),
+        Way(FOLLOW, f"τ {tau:g} to {bounds.low:g}, by load", unverified, bounds),
+        Way(FOLLOW_LOSSLESS, "lossless, B by load", drafting, bounds),
+    )
+    return {way.name: way for way in ways}

@@ -11,42 +11,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request, RequestError
-from mars_runtime.traffic import records
 from mars_runtime.traffic.controller import Decision, Observation, State, decide, steered
-from mars_runtime.traffic.records import Record
-from mars_runtime.traffic.ways import Way
+from mars_runtime.traffic.figures import Record
 
 if TYPE_CHECKING:
     from mars_runtime.engine.base import BaseEngine
     from mars_runtime.engine.run import Run
-    from mars_runtime.traffic.mix import Ask
+    from mars_runtime.traffic.workload import Workload
 
 LOOK_SECONDS = 0.004
 """Between two looks at the engine: moments are later than they should be by so much at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is to be driven: an ask for each arrival, one way of decoding.
-
-    places: requests that are with the engine at once; max_line: that wait behind them, the others
-    are refused. max_seconds: from the start; what goes on then is cut. owner: of the requests to
-    the engine.
-    """
-
-    arrivals: Sequence[float]
-    asks: Sequence[Ask]
-    way: Way
-    places: int = 8
-    max_line: int = 1000
-    max_seconds: float = 300.0
-    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +39,12 @@ class Progress:
 
 
 class Drive:
-    """Drives one load; ``progress`` may be read by any thread meanwhile."""
+    """Drives one workload; ``progress`` may be read by any thread meanwhile."""
 
-    def __init__(self, engine: BaseEngine, load: Load) -> None:
+    def __init__(self, engine: BaseEngine, workload: Workload) -> None:
         self.progress = Progress()
         self._engine = engine
-        self._load = load
+        self._workload = workload
         self._records: dict[int, Record] = {}
         self._runs: dict[int, Run] = {}
         self._num_read: dict[int, int] = {}
@@ -94,14 +73,14 @@ class Drive:
         """Everything that is due ``now``."""
         for number in list(self._runs):
             self._read(number, now)
-        is_cut = self._stopped.is_set() or now >= self._load.max_seconds
+        is_cut = self._stopped.is_set() or now >= self._workload.max_seconds
         if is_cut:
             self._cut(now)
         else:
             self._arrive(now)
             self._control(now)
             self._admit(now)
-        is_over = is_cut or (len(self._records) == len(self._load.asks) and not self._going())
+        is_over = is_cut or (len(self._records) == len(self._workload.asks) and not self._going())
         kept = tuple(self._records.values())
         self.progress = Progress(now, kept, tuple(self._decisions), is_over)
 
@@ -114,31 +93,31 @@ class Drive:
         self._num_read[number] += len(events)
         record = self._records[number]
         for event in events:
-            record = records.after(record, event, now)
+            record = record.after(event, now)
         self._records[number] = record
         if record.is_over:
             del self._runs[number], self._num_read[number]
 
     def _arrive(self, now: float) -> None:
-        while len(self._records) < len(self._load.asks):
+        while len(self._records) < len(self._workload.asks):
             number = len(self._records)
-            at, ask = self._load.arrivals[number], self._load.asks[number]
+            at, ask = self._workload.arrivals[number], self._workload.asks[number]
             if at > now:
                 return
             record = Record(number, at, ask.max_new_tokens, ask.budget)
-            has_room = len(self._waiting) < self._load.max_line
-            self._records[number] = record if has_room else records.refused(record, now)
+            has_room = len(self._waiting) < self._workload.max_queue
+            self._records[number] = record if has_room else record.over("refused", now)
             if has_room:
                 self._waiting.append(number)
 
     def _control(self, now: float) -> None:
         """Decide, and steer what is going on where that changed anything."""
-        bounds = self._load.way.bounds
+        bounds = self._workload.way.bounds
         if bounds is None:
             return
         # A request that finds a place at once does not wait.
-        queue = max(0, len(self._waiting) - (self._load.places - len(self._runs)))
-        seen = Observation(now, queue, self._load.places, self._going())
+        queue = max(0, len(self._waiting) - (self._workload.places - len(self._runs)))
+        seen = Observation(now, queue, self._workload.places, self._going())
         before, (self._state, decision) = self._state, decide(self._state, seen)
         is_new = decision.level != before.level or not decision.late <= before.late
         if self._decisions and not is_new:
@@ -149,25 +128,25 @@ class Drive:
 
     def _admit(self, now: float) -> None:
         """Submit those who have waited longest, as far as there are places."""
-        while self._waiting and len(self._runs) < self._load.places:
+        while self._waiting and len(self._runs) < self._workload.places:
             number = self._waiting[0]
             try:
                 self._runs[number] = self._engine.submit(self._request(number))
             except EngineBusy:  # others have taken the places: they are waited for
                 return
             except RequestError:
-                self._records[number] = records.refused(self._records[number], now)
+                self._records[number] = self._records[number].over("refused", now)
             else:
                 self._num_read[number] = 0
-                self._records[number] = records.admitted(self._records[number], now)
+                self._records[number] = self._records[number].admitted_at(now)
             self._waiting.pop(0)
 
     def _request(self, number: int) -> Request:
-        ask, way = self._load.asks[number], self._load.way
+        ask, way = self._workload.asks[number], self._workload.way
         settings = replace(way.settings, max_new_tokens=ask.max_new_tokens)
         if way.bounds is not None:
             settings = steered(settings, way.bounds, self._decisions[-1], number)
-        load = self._load
+        load = self._workload
         return Request(ask.prompt_ids, settings, load.max_seconds, owner=load.owner)
 
     def _cut(self, now: float) -> None:
@@ -175,5 +154,5 @@ class Drive:
         for run in self._runs.values():
             run.cancel()
         for record in self._going():
-            self._records[record.number] = records.cut(record, now)
+            self._records[record.number] = record.over("cut", now)
         self._waiting.clear()

@@ -1,15 +1,109 @@
-"""Figures of a load as pure functions of its records: rates, waits, percentiles, agreement.
+"""What became of each request of a load, and figures of it: rates, waits, percentiles, agreement,
+and the saturation curve, what is answered against what is offered.
 
-A figure that nothing is known of yet is None. Knows no engine, no clock and no drawing.
+A record is immutable, folded from the engine's events; a figure is a pure function of records, None
+as long as nothing is known of it. Moments are seconds of real time from the start of the load, as
+whoever reads the engine saw them. Knows no engine, no clock, no text and no drawing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from mars_runtime.events import End, Event, Step
 from mars_runtime.statistics import percentile
-from mars_runtime.traffic.records import Record
+
+State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
+"""``waiting`` for a place; ``served``: read or decoded; ``done``: its text came to an end;
+``refused``: the line was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
+of time."""
+_STATES: dict[str, State] = {"eos": "done", "limit": "done", "error": "failed"}
+SATURATED = 0.9
+"""Of what is offered: a machine that answers less is saturated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request of a load.
+
+    arrived, admitted, first, ended: when it came, got a place, wrote its first token, was over;
+        None as long as it has not.
+    max_new_tokens: asked for. budget: seconds from arrival within which the answer is wanted, None
+        where any time will do.
+    tokens: written so far, the end of turn included. num_forwards: that it took part in.
+    """
+
+    number: int
+    arrived: float
+    max_new_tokens: int = 1
+    budget: float | None = None
+    state: State = "waiting"
+    admitted: float | None = None
+    first: float | None = None
+    ended: float | None = None
+    tokens: tuple[int, ...] = ()
+    num_forwards: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens written so far."""
+        return len(self.tokens)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.ended is not None
+
+    @property
+    def ttft(self) -> float | None:
+        """Time to first token: seconds from arrival, the wait included; None before it."""
+        return None if self.first is None else self.first - self.arrived
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from arrival to the whole answer; None where it never came to its end."""
+        if self.state != "done" or self.ended is None:
+            return None
+        return self.ended - self.arrived
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds per output token after the first; None for an answer of one, or not whole."""
+        if self.state != "done" or self.ended is None or self.first is None:
+            return None
+        return (self.ended - self.first) / (self.num_tokens - 1) if self.num_tokens > 1 else None
+
+    @property
+    def is_in_time(self) -> bool | None:
+        """Whether the whole answer came within the budget; None without one, or as long as that
+        is open."""
+        if self.budget is None or not self.is_over:
+            return None
+        return self.latency is not None and self.latency <= self.budget
+
+    def admitted_at(self, at: float) -> Record:
+        """The record once the engine has taken its request."""
+        return replace(self, state="served", admitted=at)
+
+    def over(self, state: Literal["refused", "cut"], at: float) -> Record:
+        """The record of a request that nobody took, or that was given up before it had a place."""
+        return replace(self, state=state, ended=at)
+
+    def after(self, event: Event, at: float) -> Record:
+        """The record after one more event of its run, seen ``at``."""
+        if isinstance(event, End):
+            return replace(self, state=_STATES.get(event.reason, "cut"), ended=at)
+        if not isinstance(event, Step):
+            return self
+        written = tuple(token for row in event.rows for token in row.accepted)
+        return replace(
+            self,
+            first=at if self.first is None and written else self.first,
+            tokens=self.tokens + written,
+            num_forwards=self.num_forwards + len(event.rows),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +210,51 @@ def texts_of(records: Iterable[Record]) -> dict[int, tuple[int, ...]]:
 
 def _count(records: Sequence[Record], state: str) -> int:
     return sum(record.state == state for record in records)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Requests per second that were ``offered`` and ``answered``, and their waits in seconds."""
+
+    offered: float
+    answered: float
+    ttft: Spread | None
+    latency: Spread | None
+
+
+def point_of(records: Sequence[Record], offered: float, seconds: float) -> Point:
+    """A load whose arrivals came for ``seconds``. What was answered after them counts for waits,
+    not for the rate: by then the machine runs empty."""
+    return Point(
+        offered,
+        steady_rate(records, seconds),
+        spread(record.ttft for record in records),
+        spread(record.latency for record in records),
+    )
+
+
+def steady_rate(records: Sequence[Record], until: float) -> float:
+    """Requests answered per second from the first answer on: before it none could be."""
+    ends = sorted(
+        record.ended for record in records if record.state == "done" and record.ended is not None
+    )
+    counted = [end for end in ends if end <= until]
+    if len(counted) < 2 or until <= ends[0]:
+        return 0.0
+    return (len(counted) - 1) / (until - ends[0])
+
+
+def closed_rate(records: Sequence[Record]) -> float:
+    """What is answered per second while others wait, of a load that was all there at the start: up
+    to the last admission, after which places stay empty."""
+    return steady_rate(records, max((record.admitted or 0.0 for record in records), default=0.0))
+
+
+def saturation_of(points: Sequence[Point]) -> float:
+    """The most requests per second that were answered, whatever was offered; 0 for no point."""
+    return max((point.answered for point in points), default=0.0)
+
+
+def is_saturated(points: Sequence[Point]) -> bool:
+    """Whether clearly more was offered than was answered, so that saturation was reached."""
+    return any(SATURATED * point.offered > saturation_of(points) for point in points)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mars_runtime.statistics import percentile
+from mars_runtime.traffic.figures import Record
 
 HOURS = 24
 QUIET_HOUR, BUSY_HOUR, QUIET_SHARE = 4, 16, 0.15
@@ -51,6 +52,30 @@ class Costs:
         """Requests per second of a machine that is never idle."""
         mean = sum(self.forwards) / len(self.forwards)
         return self.places / (mean * self.full)
+
+
+def costs_of(alone: Sequence[Record], full: Sequence[Record], places: int) -> Costs | None:
+    """The costs of a machine from two closed loads, one request at a time and ``places`` at once;
+    None where one of them answered nothing."""
+    paces = [_seconds_per_forward(alone), _seconds_per_forward(full)]
+    forwards = [record.num_forwards for record in full if record.state == "done"]
+    if not forwards or None in paces:
+        return None
+    one, each = (pace or 0.0 for pace in paces)
+    return Costs(one, each * places, places, tuple(forwards))
+
+
+def _seconds_per_forward(records: Sequence[Record]) -> float | None:
+    """Of a row, while there are as many as may be: places that ran empty at the end don't count, so
+    the requests that were admitted first stand for all."""
+    done = [record for record in records if record.state == "done"]
+    last = max((record.admitted or 0.0 for record in done), default=0.0)
+    counted = [record for record in done if (record.ended or 0.0) <= last] or done
+    num_forwards = sum(record.num_forwards for record in counted)
+    if not num_forwards:
+        return None
+    began = min(record.arrived for record in counted)
+    return (max(record.ended or 0.0 for record in counted) - began) / num_forwards
 
 
 @dataclass(frozen=True, slots=True)

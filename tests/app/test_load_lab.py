@@ -21,9 +21,8 @@ from app.load.run import LoadHandlers
 from app.load.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.traffic.arrivals import read_recorded
-from mars_runtime.traffic.controller import Bounds
-from mars_runtime.traffic.ways import ways_of
+from mars_runtime.traffic.controller import Bounds, ways_of
+from mars_runtime.traffic.workload import read_recorded
 
 LIMITS = Limits(8000, 512, 8)
 

@@ -1,4 +1,4 @@
-"""The command from arguments to files, on a checkpoint of toy size; the curve by hand."""
+"""The command from arguments to files, on a checkpoint of toy size."""
 
 from __future__ import annotations
 
@@ -9,20 +9,7 @@ from typing import Any
 import pytest
 
 from mars_runtime.__main__ import main
-from mars_runtime.events import End
-from mars_runtime.lab.load.parts import first_token, follow, throughput
-from mars_runtime.traffic import records
-from mars_runtime.traffic.curve import (
-    Point,
-    closed_rate,
-    costs_of,
-    is_saturated,
-    point_of,
-    saturation_of,
-    steady_rate,
-)
-from mars_runtime.traffic.records import Record
-from mars_runtime.traffic.simulate import hour_seconds
+from mars_runtime.lab.load import measurements
 from tests.tiny_checkpoint import write_checkpoint
 
 
@@ -33,10 +20,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throughput, "ROUNDS", 2)
-    monkeypatch.setattr(first_token, "TRIALS", 2)
-    monkeypatch.setattr(follow, "SHARES", (0.5, 1.2))
-    monkeypatch.setattr("mars_runtime.lab.load.parts.day.DAY_REQUESTS", 200)
+    monkeypatch.setattr(measurements, "ROUNDS", 2)
+    monkeypatch.setattr(measurements, "TRIALS", 2)
+    monkeypatch.setattr(measurements, "SHARES", (0.5, 1.2))
+    monkeypatch.setattr(measurements, "DAY_REQUESTS", 200)
 
 
 def arguments(folder: Path, out: Path, *more: str) -> list[str]:
@@ -77,8 +64,8 @@ def test_a_run_that_is_stopped_keeps_what_it_measured(
     def stopped(self) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(follow.Follow, "_cell", lambda *_: {})
-    monkeypatch.setattr(follow.Follow, "measure", stopped)
+    monkeypatch.setattr(measurements.Follow, "_cell", lambda *_: {})
+    monkeypatch.setattr(measurements.Follow, "measure", stopped)
     out = tmp_path / "load.json"
     assert main(arguments(folder, out, "--parts", "controller")) == 130
     found = json.loads(out.read_text("utf-8"))
@@ -104,47 +91,3 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capsys, more,
 def test_out_is_checked_before_anything_is_loaded(folder, tmp_path, capsys) -> None:
     assert main(arguments(Path("nowhere"), tmp_path)) == 2
     assert "is a folder: name a file to write." in capsys.readouterr().err
-
-
-def done(number: int, arrived: float, admitted: float, ended: float, forwards: int = 2) -> Record:
-    record = records.admitted(Record(number, arrived), admitted)
-    record = records.after(record, End("eos"), ended)
-    return Record(
-        **{name: getattr(record, name) for name in Record.__slots__ if name != "num_forwards"},
-        num_forwards=forwards,
-    )
-
-
-def test_the_rate_is_counted_from_the_first_answer_on() -> None:
-    ends = [done(n, 0.0, n / 2, 1.0 + n / 2) for n in range(5)]  # two per second
-    assert steady_rate(ends, 3.0) == 2.0
-    assert steady_rate(ends, 2.0) == 2.0
-    assert steady_rate(ends[:1], 3.0) == 0.0
-    assert steady_rate([], 3.0) == 0.0
-    assert closed_rate(ends) == 2.0  # the last was admitted after 2 s
-    point = point_of(ends, 9.0, 2.0)
-    assert (point.offered, point.answered) == (9.0, 2.0)
-
-
-def test_saturation_is_the_most_that_was_answered() -> None:
-    points = [Point(rate, min(rate, 4.0), None, None) for rate in (1.0, 3.0, 5.0, 9.0)]
-    assert saturation_of(points) == 4.0
-    assert is_saturated(points)
-    assert not is_saturated(points[:2])
-    assert not is_saturated([])
-    assert saturation_of([]) == 0.0
-
-
-def test_costs_of_two_closed_loads_by_hand() -> None:
-    alone = [done(0, 0.0, 0.0, 1.0, 10), done(1, 0.0, 1.0, 2.0, 10)]
-    full = [done(n, 0.0, [0.0, 0.0, 1.5, 1.5][n], [1.5, 1.5, 3.0, 3.0][n], 10) for n in range(4)]
-    costs = costs_of(alone, full, 2)
-    assert costs is not None
-    assert (costs.alone, costs.full, costs.places) == (0.1, 0.15, 2)
-    assert costs.capacity == pytest.approx(2 / 1.5)
-    assert costs_of([], full, 2) is None
-
-
-def test_hours_are_shortened_where_a_day_would_be_too_many() -> None:
-    assert hour_seconds(0.001, 1000) == 3600
-    assert hour_seconds(10.0, 13_800) == pytest.approx(100)

@@ -25,7 +25,7 @@ from mars_runtime.outputs import check_file, path_of, write_text
 
 if TYPE_CHECKING:
     from mars_runtime.lab.load.document import Document, Section
-    from mars_runtime.lab.load.parts.base import Bench, Order, Part
+    from mars_runtime.lab.load.measurements import Bench, Options, Part
     from mars_runtime.model.load import Checkpoint
 
 PARTS = ("throughput", "first-token", "second-turn", "controller", "day")
@@ -56,18 +56,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    order, load_before = order_of(args), os.getloadavg()[0]
+    options, load_before = options_of(args), os.getloadavg()[0]
     for path in (args.out, args.out.with_suffix(".md")):
         check_file(path)
     from mars_runtime.engine import Engine
     from mars_runtime.engine.backend import CheckpointBackend
-    from mars_runtime.lab.load.parts.base import Bench
+    from mars_runtime.lab.load.measurements import Bench
     from mars_runtime.model.load import load_checkpoint
 
-    checkpoint = load_checkpoint(order.checkpoint, device=args.device, dtype=args.dtype)
-    with Engine(CheckpointBackend(checkpoint, keeps=False), max_runs=order.rows) as engine:
+    checkpoint = load_checkpoint(options.checkpoint, device=args.device, dtype=args.dtype)
+    with Engine(CheckpointBackend(checkpoint, keeps=False), max_runs=options.rows) as engine:
         engine.costs()
-        parts = parts_of(args.parts, Bench(order, checkpoint, engine))
+        parts = parts_of(args.parts, Bench(options, checkpoint, engine))
         document = _documents(args, checkpoint, load_before)
         is_whole = _measure(parts, console, lambda found: _write(args.out, document(found, False)))
     sections = [section for part in parts if (section := part.section()) is not None]
@@ -78,9 +78,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return 0 if is_whole else 130
 
 
-def order_of(args: argparse.Namespace) -> Order:
+def options_of(args: argparse.Namespace) -> Options:
     """What was asked, checked. Raises PromptError."""
-    from mars_runtime.lab.load.parts.base import Order
+    from mars_runtime.lab.load.measurements import Options
 
     for value, what in ((args.rounds, "rounds"), (args.prompts, "prompts")):
         if value < 1:
@@ -91,7 +91,7 @@ def order_of(args: argparse.Namespace) -> Order:
         raise PromptError("Ask for 0.5 to 3600 seconds of arrivals.")
     if not 2 <= args.max_new_tokens <= 1024:
         raise PromptError("Ask for answers of 2 to 1024 tokens.")
-    return Order(
+    return Options(
         args.checkpoint, args.rows, args.seconds, args.rounds, args.max_new_tokens, args.prompts,
         args.seed,
     )  # fmt: skip
@@ -99,24 +99,17 @@ def order_of(args: argparse.Namespace) -> Order:
 
 def parts_of(names: list[str], bench: Bench) -> list[Part]:
     """The parts by their names, in the order of the document."""
-    from mars_runtime.lab.load.parts.day import Day
-    from mars_runtime.lab.load.parts.first_token import FirstToken
-    from mars_runtime.lab.load.parts.follow import Curve, Follow
-    from mars_runtime.lab.load.parts.second_turn import SecondTurn
-    from mars_runtime.lab.load.parts.throughput import Throughput
+    from mars_runtime.lab.load import measurements as of
 
-    def compared() -> list[Part]:
-        curve = Curve(bench)
-        return [curve, Follow(bench, curve)]
-
-    made: dict[str, Callable[[], list[Part]]] = {
-        "throughput": lambda: [Throughput(bench)],
-        "first-token": lambda: [FirstToken(bench)],
-        "second-turn": lambda: [SecondTurn(bench)],
-        "controller": compared,
-        "day": lambda: [Day(bench)],
+    curve = of.Curve(bench)
+    parts: dict[str, list[Part]] = {
+        "throughput": [of.Throughput(bench)],
+        "first-token": [of.FirstToken(bench)],
+        "second-turn": [of.SecondTurn(bench)],
+        "controller": [curve, of.Follow(bench, curve)],
+        "day": [of.Day(bench)],
     }
-    return [part for name, make in made.items() if name in names for part in make()]
+    return [part for name, each in parts.items() if name in names for part in each]
 
 
 def show(found: Document, console: Console) -> None:

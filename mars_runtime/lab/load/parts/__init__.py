@@ -1,1 +1,0 @@
-"""What the ``load`` command measures, a module for each question."""

@@ -1,0 +1,316 @@
+"""Traffic on numbers written by hand: arrivals, records, figures, the saturation curve; and the
+simulation of a day against queueing theory."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.traffic.figures import (
+    Point,
+    Record,
+    agreement,
+    closed_rate,
+    figures_of,
+    is_saturated,
+    num_common,
+    point_of,
+    saturation_of,
+    spread,
+    steady_rate,
+    texts_of,
+)
+from mars_runtime.traffic.simulate import (
+    HOURS,
+    Costs,
+    Fleet,
+    costs_of,
+    day_arrivals,
+    day_share,
+    enough,
+    fleets,
+    hour_seconds,
+    simulate,
+)
+from mars_runtime.traffic.workload import (
+    ArrivalsError,
+    arrivals_of,
+    bursts,
+    poisson,
+    rate_of,
+    read_recorded,
+)
+
+
+@given(st.floats(0.1, 50), st.floats(0.1, 20), st.integers(0, 1000))
+def test_arrivals_are_in_order_within_their_time_and_the_same_for_a_seed(
+    rate: float, seconds: float, seed: int
+) -> None:
+    for kind in (poisson, bursts):
+        found = kind(rate, seconds, seed)
+        assert list(found) == sorted(found)
+        assert all(0 <= moment < seconds for moment in found)
+        assert found == kind(rate, seconds, seed)
+
+
+@pytest.mark.parametrize("kind", [poisson, bursts])
+def test_the_rate_is_kept_on_average(kind) -> None:
+    counts = [len(kind(8.0, 50.0, seed)) for seed in range(60)]
+    assert statistics.mean(counts) == pytest.approx(400, rel=0.06)
+
+
+def test_gaps_of_poisson_are_exponential_and_bursts_come_together() -> None:
+    gaps = [b - a for a, b in pairwise(poisson(10.0, 2000.0, 1))]
+    assert statistics.mean(gaps) == pytest.approx(0.1, rel=0.03)
+    assert statistics.pstdev(gaps) == pytest.approx(0.1, rel=0.05)
+    crowded = [b - a for a, b in pairwise(bursts(10.0, 2000.0, 1))]
+    assert statistics.pstdev(crowded) > 1.5 * statistics.pstdev(gaps)
+
+
+def test_what_was_recorded_is_read_in_order() -> None:
+    assert read_recorded("0.5, 0,2") == (0.0, 0.5, 2.0)
+    assert read_recorded("[1, 0.25]") == (0.25, 1.0)
+    assert rate_of((0.0, 0.5, 2.0)) == 1.5
+    assert rate_of(()) == rate_of((0.0,)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "soon", "[", "-1", "nan", "[1e999]", "[true]", "[[1]]", "[" * 10_000, "{}"]
+)
+def test_what_is_no_list_of_seconds_is_one_sentence(bad: str) -> None:
+    with pytest.raises(ArrivalsError, match="Give the arrivals as seconds"):
+        read_recorded(bad)
+
+
+def test_a_list_may_not_be_endless_nor_hold_what_is_no_moment() -> None:
+    for bad in ([0.0] * 10_001, None, [math.inf], [None], 3):
+        with pytest.raises(ArrivalsError):
+            arrivals_of(bad)
+
+
+def step(*tokens: int) -> Step:
+    return Step((RowStep(0, 0, 0, 1, 1, (), tokens, 0, DecodeSettings(), "block"),), 0.01)
+
+
+def told(record: Record, *told: tuple[float, Event]) -> Record:
+    for at, event in told:
+        record = record.after(event, at)
+    return record
+
+
+def whole(number: int, arrived: float, first: float, ended: float, *tokens: int) -> Record:
+    record = Record(number, arrived, 8).admitted_at(arrived)
+    events = [(first, step(tokens[0])), (ended, step(*tokens[1:])), (ended, End("limit"))]
+    return told(record, *events)
+
+
+def test_a_record_follows_its_run() -> None:
+    record = Record(3, arrived=1.0, max_new_tokens=4, budget=2.0)
+    assert (record.state, record.ttft, record.latency, record.is_in_time) == (
+        "waiting",
+        *[None] * 3,
+    )
+    record = record.admitted_at(1.5)
+    assert record.state == "served"
+    record = told(record, (1.6, Prefill(9)), (1.75, step(7)), (2.25, step(8, 9)))
+    assert (record.ttft, record.num_tokens, record.num_forwards) == (0.75, 3, 2)
+    assert record.tpot is None  # not whole yet
+    record = told(record, (2.5, End("eos")))
+    assert (record.state, record.latency, record.tpot) == ("done", 1.5, 0.375)
+    assert record.is_in_time is True
+    assert record.tokens == (7, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("error", "failed"), ("cancelled", "cut"), ("deadline", "cut")]
+)
+def test_what_did_not_come_to_its_end_has_no_latency_and_broke_its_budget(reason, state) -> None:
+    record = told(Record(0, 0.0, 4, 9.0), (1.0, step(1)), (2.0, End(reason)))
+    assert (record.state, record.latency, record.tpot) == (state, None, None)
+    assert record.is_in_time is False
+
+
+def test_figures_of_three_requests() -> None:
+    served = [
+        whole(0, 0.0, 0.5, 1.0, 1, 2, 3),
+        whole(1, 1.0, 2.0, 3.0, 1, 2, 3, 4, 5),
+        Record(2, 2.0).over("refused", 2.0),
+        Record(3, 3.5),
+    ]
+    found = figures_of(served, now=4.0)
+    assert (found.num_arrived, found.num_done, found.num_refused) == (4, 2, 1)
+    assert (found.queue, found.rows) == (1, 0)
+    assert found.tokens_per_second == 8 / 4
+    assert found.requests_per_second == 2 / 4
+    assert found.tpf == 8 / 4
+    assert found.ttft is not None
+    assert (found.ttft.p50, found.ttft.p99) == (0.75, pytest.approx(0.995))
+    assert found.tpot is not None
+    assert found.tpot.p50 == 0.25
+    assert found.in_time is None
+    assert figures_of([], 4.0).latency is None
+    over = figures_of(served[:2], now=90.0)  # the clock goes on, the load is over
+    assert over.tokens_per_second == 8 / 3
+
+
+def test_the_share_of_budgets_that_were_kept() -> None:
+    kept = told(Record(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
+    broken = told(Record(1, 0.0, 4, 1.0), (0.5, step(1)), (1.2, End("eos")))
+    assert figures_of([kept, broken, broken, Record(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
+
+
+def test_percentiles_leave_out_what_is_not_there() -> None:
+    assert spread([None, None]) is None
+    found = spread([None, 1.0, 3.0])
+    assert found is not None
+    assert found.p50 == 2.0
+
+
+def test_agreement_is_the_share_of_tokens_in_the_same_order() -> None:
+    assert agreement({0: (1, 2, 3), 1: (4,)}, {0: (1, 2, 3), 2: (9,)}) == 1.0
+    assert agreement({0: (1, 2, 3, 4)}, {0: (1, 9, 3)}) == 0.5
+    assert agreement({0: (1,)}, {1: (1,)}) is None
+    assert texts_of([whole(5, 0, 1, 2, 1, 2), Record(6, 0)]) == {5: (1, 2)}
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
+def test_the_common_part_is_as_long_as_that_of_the_slow_twin(a: list[int], b: list[int]) -> None:
+    def slow(i: int, j: int) -> int:
+        if i == len(a) or j == len(b):
+            return 0
+        if a[i] == b[j]:
+            return 1 + slow(i + 1, j + 1)
+        return max(slow(i + 1, j), slow(i, j + 1))
+
+    a, b = a[:7], b[:7]
+    assert num_common(a, b) == slow(0, 0)
+
+
+def done(number: int, arrived: float, admitted: float, ended: float, forwards: int = 2) -> Record:
+    record = Record(number, arrived).admitted_at(admitted)
+    record = record.after(End("eos"), ended)
+    return Record(
+        **{name: getattr(record, name) for name in Record.__slots__ if name != "num_forwards"},
+        num_forwards=forwards,
+    )
+
+
+def test_the_rate_is_counted_from_the_first_answer_on() -> None:
+    ends = [done(n, 0.0, n / 2, 1.0 + n / 2) for n in range(5)]  # two per second
+    assert steady_rate(ends, 3.0) == 2.0
+    assert steady_rate(ends, 2.0) == 2.0
+    assert steady_rate(ends[:1], 3.0) == 0.0
+    assert steady_rate([], 3.0) == 0.0
+    assert closed_rate(ends) == 2.0  # the last was admitted after 2 s
+    point = point_of(ends, 9.0, 2.0)
+    assert (point.offered, point.answered) == (9.0, 2.0)
+
+
+def test_saturation_is_the_most_that_was_answered() -> None:
+    points = [Point(rate, min(rate, 4.0), None, None) for rate in (1.0, 3.0, 5.0, 9.0)]
+    assert saturation_of(points) == 4.0
+    assert is_saturated(points)
+    assert not is_saturated(points[:2])
+    assert not is_saturated([])
+    assert saturation_of([]) == 0.0
+
+
+def test_costs_of_two_closed_loads_by_hand() -> None:
+    alone = [done(0, 0.0, 0.0, 1.0, 10), done(1, 0.0, 1.0, 2.0, 10)]
+    full = [done(n, 0.0, [0.0, 0.0, 1.5, 1.5][n], [1.5, 1.5, 3.0, 3.0][n], 10) for n in range(4)]
+    costs = costs_of(alone, full, 2)
+    assert costs is not None
+    assert (costs.alone, costs.full, costs.places) == (0.1, 0.15, 2)
+    assert costs.capacity == pytest.approx(2 / 1.5)
+    assert costs_of([], full, 2) is None
+
+
+def test_hours_are_shortened_where_a_day_would_be_too_many() -> None:
+    assert hour_seconds(0.001, 1000) == 3600
+    assert hour_seconds(10.0, 13_800) == pytest.approx(100)
+
+
+ONE = Costs(alone=1.0, full=1.0, places=1, forwards=(2,))
+
+
+def test_one_place_and_arrivals_at_a_steady_pace() -> None:
+    """A request takes 2 s: every second one brings a second more to wait for each that follows."""
+    assert simulate(ONE, [0, 1, 2, 3], [2] * 4, 1) == [2, 3, 4, 5]
+    assert simulate(ONE, [0, 1, 2, 3], [2] * 4, 2) == [2, 2, 2, 2]
+    assert simulate(ONE, [0, 5, 10], [2] * 3, 1) == [2, 2, 2]
+    assert simulate(ONE, [], [], 3) == []
+
+
+def test_requests_that_share_a_machine_slow_each_other() -> None:
+    """Two of 4 and 2 forwards at 1.5 s each together, 1 s alone: the short one ends at 3 s, the
+    other has 2 left, alone."""
+    costs = Costs(alone=1.0, full=1.5, places=2, forwards=(2, 4))
+    assert simulate(costs, [0, 0], [4, 2], 1) == [5.0, 3.0]
+    assert simulate(costs, [0, 0, 0], [4, 2, 1], 1) == [5.5, 3.0, 4.5]
+    assert simulate(costs, [0, 0], [4, 2], 2) == [4.0, 2.0]
+    assert costs.capacity == 2 / (3 * 1.5)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6])
+def test_the_mean_wait_is_that_of_an_m_m_1_queue(load: float) -> None:
+    """Poisson arrivals, exponential service of mean 1: a request takes 1 / (1 - load) on average
+    (Kleinrock 1975)."""
+    arrivals = poisson(load, 15_000 / load, seed=5)
+    rng = random.Random(7)
+    found = simulate(ONE, arrivals, [rng.expovariate(1.0) for _ in arrivals], 1)
+    assert statistics.mean(found) == pytest.approx(1 / (1 - load), rel=0.06)
+
+
+def test_the_mean_of_many_places_is_that_of_processor_sharing() -> None:
+    """M/M/1 with places for all, each at its share of the pace: the same mean as first come, first
+    served (Kleinrock 1967), here with a pace that falls in proportion."""
+    costs = Costs(alone=1.0, full=200.0, places=200, forwards=(1,))
+    arrivals = poisson(0.6, 25_000, seed=5)
+    rng = random.Random(7)
+    found = simulate(costs, arrivals, [rng.expovariate(1.0) for _ in arrivals], 1)
+    assert statistics.mean(found) == pytest.approx(2.5, rel=0.06)
+
+
+REQUESTS = st.lists(st.tuples(st.floats(0, 50), st.floats(0.1, 9)), min_size=1, max_size=30)
+
+
+@settings(max_examples=60)
+@given(REQUESTS, st.integers(1, 4), st.integers(1, 4))
+def test_no_request_is_lost_nor_faster_than_alone(requests, places: int, machines: int) -> None:
+    arrivals = sorted(arrived for arrived, _ in requests)
+    work = [forwards for _, forwards in requests]
+    costs = Costs(0.5, 0.5 * places**0.5, places, (1,))
+    found = simulate(costs, arrivals, work, machines)
+    assert len(found) == len(requests)
+    for took, forwards in zip(found, work, strict=True):
+        assert took >= 0.5 * forwards - 1e-6
+    roomy = simulate(costs, arrivals, work, len(requests))
+    assert roomy == pytest.approx([0.5 * forwards for forwards in work])
+
+
+def test_a_day_has_a_quiet_and_a_busy_hour_and_is_the_same_for_a_seed() -> None:
+    found = day_arrivals(5.0, 60.0, seed=1)
+    assert found == day_arrivals(5.0, 60.0, seed=1) != day_arrivals(5.0, 60.0, seed=2)
+    hours = [sum(int(at // 60) == hour for at in found) for hour in range(HOURS)]
+    assert day_share(16) == 1.0
+    assert day_share(4) == pytest.approx(0.15)
+    assert hours[16] == pytest.approx(300, rel=0.2)
+    assert hours[4] < 80
+
+
+def test_more_machines_bring_p99_down_and_the_fewest_are_found() -> None:
+    costs = Costs(0.01, 0.03, 4, (20, 40, 60))
+    found = fleets(costs, day_arrivals(2.5 * costs.capacity, 20.0, 0), 5)
+    tails = [fleet.p99 for fleet in found]
+    assert tails == sorted(tails, reverse=True)
+    assert found == fleets(costs, day_arrivals(2.5 * costs.capacity, 20.0, 0), 5)
+    assert enough([Fleet(1, 1, 9), Fleet(2, 1, 3), Fleet(3, 1, 2)], 3.0) == 2
+    assert enough([Fleet(1, 1, 9)], 3.0) is None
