@@ -14,6 +14,7 @@ from app.serving.engines import Engines, Served
 from app.serving.settings import AppSettings
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.registry import Entry
+from mars_runtime.settings import SETTINGS
 from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
@@ -85,21 +86,12 @@ def controls(**changes: object) -> dict[str, object]:
     """What the page sends for a run, with changes."""
     return {
         "prompt": "Say hello.",
-        "tau": 0.95,
+        **{name: line.default for name, line in SETTINGS.items() if line.label},
         "block_size": 8,
         "auto": False,
         "pace": 0,
         "view": "race",
-        "lossless": False,
-        "groups": "one",
-        "lookup": False,
-        "threshold": "fixed",
-        "target": 0.95,
-        "metric": "probability",
         "max_new_tokens": 64,
-        "temperature": 0,
-        "top_p": 1,
-        "seed": 0,
         "checkpoint": "scripted",
         "history": "",
         **changes,
