@@ -33,7 +33,18 @@ class MethodFacts:
 METHODS: dict[Method, MethodFacts] = {
     "mars": MethodFacts(
         "MARS",
-        frozenset({"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"}),
+        frozenset(
+            {
+                "tau",
+                "block_size",
+                "lossless",
+                "groups",
+                "lookup",
+                "threshold",
+                "target",
+                "most_looked_up",
+            }
+        ),
         has_auto=True,
         needs="a mask token",
     ),
@@ -41,7 +52,7 @@ METHODS: dict[Method, MethodFacts] = {
     "jacobi": MethodFacts("Jacobi", frozenset({"block_size"}), is_exact=True),
     "speculative": MethodFacts(
         "speculative",
-        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked"}),
+        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked", "most_looked_up"}),
         is_exact=True,
         needs="a draft model that shares its vocabulary",
     ),
