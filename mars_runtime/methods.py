@@ -33,18 +33,7 @@ class MethodFacts:
 METHODS: dict[Method, MethodFacts] = {
     "mars": MethodFacts(
         "MARS",
-        frozenset(
-            {
-                "tau",
-                "block_size",
-                "lossless",
-                "groups",
-                "lookup",
-                "threshold",
-                "target",
-                "most_looked_up",
-            }
-        ),
+        frozenset({"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"}),
         has_auto=True,
         needs="a mask token",
     ),
@@ -52,7 +41,7 @@ METHODS: dict[Method, MethodFacts] = {
     "jacobi": MethodFacts("Jacobi", frozenset({"block_size"}), is_exact=True),
     "speculative": MethodFacts(
         "speculative",
-        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked", "most_looked_up"}),
+        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked"}),
         is_exact=True,
         needs="a draft model that shares its vocabulary",
     ),

@@ -263,17 +263,6 @@ class DecodeSettings:
         low=0.5, high=0.999, step=0.01, label="Agreement with AR to hold",
         info="Of the tokens that masks gave.", link="target", is_steered=True,
     )  # fmt: skip
-    most_looked_up: int = setting(
-        MAX_DRAFTS,
-        "The number of tokens to look up",
-        "with lookup: at most so many tokens at once",
-        low=1,
-        high=MAX_DRAFTS,
-        label="Most tokens to look up",
-        link="most_looked_up",
-        is_steered=True,
-        captured=MAX_DRAFTS,
-    )
 
     def __post_init__(self) -> None:
         try:

@@ -33,7 +33,7 @@ from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Proposal, RowStep
 from mars_runtime.model.forward import Layout, MaskGroup
-from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is known here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
@@ -303,7 +303,7 @@ class Steering:
         found: list[int] = []
         num_matching = 0
         if settings.lookup:
-            found, num_matching = row.look_up(judgement.emitted, settings.most_looked_up)
+            found, num_matching = row.look_up(judgement.emitted, MAX_DRAFTS)
             found = up_to_end(found, self._eos_ids)
         if not settings.is_auto:
             found = found[: REACH[num_matching - 1]] if found else []

@@ -4,10 +4,10 @@
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
-  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "most_looked_up"], isExact: false },
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"], isExact: false },
   ar: { title: "plain AR", obeys: [], isExact: true },
   jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
-  speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked", "most_looked_up"], isExact: true },
+  speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked"], isExact: true },
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
 };
 
@@ -30,5 +30,4 @@ export const SETTINGS = {
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
   threshold: { label: "τ without lossless", isSteered: true, isCommon: false },
   target: { label: "Agreement with AR to hold", isSteered: true, isCommon: false },
-  most_looked_up: { label: "Most tokens to look up", isSteered: true, isCommon: false },
 };

@@ -16,7 +16,6 @@ interface Settings {
   top_p: number;
   threshold: "fixed" | "entropy" | "agreement";
   target: number;
-  most_looked_up: number;
 }
 
 interface EarlierTurn {
