@@ -39,18 +39,12 @@ PIECES, COMPARED = 96, 4
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """name: as given; weights: dense, named and ordered as in a transformers checkpoint;
-    mask_token: the name of the tokenizer's token that serves as mask."""
+    """name: as given; weights: dense, named and ordered as in a transformers checkpoint."""
 
     name: str
     config: ModelConfig
     weights: dict[str, Tensor]
     tokenizer: Tokenizer
-
-    @property
-    def mask_token(self) -> str:
-        """The name of the mask token."""
-        return self.tokenizer.token_bytes(self.tokenizer.mask_id).decode()
 
 
 def read_base(name_or_path: str) -> Base:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from mars_runtime import tasks
@@ -58,10 +59,7 @@ class Corpus:
 
     def texts(self, num_shards: int) -> Iterator[str]:
         """Plain texts to train a tokenizer on."""
-        for shard in range(num_shards):
-            for prompt, answer in self.pairs(shard):
-                yield prompt
-                yield answer
+        return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 
 def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> Example:

@@ -13,9 +13,11 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -221,18 +223,18 @@ class Trainer:
         """Train to the end of the budget, saving every few minutes and at the end; returns whether
         Ctrl-C ended it. It does after the step that goes on, a second one does at once."""
         saved = time.monotonic()
-        with Interrupt(signal.SIGINT, is_second_fatal=True) as interrupt:
+        with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
             with progress_bar() as bar:
                 task = bar.add_task(self.name, total=self.stage.tokens, info="")
                 for info in self.logged():
                     bar.update(task, completed=self.spent, info=info)
-                    if interrupt.came:
+                    if interrupt.is_set():
                         break
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
                         self.save()
                         saved = time.monotonic()
             self.save()
-        return interrupt.came
+        return interrupt.is_set()
 
     def save(self) -> None:
         """Weights in bfloat16 as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
@@ -326,28 +328,28 @@ def _norm(module: Any, x: Tensor) -> Tensor:
     return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
 
 
-class Interrupt:
-    """As a context: turns a signal into a wish to stop after the step that goes on.
+@contextmanager
+def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[Event]:
+    """An event that a signal sets, for a run to stop after the step that goes on.
 
     is_second_fatal: whether a second signal does what it did before, which is to end the process.
     """
+    came = Event()
 
-    def __init__(self, *signals: signal.Signals, is_second_fatal: bool) -> None:
-        self._signals, self._is_second_fatal = signals, is_second_fatal
-        self.came = False
+    def note(_number: int, _frame: FrameType | None) -> None:
+        came.set()
+        if is_second_fatal:
+            restore()
 
-    def __enter__(self) -> Interrupt:
-        self._before = {number: signal.signal(number, self._note) for number in self._signals}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+    def restore() -> None:
+        for number, handler in before.items():
             signal.signal(number, handler)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self.came = True
-        if self._is_second_fatal:
-            self.__exit__()
+    before = {number: signal.signal(number, note) for number in signals}
+    try:
+        yield came
+    finally:
+        restore()
 
 
 class Log:

@@ -33,11 +33,10 @@ def right_rows(
     model: Backbone, parameters: Parameters | FullWeights, texts: Sequence[Text], block_size: int
 ) -> list[Row]:
     """For each text its kind and, for each anchor, how many leading masks are right."""
-    rows: list[Row] = []
-    for text in texts:
-        batch = AnchoredBatch.of([text], len(text.anchors), random.Random(0))
-        rows.append((text.kind, right_masks(model, parameters, batch, block_size - 1)[0]))
-    return rows
+    batches = (AnchoredBatch.of([text], len(text.anchors), random.Random(0)) for text in texts)
+    masks = block_size - 1
+    found = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
+    return [(text.kind, right) for text, right in zip(texts, found, strict=True)]
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:

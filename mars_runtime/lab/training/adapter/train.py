@@ -23,7 +23,7 @@ from mars_runtime.lab.training.adapter.loss import Vocabulary, agreement, batch_
 from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Parameters
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
 from mars_runtime.lab.training.backbone import Backbone, read_base
-from mars_runtime.lab.training.train import STATE, Interrupt, save_state
+from mars_runtime.lab.training.train import STATE, interruptible, save_state
 from mars_runtime.outputs import write_text
 
 FULL_LEARNING_RATE = 1e-4
@@ -99,7 +99,7 @@ class AdapterTrainer:
         """Train to the last step, or until nothing rises any more, or until interrupted."""
         log = Log(self.out / "log.jsonl", self.rank == 0)
         # torchrun sends on what it is sent: what comes after the first is not to end the process.
-        with Interrupt(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
+        with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
                 began = time.process_time()
                 terms = self.step()
@@ -109,7 +109,7 @@ class AdapterTrainer:
                 if at % self.recipe.measure_steps == 0 or at == self.recipe.steps:
                     log.write(self.measure())
                     self.save()
-                if self._is_any(interrupt.came):
+                if self._is_any(interrupt.is_set()):
                     break
         self.save()
 
@@ -199,9 +199,10 @@ class AdapterTrainer:
         """The adapter in the format of the runtime, with its recipe."""
         if isinstance(self.parameters, FullWeights):
             return
+        tokenizer = self.base.tokenizer
         said = {
             "base": self.base.name,
-            "mask_token": self.base.mask_token,
+            "mask_token": tokenizer.token_bytes(tokenizer.mask_id).decode(),
             "block_size": self.recipe.block_size,
             "trained_masks": self.progress.masks,
             "held_out": found,

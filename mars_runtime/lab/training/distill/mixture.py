@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,10 @@ def mixture(
     passages = texts.passages()
     asked = requests.questions(texts.questions(), texts.random("reading"))
     half = len(passages) // 2
+    own, drawn = iter([(text,) for text in written]), requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        "chat": _chat(texts, written),
+        # Collected, self-written and drawn requests in turn; then what is left of the endless one.
+        "chat": chain(requests.alternate(texts.instructions(), own, drawn), drawn),
         "maths": texts.maths(),
         "code": requests.code_requests(texts.random("code")),
         "summary": requests.alternate(
@@ -57,13 +59,6 @@ def mixture(
     mixed = interleave(sources, SHARES)
     clean = (p for p in mixed if all(benchmarks.isdisjoint(runs(text)) for text in p.turns))
     return list(islice(clean, count))
-
-
-def _chat(texts: Texts, written: list[str]) -> Iterator[Turns]:
-    """Collected, self-written and drawn requests in turn; then what is left of the endless one."""
-    drawn = requests.chat_requests(texts.random("chat"))
-    yield from requests.alternate(texts.instructions(), iter([(t,) for t in written]), drawn)
-    yield from drawn
 
 
 def interleave(

@@ -90,14 +90,8 @@ def open_user_turn(tokenizer: Tokenizer) -> list[int]:
 
 def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.Record:
     """What is kept of an answered prompt."""
-    return store.Record(
-        key=store.key_of(ids),
-        kind=prompt.kind,
-        held_out=prompt.is_held_out,
-        prompt=tuple(ids),
-        response=answer.ids,
-        end=answer.end,
-    )
+    key, is_held_out = store.key_of(ids), prompt.is_held_out
+    return store.Record(key, prompt.kind, is_held_out, tuple(ids), answer.ids, answer.end)
 
 
 def metered(
