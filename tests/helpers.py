@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -173,10 +174,12 @@ def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None)
     """
     ids = ids or Ids()
 
+    @cache  # slow twins ask for the same prefixes again and again
     def after(prefix: tuple[int, ...]) -> int:
         rng = random.Random(f"{seed}/{prefix[-3:]}/{len(prefix)}")
         return min(ids.eos_ids) if rng.random() < eos_share else rng.randrange(3, ids.size)
 
+    @cache
     def script(prefix: tuple[int, ...]) -> list[float]:
         real = tuple(token for token in prefix if token != ids.mask_id)
         rng = random.Random(f"{seed}/{prefix}")
