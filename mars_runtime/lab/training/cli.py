@@ -1,4 +1,6 @@
-"""`python -m mars_runtime train`: the command line of training. Knows no tensors until it runs."""
+"""`python -m mars_runtime train`: the command line of training. What it says before it runs does
+not wait for torch.
+"""
 
 from __future__ import annotations
 

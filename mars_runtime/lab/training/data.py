@@ -1,7 +1,7 @@
 """Training examples: task families and natural text, tokenized and bucketed by length.
 
-Knows no model. A shard is a function of (recipe, index) alone, so a resumed run reads what the
-uninterrupted one would have read.
+A shard is a function of (recipe, index) alone, so a resumed run reads what the uninterrupted one
+would have read.
 """
 
 from __future__ import annotations

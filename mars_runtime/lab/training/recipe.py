@@ -1,6 +1,6 @@
 """Everything that decides a training run, as frozen values saved beside the weights.
 
-Knows no torch: a recipe can be read, printed and compared anywhere.
+Imports no torch: a recipe can be read, printed and compared anywhere.
 """
 
 from __future__ import annotations

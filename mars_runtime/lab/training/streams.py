@@ -1,9 +1,8 @@
 """What a forward of a stage reads: texts in a batch, the noisy stream beside the clean one, and the
 two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper section 3.2).
 
-Knows token ids and what a recipe says of noise; knows no model and no loss. Prompt positions form
-block -1 and have no noisy twin: a noisy prompt token would carry the values of the clean one, so
-leaving it out changes nothing.
+Prompt positions form block -1 and have no noisy twin: a noisy prompt token would carry the values
+of the clean one, so leaving it out changes nothing.
 """
 
 from __future__ import annotations

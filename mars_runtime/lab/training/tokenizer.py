@@ -1,5 +1,4 @@
-"""The byte-level BPE tokenizer of the bundled checkpoints: copied from one, or trained. Knows no
-model.
+"""The byte-level BPE tokenizer of the bundled checkpoints: copied from one, or trained.
 
 No normalizer and no unknown token: every string round-trips. Digits stand alone, as in Qwen2; so
 that a name is the same tokens at the head of a line and inside one, a capitalised word leaves its

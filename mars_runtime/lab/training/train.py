@@ -1,8 +1,7 @@
 """The training of one stage: losses, AdamW with warm-up and cosine, a log, and checkpoints that a
 killed run resumes from.
 
-Knows recipes, batches and transformers' model; knows nothing of decoding. Logits of the clean
-stream are right-shifted: the one at t predicts the token at t + 1.
+Logits of the clean stream are right-shifted: the one at t predicts the token at t + 1.
 """
 
 from __future__ import annotations

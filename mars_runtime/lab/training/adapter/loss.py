@@ -1,4 +1,4 @@
-"""Losses at the masks, and which masks are right. Knows tensors only, not files or schedules."""
+"""Losses at the masks, and which masks are right."""
 
 from __future__ import annotations
 

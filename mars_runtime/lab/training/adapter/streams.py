@@ -3,8 +3,7 @@ drawn in them; clean keys and values, computed once without gradient; and the ma
 which all read them.
 
 A batch is a function of (seed, step) and the texts alone, so a resumed run reads what the
-uninterrupted one would have read. Knows the backbone and which position sees which; losses and
-parameters are others' business.
+uninterrupted one would have read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers of the base model to many prompts at once: cohorts of rows come and go, the batch stays
 full.
 
-Knows prompts as token ids and hands back token ids; files and texts are others' business.
+Prompts come in and answers go out as token ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a text begins to repeat itself. Knows tokens only."""
+"""Where a text begins to repeat itself."""
 
 from __future__ import annotations
 

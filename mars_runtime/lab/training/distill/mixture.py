@@ -1,5 +1,5 @@
 """The prompts that the shipped adapter's texts answer: how much of each kind, in which order, which
-are held out, and that none shares a run of 13 words with a benchmark. Knows no model and no tokens.
+are held out, and that none shares a run of 13 words with a benchmark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What people ask of a chat model: everyday requests, code, word problems, and work on a passage.
 
 Subjects and ways of asking stand in ``requests.json``; passages and questions come from a folder of
-public texts. Knows no mixture, no model and no tokens.
+public texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The file of answers: JSON lines, only ever appended to, so that a run goes on where it stopped.
-
-Knows what a record holds and nothing of models or prompts' sources.
-"""
+"""The file of answers: JSON lines, only ever appended to, so that a run goes on where it was."""
 
 from __future__ import annotations
 
