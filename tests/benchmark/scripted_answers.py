@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars_runtime.lab.benchmark.answer import Answer, Chunk, Row
-from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, play
+from mars_runtime.lab.benchmark.paired import (
+    Chunk,
+    Peer,
+    Question,
+    Sample,
+    TimedAnswer,
+    TimedRow,
+    play,
+)
 
 TOKENS = (5, 6, 7, 8)
 
 
-def row(counts: Sequence[int], moments: Sequence[float], tokens: Sequence[int] = ()) -> Row:
+def row(counts: Sequence[int], moments: Sequence[float], tokens: Sequence[int] = ()) -> TimedRow:
     """A row whose forwards gave ``counts`` tokens at ``moments``, of 4 offered each."""
     ids = tuple(tokens) or tuple(range(sum(counts)))
-    return Row(ids, tuple(Chunk(at, n, 4) for at, n in zip(moments, counts, strict=True)))
+    return TimedRow(ids, tuple(Chunk(at, n, 4) for at, n in zip(moments, counts, strict=True)))
 
 
-def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> Answer:
+def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> TimedAnswer:
     """One row: its forwards take equal time, each gives ``per_forward`` tokens."""
     num_forwards = len(tokens) // per_forward
     moments = [seconds * (i + 1) / num_forwards for i in range(num_forwards)]
-    return Answer((row([per_forward] * num_forwards, moments, tokens),), seconds, num_forwards)
+    return TimedAnswer((row([per_forward] * num_forwards, moments, tokens),), seconds, num_forwards)
 
 
 def question(family: str, first: int) -> Question:

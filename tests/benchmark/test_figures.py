@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 from scripted_answers import peer, samples_of
 
-from mars_runtime.lab.benchmark import compare, plan, report
-from mars_runtime.lab.benchmark.figures import counts_of, figures_of
-from mars_runtime.lab.benchmark.measure import Measured
+from mars_runtime.lab.benchmark import plan, report
+from mars_runtime.lab.benchmark.figures import (
+    Measured,
+    best_block,
+    best_transformers,
+    compare_all,
+    counts_of,
+    figures_of,
+)
 from mars_runtime.lab.profiling.forward import Rho
 from mars_runtime.statistics import Estimate
 
@@ -31,8 +37,8 @@ def series() -> Measured:
 
 def test_figures_of_a_peer(series: Measured):
     natural = [one for one in series.samples if one.family == "natural"]
-    found = figures_of(natural, "MARS τ=0.95 B=4")
-    assert found is not None
+    (found,) = figures_of(natural, ["MARS τ=0.95 B=4", "nobody"]).values()
+    assert found.peer == "MARS τ=0.95 B=4"
     # Two tokens after 1 s, two more after 2 s.
     assert found.tpf == 2.0
     assert (found.whole_rate, found.decode_rate) == (2.0, 2.0)
@@ -44,19 +50,19 @@ def test_figures_of_a_peer(series: Measured):
     assert found.forward_seconds == 1.0
     assert found.survival == (1.0, 1.0, 0.0, 0.0)
     assert found.is_repeatable
-    assert figures_of(natural, "nobody") is None
     assert counts_of(natural, "MARS τ=0.95 B=4") == {2: 4}
 
 
 def test_one_output_hash_for_equal_outputs(series: Measured):
-    found = {figures_of(series.samples, name).output_id for name in series.peers}  # type: ignore[union-attr]
-    assert len(found) == 1
+    found = figures_of(series.samples, series.peers)
+    assert list(found) == series.peers
+    assert len({one.output_id for one in found.values()}) == 1
 
 
 def test_comparisons_name_the_best_of_their_kind(series: Measured):
-    assert compare.best_block(series) == "block cache 16"
-    assert compare.best_transformers(series) == plan.GENERATE
-    found = compare.compare_all(series, "MARS τ=0.95 B=4")
+    assert best_block(series) == "block cache 16"
+    assert best_transformers(series) == plan.GENERATE
+    found = compare_all(series, "MARS τ=0.95 B=4")
     names = {one.name: one for one in found}
     assert names["AR / transformers generate"].overall.value == pytest.approx(2.0)
     against = names["MARS τ=0.95 B=4 / block cache 16"]
@@ -67,11 +73,11 @@ def test_comparisons_name_the_best_of_their_kind(series: Measured):
     assert mars.least[0] in ("symbolic", "reading")
     assert mars.natural.value == pytest.approx(2.0)
     assert mars.agreement == 1.0
-    assert compare.find(found, plan.LOOKUP, plan.AR) is not None
+    assert f"{plan.LOOKUP} / {plan.AR}" in names
 
 
 def test_sentences_answer_what_a_reader_asks(series: Measured):
-    found = report.in_short([series], compare.compare_all(series, "MARS τ=0.95 B=4"))
+    found = report.in_short([series], compare_all(series, "MARS τ=0.95 B=4"))
     assert any(
         text.startswith("Batches of 8: AR over transformers generate (transformers' fastest)")
         for text in found
@@ -86,8 +92,8 @@ def test_tables_set_natural_text_apart(series: Measured):
     assert [line[0] for line in families.lines] == series.peers
     assert "on natural text" in natural.title
     assert natural.lines[2][2:4] == ("1", "1")
-    found = compare.compare_all(series, None)
-    table = report.families_table(8, found)
+    found = compare_all(series, None)
+    table = report.families_table(series, found)
     assert table.columns == ("peer / baseline", "symbolic", "reading", "natural")
     assert table.lines[0][1] == "2.00 [2.00, 2.00]"
     work = report.work_table(series, floor_seconds=0.25)
@@ -114,7 +120,7 @@ def test_what_tokens_per_forward_cannot_explain_is_said():
 
     def doubts(samples: list, spread: float, *rhos: float) -> list[str]:
         measured = Measured(8, tuple(samples), dict.fromkeys(names, 1), {})
-        return report.impossible(compare.compare_all(measured, None), {8: curve(*rhos)}, spread)
+        return report.impossible(compare_all(measured, None), {8: curve(*rhos)}, spread)
 
     assert doubts(honest, 0.0, 1.0, 1.1) == []
     (said,) = doubts(wrong, 0.1, 1.0, 1.1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mars_runtime.lab.benchmark.transformers_peers import loader
+from mars_runtime.lab.benchmark.elsewhere import loader
 from mars_runtime.lab.verification import agreement as under_test
 from mars_runtime.lab.verification.agreement import Agreement, agreement, greedy_difference, pooled
 from mars_runtime.lab.verification.lossless import Mismatch

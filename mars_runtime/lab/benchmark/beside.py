@@ -10,26 +10,24 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from rich.console import Console
 from rich.progress import track
 
 from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.llama_peer import LlamaCpp
-from mars_runtime.lab.benchmark.measure import SETTLING_SECONDS
-from mars_runtime.lab.benchmark.order import Order
-from mars_runtime.lab.benchmark.paired import Peer, Question, Sample, num_answers, play, ratio
-from mars_runtime.lab.benchmark.peers import runtime_ask
-from mars_runtime.lab.benchmark.subjects import Subject, load_subject
-from mars_runtime.lab.benchmark.transformers_peers import Decoding
+from mars_runtime.lab.benchmark.paired import Peer, Sample, num_answers, play, ratio
+from mars_runtime.lab.benchmark.peers import Peers, runtime_ask
+from mars_runtime.lab.benchmark.plan import BenchmarkPlan
+from mars_runtime.lab.benchmark.report import versions_line
+from mars_runtime.lab.benchmark.run import SETTLING_SECONDS
+from mars_runtime.lab.benchmark.targets import load_target
 from mars_runtime.lab.evaluation.tables import Table, number
-from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.threads import Threads, TorchThreads, shared_from
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, DecodeSettings
@@ -57,8 +55,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A finished run; ``origin``, ``subject`` and ``asked`` as in ``document.Findings``."""
+    """A finished run; ``origin``, ``subject`` and ``asked`` as in ``report.Findings``, and nothing
+    to doubt or to say beside the table."""
 
+    warnings: ClassVar[Sequence[str]] = ()
+    answers: ClassVar[Sequence[str]] = ()
     origin: Mapping[str, Any]
     subject: Mapping[str, Any]
     asked: Mapping[str, Any]
@@ -67,7 +68,7 @@ class Beside:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def table(self) -> Table:
+    def tables(self) -> list[Table]:
         """A line for each way and number of threads: tokens per second in each company, and over
         the same in the first."""
         asked = sorted({one.beside for one in self.rates})
@@ -80,39 +81,59 @@ class Beside:
         columns = ("tokens/s beside {}", "over {first}", "over better fixed")
         told = [one.format(beside, first=asked[0]) for beside in asked for one in columns]
         title = "Tokens per second, prefill apart, beside busy processes"
-        return Table(title, ("way", "threads", *told), tuple(lines))
+        return [Table(title, ("way", "threads", *told), tuple(lines))]
 
     @property
-    def place(self) -> str:
+    def origin_lines(self) -> tuple[str]:
         """What was decoded, and where, in a line."""
         hardware, subject = self.origin["hardware"], self.subject
-        what = f"{subject['name']}, {subject['dtype']}"
-        versions = ", ".join(f"{name} {one}" for name, one in self.origin["versions"].items())
-        return f"{what}; {hardware['processor']}, {hardware['cores']} cores; {versions}"
+        machine = f"{hardware['processor']}, {hardware['cores']} cores"
+        return (f"{subject['name']}, {subject['dtype']}; {machine}; {versions_line(self.origin)}",)
 
     def to_markdown(self) -> str:
-        return f"{self.place}\n\n{self.table().to_markdown()}\n"
+        (line,), (table,) = self.origin_lines, self.tables()
+        return f"{line}\n\n{table.to_markdown()}\n"
 
 
-def perform_beside(order: Order, beside: Sequence[int], console: Console) -> Beside:
-    """Measure AR and, as the page opens, lossless in each company. Raises the errors that
-    ``run_or_say`` knows."""
-    subject = load_subject(order)
-    questions = plan.questions(subject.prompts, 1, order.num_prompts, order.seed)
+def perform_beside(wanted: BenchmarkPlan, beside: Sequence[int], console: Console) -> Beside:
+    """Measure AR and, as the page opens, lossless with chosen threads and with each fixed number,
+    llama.cpp with each fixed number, in each company. Raises the errors that ``run_or_say``
+    knows."""
+    target = load_target(wanted)
+    model, fixed = target.model, sorted(set(wanted.threads))
+    questions = plan.questions(target.prompts, 1, wanted.num_prompts, wanted.seed)
+    longest = max(len(prompt) for question in questions for prompt in question.prompts)
+    limit = wanted.max_new_tokens
+    lossless = DecodeSettings(tau=0.0, block_size=AUTO, groups="every", lossless=True)
+    ways = {
+        plan.AR: DecodeSettings("ar", 1.0, 1, max_new_tokens=limit),
+        "lossless, as the page opens": replace(lossless, lookup=True, max_new_tokens=limit),
+    }
+    prepare = partial(use_threads, model, fixed[-1], chosen_threads(model, fixed[-1]))
     origin, rates = provenance(), []
-    with _peers(order, subject, questions) as (peers, prepare, versions):
-        origin["versions"] |= versions
+    with Peers(target, ways) as made:
+        peers = [
+            Peer(
+                name_of(way, threads), threads, runtime_ask(target.decode, settings, target.device)
+            )
+            for way, settings in ways.items()
+            for threads in (0, *fixed)
+        ]
+        if wanted.llama_cpp is not None:
+            ask, versions = made.llama(wanted.llama_cpp, longest)
+            peers += [Peer(name_of(plan.LLAMA_CPP, count), count, ask) for count in fixed]
+            origin["versions"] |= versions
         for peer in peers:  # costs are measured, and what is compiled is compiled
             prepare(peer)
             peer.answer(questions[0])
         for count in beside:
-            total = num_answers(peers, len(questions), order.num_rounds)
+            total = num_answers(peers, len(questions), wanted.num_rounds)
             with busy(count):
-                played = play(peers, questions, order.num_rounds, prepare)
+                played = play(peers, questions, wanted.num_rounds, prepare)
                 what = f"beside {count}"
                 watched = track(played, what, total, console=console, auto_refresh=False)
                 rates += rates_of(list(watched), count)
-    return Beside(origin, subject.facts, order.told, rates)
+    return Beside(origin, target.facts, wanted.told, rates)
 
 
 def name_of(way: str, threads: int) -> str:
@@ -161,41 +182,6 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             one.kill()
         for one in started:
             one.wait()
-
-
-@contextmanager
-def _peers(
-    order: Order, subject: Subject, questions: Sequence[Question]
-) -> Iterator[tuple[list[Peer], Callable[[Peer], None], dict[str, str]]]:
-    """Every way with chosen threads and with each fixed number, llama.cpp with each fixed number;
-    what prepares the threads of one, and versions of what is from elsewhere. Raises
-    CheckpointError."""
-    target, model, fixed = subject.target, subject.model, sorted(set(order.threads))
-    limit = next(iter(order.ways.values())).max_new_tokens
-    lossless = DecodeSettings(tau=0.0, block_size=AUTO, groups="every", lossless=True)
-    ways = {
-        plan.AR: DecodeSettings("ar", 1.0, 1, max_new_tokens=limit),
-        "lossless, as the page opens": replace(lossless, lookup=True, max_new_tokens=limit),
-    }
-    peers = [
-        Peer(name_of(way, threads), threads, runtime_ask(target.decode, settings, target.device))
-        for way, settings in ways.items()
-        for threads in (0, *fixed)
-    ]
-    chosen = chosen_threads(model, fixed[-1])
-    prepare = partial(use_threads, model, fixed[-1], chosen)
-    with ExitStack() as stack:
-        versions = {}
-        if order.llama_cpp is not None:
-            if target.gguf is None:
-                raise CheckpointError("llama.cpp reads GGUF files alone: leave --llama-cpp out.")
-            longest = max(len(prompt) for question in questions for prompt in question.prompts)
-            child = LlamaCpp(order.llama_cpp, target.gguf, longest + limit)
-            stack.enter_context(closing(child))
-            ask = partial(child.ask, decoding=Decoding(target.eos_ids, limit))
-            peers += [Peer(name_of(plan.LLAMA_CPP, threads), threads, ask) for threads in fixed]
-            versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
-        yield peers, prepare, versions
 
 
 def chosen_threads(model: Any, most: int) -> TorchThreads | None:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.document import Findings
-from mars_runtime.lab.benchmark.usual import REQUESTS, in_words, usual_for
+from mars_runtime.lab.benchmark.plan import REQUESTS, TASKS, BenchmarkPlan
+from mars_runtime.lab.benchmark.report import Findings
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.model.registry import registry
@@ -27,7 +28,7 @@ from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.lab.benchmark.order import Order
+    from mars_runtime.lab.benchmark.beside import Beside
 
 MAX_BATCH = 256
 MOST_BESIDE = 64
@@ -46,10 +47,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--prompts",
         type=int,
         default=None,
-        help=in_words("num_prompts", "prompts a family"),
+        help=_both("num_prompts", "prompts a family"),
     )
-    add("--rounds", type=int, default=None, help=in_words("num_rounds", "times each is played"))
-    add("--batch", nargs="+", type=int, default=None, help=in_words("batch_sizes", "batch sizes"))
+    add("--rounds", type=int, default=None, help=_both("num_rounds", "times each is played"))
+    add("--batch", nargs="+", type=int, default=None, help=_both("batch_sizes", "batch sizes"))
     add("--taus", nargs="+", type=float, default=None, help="0.95")
     add("--block-sizes", nargs="+", type=int, default=None, help="4")
     add("--lossless-taus", nargs="*", type=float, default=None, help="0")
@@ -59,9 +60,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
     add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
     add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
-    add("--max-new-tokens", type=int, default=None, help=in_words("max_new_tokens", "at most"))
+    add("--max-new-tokens", type=int, default=None, help=_both("max_new_tokens", "at most"))
     add("--threads", nargs="+", type=int, default=None,
-        help=in_words("threads", "each peer takes its best"))  # fmt: skip
+        help=_both("threads", "each peer takes its best"))  # fmt: skip
     add("--beside", nargs="+", type=int, default=None, metavar="N",
         help="instead: AR and lossless beside so many busy processes, with chosen and fixed "
         "numbers of threads")  # fmt: skip
@@ -79,78 +80,68 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    load = os.getloadavg()[0]
-    order = order_of(args, load)
-    if args.beside is not None:
-        return _beside(args, order, console)
-    markdown = args.out.with_suffix(".md")
-    written = [args.out, markdown, *([args.html] if args.html else [])]
+    wanted = plan_of(args, os.getloadavg()[0])
+    is_beside = args.beside is not None
+    written = [args.out, args.out.with_suffix(".md")]
+    if args.html and not is_beside:
+        written.append(args.html)
     for path in written:
         check_file(path)
-    from mars_runtime.lab.benchmark.run import perform
+    found: Beside | Findings
+    if is_beside:
+        from mars_runtime.lab.benchmark.beside import perform_beside
 
-    findings = perform(order, console)
-    write_text(args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1))
-    write_text(markdown, findings.to_markdown())
-    if args.html:
+        found = perform_beside(wanted, args.beside, console)
+    else:
+        from mars_runtime.lab.benchmark.run import perform
+
+        found = perform(wanted, console)
+    write_text(args.out, json.dumps(found.to_json(), ensure_ascii=False, indent=1))
+    write_text(args.out.with_suffix(".md"), found.to_markdown())
+    if args.html and isinstance(found, Findings):
         from mars_runtime.lab.benchmark.html import page
 
-        write_text(args.html, page(findings))
-    show(findings, console)
-    console.print(f"Written to {', '.join(map(str, written))}", markup=False)
+        write_text(args.html, page(found))
+    show(found, console)
+    between = " and " if is_beside else ", "
+    console.print(f"Written to {between.join(map(str, written))}", markup=False)
     return 0
 
 
-def _beside(args: argparse.Namespace, order: Order, console: Console) -> int:
-    if min(args.beside) < 0 or max(args.beside) > MOST_BESIDE:
-        raise PromptError(f"Ask for 0 to {MOST_BESIDE} busy processes beside.")
-    markdown = args.out.with_suffix(".md")
-    for path in (args.out, markdown):
-        check_file(path)
-    from mars_runtime.lab.benchmark.beside import perform_beside
-
-    found = perform_beside(order, args.beside, console)
-    write_text(args.out, json.dumps(found.to_json(), ensure_ascii=False, indent=1))
-    write_text(markdown, found.to_markdown())
-    console.print(found.place, markup=False)
-    console.print(found.table().to_rich(), crop=False)
-    console.print(f"Written to {args.out} and {markdown}", markup=False)
-    return 0
-
-
-def order_of(args: argparse.Namespace, load: float) -> Order:
+def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
     """What was asked, checked. Raises PromptError or SettingsError."""
-    from mars_runtime.lab.benchmark.order import Order
-
-    usual = usual_for(args.checkpoint, args.families)
-    batch_sizes, threads = args.batch or usual.batch_sizes, args.threads or usual.threads
-    num_rounds = usual.num_rounds if args.rounds is None else args.rounds
+    given = {
+        "families": args.families and tuple(args.families),
+        "num_prompts": args.prompts,
+        "num_rounds": args.rounds,
+        "batch_sizes": args.batch and tuple(dict.fromkeys(args.batch)),
+        "max_new_tokens": args.max_new_tokens,
+        "threads": args.threads and tuple(dict.fromkeys(args.threads)),
+    }
+    extent = asdict(plan.default_for(args.checkpoint, args.families))
+    extent |= {name: value for name, value in given.items() if value is not None}
     for value, what in (
-        (num_rounds, "rounds"),
-        (min(threads), "threads"),
-        (min(batch_sizes), "prompts a batch"),
+        (extent["num_rounds"], "rounds"),
+        (min(extent["threads"]), "threads"),
+        (min(extent["batch_sizes"]), "prompts a batch"),
         (min(args.cache_blocks, default=1), "tokens a cache block"),
     ):
         if value < 1:
             raise PromptError(f"Ask for at least 1 of {what}.")
-    if max(batch_sizes) > MAX_BATCH:
+    if max(extent["batch_sizes"]) > MAX_BATCH:
         raise PromptError(f"Ask for at most {MAX_BATCH} prompts a batch.")
-    return Order(
+    ways = ways_of(args)
+    if args.beside is not None and not 0 <= min(args.beside) <= max(args.beside) <= MOST_BESIDE:
+        raise PromptError(f"Ask for 0 to {MOST_BESIDE} busy processes beside.")
+    return BenchmarkPlan(
+        **extent,
         checkpoint=args.checkpoint,
         shape=args.shape,
         acceptance=args.acceptance,
-        families=tuple(args.families or usual.families),
-        num_prompts=usual.num_prompts if args.prompts is None else args.prompts,
-        num_rounds=num_rounds,
-        batch_sizes=tuple(dict.fromkeys(batch_sizes)),
-        ways=ways_of(args),
+        ways=ways,
         cache_blocks=tuple(dict.fromkeys(args.cache_blocks)),
         official=args.official,
         llama_cpp=args.llama_cpp,
-        num_slow=usual.num_slow,
-        num_first=usual.num_first,
-        has_memory=usual.has_memory,
-        threads=tuple(dict.fromkeys(threads)),
         seed=args.seed,
         device=args.device,
         dtype=args.dtype,
@@ -173,13 +164,13 @@ def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
 
 def own_ways(args: argparse.Namespace) -> dict[str, DecodeSettings]:
     """Those without a draft model. Raises SettingsError."""
-    usual = usual_for(args.checkpoint, args.families)
-    limit = usual.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
+    default = plan.default_for(args.checkpoint, args.families)
+    limit = default.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
     given = [args.taus, args.block_sizes, args.lossless_taus, args.lossless_block_sizes]
-    if usual is REQUESTS and not args.grid and given == [None] * len(given):
+    if default is REQUESTS and not args.grid and given == [None] * len(given):
         return plan.request_ways(limit)
-    usual_ways: list[list[Any]] = [[0.95], [4], [0.0], [8]]
-    filled = [one if had is None else had for had, one in zip(given, usual_ways, strict=True)]
+    defaults: list[list[Any]] = [[0.95], [4], [0.0], [8]]
+    filled = [one if had is None else had for had, one in zip(given, defaults, strict=True)]
     taus, block_sizes, lossless_taus, lossless_block_sizes = filled
     if args.grid:
         taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
@@ -187,16 +178,23 @@ def own_ways(args: argparse.Namespace) -> dict[str, DecodeSettings]:
     return plan.runtime_ways(taus, block_sizes, lossless_taus, lossless_block_sizes, limit)
 
 
-def show(findings: Findings, console: Console) -> None:
+def show(found: Findings | Beside, console: Console) -> None:
     """Print where it ran, what to doubt, the answers and every table."""
-    for line in (findings.place, findings.versions):
+    for line in found.origin_lines:
         console.print(line, markup=False)
-    for warning in findings.warnings:
+    for warning in found.warnings:
         console.print(warning, style="yellow", markup=False)
-    for table in findings.tables():
+    for table in found.tables():
         console.print(table.to_rich(), crop=False)
-    for answer in findings.answers:
+    for answer in found.answers:
         console.print(f"• {answer}", markup=False, highlight=False)
+
+
+def _both(name: str, what: str) -> str:
+    """A line of help with both defaults."""
+    values = [getattr(default, name) for default in (TASKS, REQUESTS)]
+    told = [" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in values]
+    return f"{what} ({told[0]}; {told[1]} of requests)"
 
 
 def _is_told(key: str, value: object) -> bool:

@@ -1,17 +1,64 @@
-"""The figures of one peer over some of its samples: rates, waits, tokens per forward, output.
+"""Figures of a measured series: of each peer, and of peers compared, with intervals.
 
-Pure folds over samples; compares nothing (``paired.py``) and draws nothing.
+Pure folds over samples; measures and draws nothing.
 """
 
 from __future__ import annotations
 
 import statistics as plain
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mars_runtime import statistics
-from mars_runtime.lab.benchmark.answer import fingerprint, survival
-from mars_runtime.lab.benchmark.paired import Sample
+from mars_runtime.lab.benchmark import plan
+from mars_runtime.lab.benchmark.paired import (
+    Sample,
+    agreement,
+    fastest,
+    fingerprint,
+    ratio,
+    survival,
+)
+from mars_runtime.statistics import Estimate
+from mars_runtime.tasks import NATURAL
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a series gave. threads: each peer's best. peak_bytes: of its first question, where it
+    can be told. first_seconds: medians, to the first token of a prompt of ``first_length`` tokens.
+
+    tuning: the samples by which the threads were chosen, in no figure. left_out: a sentence for
+    each peer that could not run here.
+    """
+
+    batch_size: int
+    samples: tuple[Sample, ...]
+    threads: Mapping[str, int]
+    peak_bytes: Mapping[str, int]
+    tuning: tuple[Sample, ...] = ()
+    left_out: tuple[str, ...] = ()
+    first_length: int = 0
+    first_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def peers(self) -> list[str]:
+        return list(dict.fromkeys(one.peer for one in self.samples))
+
+    @property
+    def families(self) -> list[str]:
+        """In order, natural text among them."""
+        return list(dict.fromkeys(one.family for one in self.samples))
+
+    def of(self, *families: str) -> list[Sample]:
+        """The samples of some families."""
+        return [one for one in self.samples if one.family in families]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The families but natural text."""
+        return [family for family in self.families if family != NATURAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +99,13 @@ class PeerFigures:
     is_repeatable: bool
 
 
-def figures_of(samples: Sequence[Sample], peer: str) -> PeerFigures | None:
-    """The figures of ``peer``, None where it has no sample."""
-    own = [one for one in samples if one.peer == peer]
-    if not own:
-        return None
+def figures_of(samples: Sequence[Sample], peers: Sequence[str]) -> dict[str, PeerFigures]:
+    """The figures of those ``peers`` that have samples."""
+    own = {peer: [one for one in samples if one.peer == peer] for peer in peers}
+    return {peer: _figures(peer, found) for peer, found in own.items() if found}
+
+
+def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
     answers = [one.answer for one in own]
     rows = [row for answer in answers for row in answer.rows]
     rates = [rate for answer in answers if (rate := answer.rate("decode")) is not None]
@@ -94,13 +143,14 @@ def percentiles(values: Sequence[float]) -> Percentiles:
 def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
     """Tokens taken by a forward of a row -> how many forwards took so many: what a shape without
     real weights can be forced to (``--shape``)."""
-    counts: dict[int, int] = {}
-    for one in samples:
-        for row in one.answer.rows if one.peer == peer else ():
-            for chunk in row.chunks:
-                if chunk.num_tokens:
-                    counts[chunk.num_tokens] = counts.get(chunk.num_tokens, 0) + 1
-    return dict(sorted(counts.items()))
+    chunks = (
+        chunk.num_tokens
+        for one in samples
+        if one.peer == peer
+        for row in one.answer.rows
+        for chunk in row.chunks
+    )
+    return dict(sorted(Counter(filter(None, chunks)).items()))
 
 
 def _output_id(samples: Sequence[Sample], number: int) -> str:
@@ -115,3 +165,82 @@ def _is_repeatable(samples: Sequence[Sample]) -> bool:
         seen.setdefault(one.question, one.answer.output_id) == one.answer.output_id
         for one in samples
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How many times the tokens/s of the baseline, prefill apart unless it says ``whole``.
+
+    overall: families count alike, natural text left out. by_family: each, natural text too.
+    eta: speedup over tokens saved, for this runtime's ways. agreement: rows with the same tokens.
+    """
+
+    batch_size: int
+    peer: str
+    baseline: str
+    overall: Estimate | None
+    whole: Estimate | None
+    by_family: dict[str, Estimate | None]
+    eta: Estimate | None
+    agreement: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.peer} / {self.baseline}"
+
+    @property
+    def natural(self) -> Estimate | None:
+        return self.by_family.get(NATURAL)
+
+    @property
+    def least(self) -> tuple[str, Estimate] | None:
+        """The family with the smallest ratio."""
+        known = [
+            (family, found)
+            for family, found in self.by_family.items()
+            if found is not None and family != NATURAL
+        ]
+        return min(known, key=lambda pair: pair[1].value) if known else None
+
+
+def compare(measured: Measured, peer: str, baseline: str) -> Compared:
+    """One comparison, over all families of the series, natural text apart. eta is asked of this
+    runtime's ways against its AR."""
+    samples, families = measured.samples, measured.tasks
+    has_eta = baseline == plan.AR and plan.is_ours(peer)
+    return Compared(
+        batch_size=measured.batch_size,
+        peer=peer,
+        baseline=baseline,
+        overall=ratio(samples, peer, baseline, families, "decode"),
+        whole=ratio(samples, peer, baseline, families, "whole"),
+        by_family={
+            family: ratio(samples, peer, baseline, [family], "decode")
+            for family in measured.families
+        },
+        eta=ratio(samples, peer, baseline, families, "decode", "eta") if has_eta else None,
+        agreement=agreement(samples, peer, baseline),
+    )
+
+
+def compare_all(measured: Measured, cursor: str | None) -> list[Compared]:
+    """Every comparison that ``plan`` makes of the peers that ran. ``cursor`` is the way that block
+    cache and no cache decode too."""
+    wanted = plan.comparisons(measured.peers)
+    wanted += plan.against_block(measured.peers, best_block(measured), cursor)
+    return [compare(measured, *pair) for pair in wanted]
+
+
+def best_block(measured: Measured) -> str | None:
+    """The size of the block cache with the most tokens per second."""
+    return _best(measured, [one for one in measured.peers if one.startswith(plan.BLOCK_CACHE)])
+
+
+def best_transformers(measured: Measured) -> str | None:
+    """transformers' fastest way of those that ran."""
+    return _best(measured, plan.TRANSFORMERS)
+
+
+def _best(measured: Measured, peers: Sequence[str]) -> str | None:
+    """Of natural text only where there is nothing else."""
+    return fastest(measured.of(*measured.tasks) or measured.samples, peers)

@@ -5,7 +5,7 @@ plotly.js is written into the file; every text is escaped. Knows findings; measu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -13,10 +13,8 @@ import plotly.graph_objects as go
 import plotly.io
 
 from mars_runtime.lab.benchmark import report
-from mars_runtime.lab.benchmark.compare import Compared
-from mars_runtime.lab.benchmark.document import Findings
-from mars_runtime.lab.benchmark.figures import figures_of
-from mars_runtime.lab.benchmark.measure import Measured
+from mars_runtime.lab.benchmark.figures import Compared, Measured, figures_of
+from mars_runtime.lab.benchmark.report import Findings
 from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.statistics import Estimate
 
@@ -48,8 +46,8 @@ def page(found: Findings) -> str:
         parts.append(f"<h2>In short</h2><ul>{items}</ul>")
     for series in found.series:
         parts.append(f"<h2>{escape(report.heading(series.batch_size))}</h2>")
-        own = [one for one in found.compared if one.batch_size == series.batch_size]
-        for figure in (ratio_figure(own), rate_figure(series), survival_figure(series)):
+        compared = found.compared_in(series)
+        for figure in (ratio_figure(compared), rate_figure(series), survival_figure(series)):
             if figure is not None:
                 parts.append(_figure(figure, found.note, carries_library=first))
                 first = False
@@ -88,12 +86,7 @@ def ratio_figure(compared: Sequence[Compared]) -> Any:
         figure.add_scatter(
             x=[text for text, _ in known],
             y=[found.value for _, found in known],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [found.high - found.value for _, found in known],
-                "arrayminus": [found.value - found.low for _, found in known],
-            },
+            error_y=_intervals(found for _, found in known),
             mode="markers",
             marker={"color": colour, "size": 9, "symbol": SYMBOLS[at // len(COLOURS) % 3]},
             name=_text(one.name),
@@ -105,12 +98,11 @@ def ratio_figure(compared: Sequence[Compared]) -> Any:
 
 def rate_figure(series: Measured) -> Any:
     """Tokens a second of every peer, median over questions."""
-    found = [figures_of(series.samples, peer) for peer in series.peers]
-    known = [one for one in found if one is not None]
+    found = figures_of(series.samples, series.peers)
     figure = go.Figure(
         go.Bar(
-            x=[one.decode_rate or one.whole_rate for one in known],
-            y=[_text(one.peer) for one in known],
+            x=[one.decode_rate or one.whole_rate for one in found.values()],
+            y=[_text(peer) for peer in found],
             orientation="h",
             marker={"color": COLOURS[0]},
         )
@@ -148,18 +140,20 @@ def rho_figure(found: Findings) -> Any:
         figure.add_scatter(
             x=[one.width for one in curve],
             y=[one.rho.value for one in curve],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [one.rho.high - one.rho.value for one in curve],
-                "arrayminus": [one.rho.value - one.rho.low for one in curve],
-            },
+            error_y=_intervals(one.rho for one in curve),
             mode="lines+markers",
             line={"color": colour},
             name=f"batch {rows}",
         )
     figure.add_hline(y=1, line_dash="dot", line_color="#49566a")
     return _dressed(figure, "rho(Q): what a forward of Q tokens per row costs", "times", "Q")
+
+
+def _intervals(found: Iterable[Estimate]) -> dict[str, Any]:
+    """Error bars from the ends of intervals."""
+    ends = [(one.high - one.value, one.value - one.low) for one in found]
+    array, arrayminus = map(list, zip(*ends, strict=True)) if ends else ([], [])
+    return {"type": "data", "symmetric": False, "array": array, "arrayminus": arrayminus}
 
 
 def _dressed(figure: Any, title: str, y_title: str, x_title: str = "") -> Any:
@@ -192,8 +186,7 @@ def _figure(figure: Any, note: str, *, carries_library: bool) -> str:
 
 
 def _origin(found: Findings) -> str:
-    versions = ", ".join(f"{name} {value}" for name, value in found.origin["versions"].items())
-    lines = [found.place, versions, f"{found.origin['date']}, commit {found.origin['commit']}"]
+    lines = [*found.origin_lines, f"{found.origin['date']}, commit {found.origin['commit']}"]
     return f'<p class="place">{"<br>".join(map(escape, lines))}</p>'
 
 

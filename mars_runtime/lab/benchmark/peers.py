@@ -1,29 +1,122 @@
-"""This runtime's decoders as peers of a comparison: they answer questions and time themselves.
+"""Makes the peers of a series: this runtime's ways, transformers', llama.cpp, the official sampler.
 
-The clock runs from the call to the last event, on a GPU until its work is done; text is made by
-nobody. Knows events; knows no other peer.
+The clock of this runtime's runs from the call to the last event, on a GPU until its work is done;
+text is made by nobody. Times nothing else.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from mars_runtime.events import RowStep, Step
-from mars_runtime.lab.benchmark.answer import Answer, Chunk, Row
-from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.lab.benchmark import plan
+from mars_runtime.lab.benchmark.elsewhere import (
+    ContinuousBatching,
+    Decoding,
+    LlamaCpp,
+    generate_ask,
+    has_continuous_batching,
+    load_samplers,
+    lookup_ask,
+    official_ask,
+)
+from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
+from mars_runtime.lab.benchmark.targets import Target
 from mars_runtime.lab.evaluation.measure import Decode, num_offered
+from mars_runtime.lab.profiling.forward import now
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.settings import DecodeSettings
 
-Ask = Callable[[Question], Answer]
+
+class Peers:
+    """Peers by batch size, on models that are loaded once. Close it: workers must end."""
+
+    def __init__(self, target: Target, ways: Mapping[str, DecodeSettings]) -> None:
+        has_text = target.tokenizer is not None
+        self._target = target
+        self._ways = {name: way for name, way in ways.items() if has_text or not way.is_auto}
+        self._limit = next(iter(ways.values())).max_new_tokens
+        self._decoding = Decoding(target.eos_ids, self._limit)
+        self._stack = ExitStack()
+
+    @cached_property
+    def _model(self) -> Any:
+        return self._target.load_transformers()
+
+    def __enter__(self) -> Peers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
+        """transformers' ways, then ours, for questions of ``batch_size`` prompts of at most
+        ``longest`` tokens."""
+        is_cuda = self._target.device.type == "cuda"
+        asks = {plan.GENERATE: generate_ask(self._model, self._decoding)}
+        if is_cuda:
+            static = {"cache_implementation": "static"}
+            asks[plan.COMPILED] = generate_ask(self._model, self._decoding, **static)
+        # What may be copied from a prompt is a matter of text, which a shape does not have.
+        if batch_size == 1 and self._target.tokenizer is not None:
+            asks[plan.LOOKUP] = lookup_ask(self._model, self._decoding)
+        if (is_cuda or batch_size > 1) and has_continuous_batching():
+            asks[plan.BATCHING] = self._batching(batch_size, longest)
+        decode, device = self._target.decode, self._target.device
+        return asks | {name: runtime_ask(decode, way, device) for name, way in self._ways.items()}
+
+    def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
+        """The way of ``settings`` under the block cache, by its sizes, and under none."""
+        decode_under, device = self._target.decode_under, self._target.device
+        if decode_under is None:
+            return {}
+        decodes = {f"{plan.BLOCK_CACHE} {n}": decode_under("block", n) for n in cache_blocks}
+        decodes[plan.NO_CACHE] = decode_under("uncached")
+        return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
+
+    def official(self, repository: Path, settings: DecodeSettings, cache_block: int) -> Ask:
+        """The official sampler with tau and B of ``settings``. Raises CheckpointError."""
+        if self._target.tokenizer is None:
+            raise CheckpointError("The official sampler needs a checkpoint: leave --shape out.")
+        samplers = load_samplers(repository)
+        return official_ask(samplers, self._model, self._target.tokenizer, settings, cache_block)
+
+    def llama(self, interpreter: str, longest: int) -> tuple[Ask, dict[str, str]]:
+        """llama.cpp, run by ``interpreter``, for prompts of at most ``longest`` tokens, and its
+        versions; its process ends with these peers. Raises CheckpointError."""
+        if self._target.gguf is None:
+            raise CheckpointError("llama.cpp reads GGUF files alone: leave --llama-cpp out.")
+        child = LlamaCpp(interpreter, self._target.gguf, longest + self._limit)
+        self._stack.enter_context(closing(child))
+        versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
+        return partial(child.ask, decoding=self._decoding), versions
+
+    def _batching(self, batch_size: int, longest: int) -> Ask:
+        """Made at the first question, so that a fault is told like any other of a warm-up. On a
+        model of its own: it may change the model's attention."""
+        made: list[ContinuousBatching] = []
+
+        def ask(question: Question) -> TimedAnswer:
+            if not made:
+                model = self._target.load_transformers()
+                found = ContinuousBatching(model, self._decoding, batch_size, longest)
+                made.append(self._stack.enter_context(closing(found)))
+            return made[0].ask(question)
+
+        return ask
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
     """A batch of this runtime's decoder, from call to last event."""
 
-    def ask(question: Question) -> Answer:
+    def ask(question: Question) -> TimedAnswer:
         steps: list[tuple[float, Step]] = []
         with torch.inference_mode():
             start = now(device)
@@ -36,9 +129,9 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
     return ask
 
 
-def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float) -> Answer:
+def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float) -> TimedAnswer:
     """An answer from (moment, step) pairs; each step is one forward. Rows that wait in it (block
-    cache) took no part: ``Answer.effective_tpf`` counts what that costs."""
+    cache) took no part: ``TimedAnswer.effective_tpf`` counts what that costs."""
     tokens: list[list[int]] = [[] for _ in range(num_rows)]
     chunks: list[list[Chunk]] = [[] for _ in range(num_rows)]
     num_draft_forwards = [0] * num_rows
@@ -51,14 +144,7 @@ def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float
             num_draft_forwards[row.row] += row.num_draft_forwards
             before[row.row] = row
     rows = tuple(
-        Row(tuple(ids), tuple(own), drafting)
+        TimedRow(tuple(ids), tuple(own), drafting)
         for ids, own, drafting in zip(tokens, chunks, num_draft_forwards, strict=True)
     )
-    return Answer(rows, seconds, len(steps))
-
-
-def now(device: torch.device) -> float:
-    """Seconds, once all work given to the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+    return TimedAnswer(rows, seconds, len(steps))

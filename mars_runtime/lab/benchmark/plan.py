@@ -1,6 +1,7 @@
-"""Who is to be measured on what, and who is compared with whom. Knows names and settings, no model.
+"""What a benchmark is to measure: who, on what, and who is compared with whom.
 
-A run is a list of series; a series is one batch size with its peers and questions.
+A run is a list of series; a series is one batch size with its peers and questions. Knows names,
+numbers and settings, no model.
 """
 
 from __future__ import annotations
@@ -8,8 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from mars_runtime import tasks
 from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.model.registry import is_chat
 from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked, describe
 from mars_runtime.tasks import NATURAL
 
@@ -31,12 +36,87 @@ MASKS_AND_ONE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """``peer`` against ``baseline``. ``eta`` is asked where both are this runtime's."""
+class Extent:
+    """How much is measured.
 
-    peer: str
-    baseline: str
-    has_eta: bool = False
+    num_slow: transformers' ways answer so many questions of each family, once; None for all, in
+        every round. num_first: tokens of a prompt whose first token is timed by itself; 0 for none.
+    has_memory: whether memory at the peak can be told, which asks for weights and caches of torch.
+    """
+
+    families: tuple[str, ...]
+    num_prompts: int
+    num_rounds: int
+    batch_sizes: tuple[int, ...]
+    max_new_tokens: int
+    threads: tuple[int, ...]
+    num_slow: int | None
+    num_first: int
+    has_memory: bool
+
+
+TASKS = Extent(
+    families=tuple(tasks.all_families()),
+    num_prompts=10,
+    num_rounds=3,
+    batch_sizes=(1, 8),
+    max_new_tokens=96,
+    threads=(1, 2),
+    num_slow=None,
+    num_first=0,
+    has_memory=True,
+)
+REQUESTS = Extent(
+    families=tasks.KINDS,
+    num_prompts=12,
+    num_rounds=2,
+    batch_sizes=(1,),
+    max_new_tokens=64,
+    threads=(2,),
+    num_slow=2,
+    num_first=200,
+    has_memory=False,
+)
+"""Of a chat model. Its answers are long, so fewer are timed, and transformers' ways, many times
+slower, answer some of them once."""
+
+
+def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
+    """Of requests where some are asked for, or a chat model is asked without saying what."""
+    if families is None:
+        return REQUESTS if is_chat(checkpoint) else TASKS
+    return REQUESTS if set(families) & set(tasks.KINDS) else TASKS
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkPlan(Extent):
+    """What is to be measured, checked.
+
+    ways: this runtime's by name. official: a copy of the repository Xalp/MARS. llama_cpp: a Python
+    with llama-cpp-python. told: the arguments, to be kept with the figures.
+    """
+
+    checkpoint: str
+    shape: str | None
+    acceptance: str | None
+    ways: Mapping[str, DecodeSettings]
+    cache_blocks: tuple[int, ...]
+    official: Path | None
+    llama_cpp: str | None
+    seed: int
+    device: str
+    dtype: str
+    load_before: float
+    told: Mapping[str, Any]
+
+    @property
+    def cursor(self) -> str | None:
+        """The way that block cache, no cache and the official sampler decode too: the first MARS
+        way with a fixed B."""
+        for name, way in self.ways.items():
+            if way.method == "mars" and not way.lossless and isinstance(way.block_size, int):
+                return name
+        return None
 
 
 def runtime_ways(
@@ -94,29 +174,26 @@ def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[st
     return {describe(one): one for one in ways}
 
 
-def comparisons(peers: Sequence[str]) -> list[Comparison]:
-    """What a reader asks of these peers: AR against each of transformers', all else against AR,
-    and everything here against llama.cpp."""
-    found = [Comparison(AR, peer) for peer in peers if peer in TRANSFORMERS]
-    for peer in peers:
-        if peer not in (AR, LLAMA_CPP, *TRANSFORMERS):
-            found.append(Comparison(peer, AR, has_eta=peer != OFFICIAL))
-    if LOOKUP in peers:
-        found.append(Comparison(LOOKUP, AR))
+def comparisons(peers: Sequence[str]) -> list[tuple[str, str]]:
+    """What a reader asks of these peers, as pairs of a peer and its baseline: AR against each of
+    transformers', all else against AR, and everything here against llama.cpp."""
+    others = [peer for peer in peers if peer not in (AR, LLAMA_CPP, *TRANSFORMERS)]
+    found = [(AR, peer) for peer in peers if peer in TRANSFORMERS]
+    found += [(peer, AR) for peer in [*others, LOOKUP] if peer in peers]
     if LLAMA_CPP in peers:
-        found += [Comparison(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
+        found += [(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
     return found
 
 
 def against_block(
     peers: Sequence[str], best_block: str | None, cursor: str | None
-) -> list[Comparison]:
+) -> list[tuple[str, str]]:
     """The same decoding under three caches: the cursor's, the best block size, none."""
     found = []
     if best_block and cursor:
-        found.append(Comparison(cursor, best_block))
+        found.append((cursor, best_block))
     if best_block and NO_CACHE in peers:
-        found.append(Comparison(best_block, NO_CACHE))
+        found.append((best_block, NO_CACHE))
     return found
 
 
@@ -145,6 +222,14 @@ def questions(
             rows = [pool[at % len(pool)] for at in range(start, start + batch_size)]
             found.append(Question(family, tuple(tuple(row) for row in rows)))
     return found
+
+
+def first_question(questions: Sequence[Question], num_tokens: int) -> Question | None:
+    """A prompt of exactly so many tokens: the beginning of all the questions' prompts in a row."""
+    if num_tokens == 0:
+        return None
+    tokens = [token for question in questions for token in question.prompts[0]]
+    return Question("first token", (tuple(tokens[:num_tokens]),))
 
 
 def is_ours(peer: str) -> bool:

@@ -1,18 +1,188 @@
-"""From figures and comparisons to tables and sentences. Measures nothing, knows no terminal."""
+"""Everything that a run found: as tables and sentences, as JSON. Measures nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from mars_runtime.lab.benchmark import compare, plan
-from mars_runtime.lab.benchmark.compare import Compared
-from mars_runtime.lab.benchmark.figures import PeerFigures, Percentiles, figures_of
-from mars_runtime.lab.benchmark.measure import Measured
+from mars_runtime.lab.benchmark import plan
+from mars_runtime.lab.benchmark.figures import (
+    Compared,
+    Measured,
+    PeerFigures,
+    Percentiles,
+    best_transformers,
+    counts_of,
+    figures_of,
+)
+from mars_runtime.lab.benchmark.paired import Sample
 from mars_runtime.lab.evaluation.tables import NONE, Table, number, share
-from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, Rho
+from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork, MachineLimits, Rho
+from mars_runtime.provenance import Quiet
 from mars_runtime.tasks import NATURAL
 
+VERSION = 3
 MIB, GIGA = 2**20, 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """A finished run.
+
+    origin: date, commit, hardware, versions (``provenance``). subject: what was decoded: name,
+        fingerprint, dtype, device. asked: the arguments. note: what every table must say, for
+        shapes without real weights; else empty. forward_threads: threads of limits and curves.
+    """
+
+    origin: Mapping[str, Any]
+    subject: Mapping[str, Any]
+    asked: Mapping[str, Any]
+    note: str
+    quiet: Quiet
+    limits: MachineLimits
+    work: ForwardWork
+    forward_threads: int
+    curves: Mapping[int, Sequence[Rho]]
+    series: Sequence[Measured]
+    compared: Sequence[Compared]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before believing a figure."""
+        found = [f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []
+        if doubts := self.quiet.doubts:
+            found.append(
+                f"The machine was too busy to be believed: {'; '.join(doubts)}. "
+                "Take these figures for a hint and measure again when it is quiet."
+            )
+        if self.subject["dtype"] not in ("float32", "bfloat16"):
+            found.append("transformers' ways run in float32: they have no such matrices.")
+        found += impossible(self.compared, self.curves, self.quiet.ar_spread or 0.0)
+        found += [f"Left out: {reason}." for one in self.series for reason in one.left_out]
+        return list(dict.fromkeys(found))
+
+    @property
+    def origin_lines(self) -> tuple[str, str]:
+        """On what and with what, then the versions of everything that was timed."""
+        hardware = self.origin["hardware"]
+        cores = "1 core" if hardware["cores"] == 1 else f"{hardware['cores']} cores"
+        machine = ", ".join([hardware["processor"], cores, *hardware["gpus"]])
+        what = ", ".join(str(self.subject[key]) for key in ("name", "device", "dtype"))
+        return f"{what}; {machine}", versions_line(self.origin)
+
+    @property
+    def answers(self) -> list[str]:
+        """The answers that a reader looks for first."""
+        return in_short(self.series, self.compared)
+
+    def compared_in(self, series: Measured) -> list[Compared]:
+        """The comparisons of one series."""
+        return [one for one in self.compared if one.batch_size == series.batch_size]
+
+    def series_tables(self, series: Measured) -> list[Table]:
+        """Every table of one series."""
+        compared = self.compared_in(series)
+        floor = self.limits.read_seconds(self.work.num_bytes(series.batch_size, CONTEXT))
+        found = [*speed_tables(series), comparisons_table(series, compared)]
+        if len(series.families) > 2:
+            found += [families_table(series, compared), rates_table(series)]
+        survival = survival_table(series)
+        return self.noted(
+            [*found, work_table(series, floor), *([survival] if survival.lines else [])]
+        )
+
+    def machine_tables(self) -> list[Table]:
+        """What a forward costs and what the machine allows."""
+        limits = limits_table(self.limits, self.work, self.forward_threads)
+        return self.noted([rho_table(self.curves), limits])
+
+    def tables(self) -> list[Table]:
+        """Every table, of the series first."""
+        of_series = [table for one in self.series for table in self.series_tables(one)]
+        return [*of_series, *self.machine_tables()]
+
+    def to_markdown(self) -> str:
+        """Where it ran, what to doubt, the answers and every table, for a page of text."""
+        head = [f"# Benchmark of {self.subject['name']}", *self.origin_lines]
+        head.append(f"{self.origin['date']}, commit {self.origin['commit']}")
+        head += [f"> {warning}" for warning in self.warnings]
+        answers = "\n".join(f"- {answer}" for answer in self.answers)
+        tables = [table.to_markdown() for table in self.tables()]
+        return "\n\n".join([*head, answers, *tables]) + "\n"
+
+    def noted(self, tables: Sequence[Table]) -> list[Table]:
+        """The note in the title of every table."""
+        if not self.note:
+            return list(tables)
+        return [Table(f"{one.title} ({self.note})", one.columns, one.lines) for one in tables]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; token ids are left out, hashes of them are kept."""
+        return {
+            "kind": "benchmark",
+            "version": VERSION,
+            **self.origin,
+            "note": self.note,
+            "subject": dict(self.subject),
+            "asked": dict(self.asked),
+            "machine": {
+                **asdict(self.quiet),
+                "doubts": self.quiet.doubts,
+                "threads": self.forward_threads,
+                **asdict(self.limits),
+            },
+            "load": asdict(self.work),
+            "rho": [asdict(one) for curve in self.curves.values() for one in curve],
+            "answers": self.answers,
+            "comparisons": [asdict(one) for one in self.compared],
+            "series": [series_json(one) for one in self.series],
+        }
+
+
+def series_json(series: Measured) -> dict[str, Any]:
+    """Figures of every peer, over the families and on natural text, and every sample."""
+    families = series.of(*series.tasks)
+    parts = {
+        "families": figures_of(families, series.peers),
+        "natural": figures_of(series.of(NATURAL), series.peers),
+    }
+    peers = [
+        {
+            "peer": peer,
+            "threads": series.threads[peer],
+            "peak_bytes": series.peak_bytes.get(peer),
+            "first_seconds": series.first_seconds.get(peer),
+            "tokens_per_forward_counts": counts_of(families, peer),
+            **{part: asdict(own[peer]) if peer in own else None for part, own in parts.items()},
+        }
+        for peer in series.peers
+    ]
+    return {
+        "batch_size": series.batch_size,
+        "first_length": series.first_length,
+        "peers": peers,
+        "left_out": list(series.left_out),
+        "samples": [sample_json(one) for one in series.samples],
+        "tuning": [sample_json(one) for one in series.tuning],
+    }
+
+
+def sample_json(one: Sample) -> dict[str, Any]:
+    """What was timed, without tokens and moments."""
+    answer = one.answer
+    return {
+        "peer": one.peer,
+        "threads": one.threads,
+        "family": one.family,
+        "question": one.question,
+        "round": one.round,
+        "seconds": round(answer.seconds, 7),
+        "first_seconds": round(answer.first_seconds, 7),
+        "num_tokens": answer.num_tokens,
+        "num_forwards": answer.num_forwards,
+        "output": answer.output_id[:8],
+    }
 
 
 def heading(batch_size: int) -> str:
@@ -25,7 +195,7 @@ def in_short(measured: Sequence[Measured], compared: Sequence[Compared]) -> list
     found = []
     for series in measured:
         own = [one for one in compared if one.batch_size == series.batch_size]
-        best = compare.best_transformers(series)
+        best = best_transformers(series)
         for one in own:
             is_other_cache = one.peer.startswith((plan.BLOCK_CACHE, plan.NO_CACHE))
             if not plan.is_ours(one.peer) or (is_other_cache and one.baseline == plan.AR):
@@ -56,12 +226,10 @@ def speed_tables(series: Measured) -> list[Table]:
         *("TTFT ms", "TPOT ms", "chunk ms", "TPF"),
     )
     tables = []
-    for where, is_natural in (("over the families", False), ("on natural text", True)):
-        samples = [one for one in series.samples if (one.family == NATURAL) == is_natural]
+    for where, families in (("over the families", series.tasks), ("on natural text", [NATURAL])):
         lines = [
             (peer, str(series.threads[peer]), *_speeds(found))
-            for peer in series.peers
-            if (found := figures_of(samples, peer)) is not None
+            for peer, found in figures_of(series.of(*families), series.peers).items()
         ]
         if lines:
             title = f"{heading(series.batch_size)}, {where}: medians; waits as p50 / p99"
@@ -80,7 +248,7 @@ def _speeds(found: PeerFigures) -> tuple[str, ...]:
     )
 
 
-def comparisons_table(batch_size: int, compared: Sequence[Compared]) -> Table:
+def comparisons_table(series: Measured, compared: Sequence[Compared]) -> Table:
     """A line a comparison: average, least family, natural text, with prefill, eta, agreement."""
     columns = ("peer / baseline", "families", "least", "natural", "with prefill", "eta", "same")
     lines = [
@@ -94,18 +262,18 @@ def comparisons_table(batch_size: int, compared: Sequence[Compared]) -> Table:
             share(one.agreement),
         )
         for one in compared
-        if one.batch_size == batch_size
     ]
-    title = f"{heading(batch_size)}: how many times the tokens/s, with 95 % intervals"
+    title = f"{heading(series.batch_size)}: how many times the tokens/s, with 95 % intervals"
     return Table(title, columns, tuple(lines))
 
 
-def families_table(batch_size: int, compared: Sequence[Compared]) -> Table:
+def families_table(series: Measured, compared: Sequence[Compared]) -> Table:
     """One line per comparison, one column per family."""
-    own = [one for one in compared if one.batch_size == batch_size]
-    families = list(dict.fromkeys(family for one in own for family in one.by_family))
-    lines = [(one.name, *(number(one.by_family.get(family)) for family in families)) for one in own]
-    title = f"{heading(batch_size)}: how many times the tokens/s by family (prefill apart)"
+    families = list(dict.fromkeys(family for one in compared for family in one.by_family))
+    lines = [
+        (one.name, *(number(one.by_family.get(family)) for family in families)) for one in compared
+    ]
+    title = f"{heading(series.batch_size)}: how many times the tokens/s by family (prefill apart)"
     return Table(title, ("peer / baseline", *families), tuple(lines))
 
 
@@ -116,35 +284,27 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
         *("peer", "ms per forward", "share of bound", "tokens per forward"),
         *("peak MiB", "output", "repeats", "draft forwards"),
     )
-    lines = []
-    for peer in series.peers:
-        found = figures_of(series.samples, peer)
-        assert found is not None, "a peer of a series has samples"
-        seconds = found.forward_seconds
-        lines.append(
-            (
-                peer,
-                f"{seconds * 1000:.2f}" if seconds else NONE,
-                f"{floor_seconds / seconds:.0%}" if seconds else NONE,
-                f"{found.effective_tpf:.2f}",
-                f"{series.peak_bytes[peer] / MIB:.1f}" if peer in series.peak_bytes else NONE,
-                found.output_id[:8],
-                "same" if found.is_repeatable else "differ",
-                f"{found.draft_forwards:.2f}" if found.draft_forwards else NONE,
-            )
+    lines = [
+        (
+            peer,
+            f"{seconds * 1000:.2f}" if (seconds := found.forward_seconds) else NONE,
+            f"{floor_seconds / seconds:.0%}" if seconds else NONE,
+            f"{found.effective_tpf:.2f}",
+            f"{series.peak_bytes[peer] / MIB:.1f}" if peer in series.peak_bytes else NONE,
+            found.output_id[:8],
+            "same" if found.is_repeatable else "differ",
+            f"{found.draft_forwards:.2f}" if found.draft_forwards else NONE,
         )
+        for peer, found in figures_of(series.samples, series.peers).items()
+    ]
     title = f"{heading(series.batch_size)}: forwards, memory beyond the weights, output"
     return Table(title, columns, tuple(lines))
 
 
 def survivals(series: Measured) -> dict[str, tuple[float, ...]]:
     """Peer -> acceptance by position, of those here that proposed more than one token."""
-    found = {peer: figures_of(series.samples, peer) for peer in filter(plan.is_ours, series.peers)}
-    return {
-        peer: one.survival
-        for peer, one in found.items()
-        if one is not None and len(one.survival) > 1
-    }
+    found = figures_of(series.samples, list(filter(plan.is_ours, series.peers)))
+    return {peer: one.survival for peer, one in found.items() if len(one.survival) > 1}
 
 
 def survival_table(series: Measured) -> Table:
@@ -162,23 +322,20 @@ def survival_table(series: Measured) -> Table:
 def rates_table(series: Measured) -> Table:
     """A line a peer: tokens/s and tokens per forward of each family, and the time to the first
     token where it was taken by itself."""
+    own = [figures_of(series.of(family), series.peers) for family in series.families]
     columns = ["peer", *series.families]
+    lines = [[peer, *(_rate(found.get(peer)) for found in own)] for peer in series.peers]
     if series.first_seconds:
         columns.append(f"ms to the first token of a prompt of {series.first_length}")
-    lines = []
-    for peer in series.peers:
-        line = [peer]
-        for family in series.families:
-            found = figures_of([one for one in series.samples if one.family == family], peer)
-            line.append(_rate(found) if found else NONE)
-        if series.first_seconds:
-            line.append(f"{series.first_seconds[peer] * 1000:.0f}")
-        lines.append(tuple(line))
+        for line in lines:
+            line.append(f"{series.first_seconds[line[0]] * 1000:.0f}")
     title = f"{heading(series.batch_size)}: tokens/s by family, prefill apart · tokens per forward"
-    return Table(title, tuple(columns), tuple(lines))
+    return Table(title, tuple(columns), tuple(map(tuple, lines)))
 
 
-def _rate(found: PeerFigures) -> str:
+def _rate(found: PeerFigures | None) -> str:
+    if found is None:
+        return NONE
     rate = f"{found.decode_rate:.0f}" if found.decode_rate else NONE
     return f"{rate} · {found.tpf:.2f}"
 
@@ -221,13 +378,13 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
     return Table(title, columns, tuple(lines))
 
 
-def limits_table(limits: MachineLimits, load: ForwardWork, threads: int) -> Table:
+def limits_table(limits: MachineLimits, work: ForwardWork, threads: int) -> Table:
     """What the machine can do, measured, and what an AR forward asks of it."""
-    floor = limits.floor_seconds(load.weight_bytes, load.operations(1, 1))
+    floor = limits.floor_seconds(work.weight_bytes, work.operations(1, 1))
     speed = limits.operations_per_second
     line = (
         str(threads),
-        f"{load.weight_bytes / MIB:.1f}",
+        f"{work.weight_bytes / MIB:.1f}",
         f"{limits.bytes_per_second / GIGA:.1f}",
         NONE if speed is None else f"{speed / GIGA:.1f}",
         f"{floor * 1000:.3f}",
@@ -236,19 +393,12 @@ def limits_table(limits: MachineLimits, load: ForwardWork, threads: int) -> Tabl
     return Table("Limits of this machine, measured at the size of the weights", columns, (line,))
 
 
-def tables_of(series: Measured, compared: Sequence[Compared], floor_seconds: float) -> list[Table]:
-    """Every table of a series."""
-    found = speed_tables(series)
-    found.append(comparisons_table(series.batch_size, compared))
-    if len(series.families) > 2:
-        found.append(families_table(series.batch_size, compared))
-        found.append(rates_table(series))
-    found.append(work_table(series, floor_seconds))
-    survival = survival_table(series)
-    return [*found, survival] if survival.lines else found
-
-
 def _waits(found: Percentiles | None) -> str:
     if found is None:
         return NONE
     return f"{found.p50 * 1000:.1f} / {found.p99 * 1000:.1f}"
+
+
+def versions_line(origin: Mapping[str, Any]) -> str:
+    """``torch 2.8, transformers 5.1``"""
+    return ", ".join(f"{name} {version}" for name, version in origin["versions"].items())

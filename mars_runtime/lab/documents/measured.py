@@ -111,7 +111,8 @@ def drafts(content: Content) -> Table:
 
 def beside(content: Content) -> Table:
     """Tokens per second beside busy processes, by way and number of threads."""
-    return TypeAdapter(Beside).validate_python(content).table()
+    (table,) = TypeAdapter(Beside).validate_python(content).tables()
+    return table
 
 
 def requests_held(content: Content) -> Table:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mars_runtime.decoders.base import forbidden_ids
-from mars_runtime.lab.benchmark.transformers_peers import loader
+from mars_runtime.lab.benchmark.elsewhere import loader
 from mars_runtime.lab.evaluation.measure import RowOutput, decode_in_batches
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.lab.evaluation.tables import Table

@@ -1,4 +1,5 @@
-"""The command from arguments to files, on a checkpoint of toy size."""
+"""How a series is played, and the command from arguments to files: on a checkpoint of toy size, and
+on shapes without real weights."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import argparse
 import io
 import json
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +15,25 @@ from typing import Any
 
 import pytest
 import torch
-from scripted_answers import answer
+from scripted_answers import QUESTIONS, answer, peer
 
-from mars_runtime.lab.benchmark import beside, cli, run
-from mars_runtime.lab.benchmark.paired import Sample
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.lab.benchmark import beside, cli, plan, run
+from mars_runtime.lab.benchmark.figures import Measured
+from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, Sample, TimedAnswer
+from mars_runtime.lab.benchmark.run import Series, measure, peak_bytes, spread_out
+from mars_runtime.lab.benchmark.targets import read_acceptance
+from mars_runtime.model import shapes
+
+EVIL = "<script>alert(1)</script>"
+TINY = {
+    **shapes.SHAPES["qwen2.5-0.5b"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+SAYS = "random weights, timing only, acceptance drawn from given shares 0.5, 0, 0.5"
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -25,7 +42,87 @@ def arguments(*given: str) -> argparse.Namespace:
     return parser.parse_args(["benchmark", *given])
 
 
-EVIL = "<script>alert(1)</script>"
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def silently(samples: Iterable[Sample], what: str, total: int) -> list[Sample]:
+    found = list(samples)
+    assert len(found) == total
+    return found
+
+
+def faster_with(threads: int, seconds: float):
+    """A peer that is fast on one number of threads."""
+
+    def ask(question: Question) -> TimedAnswer:
+        factor = 1.0 if torch.get_num_threads() == threads else 3.0
+        return peer("any", factor * seconds).answer(question)
+
+    return ask
+
+
+def failing(question: Question) -> TimedAnswer:
+    raise NotImplementedError("no such cache")
+
+
+def played(asks: dict[str, object], threads: list[int]) -> Measured:
+    series = Series(1, asks, tuple(QUESTIONS))  # type: ignore[arg-type]
+    return measure(series, threads, 2, torch.device("cpu"), silently)
+
+
+def test_each_peer_runs_on_the_threads_that_suit_it():
+    found = played({"a": faster_with(1, 1.0), "b": faster_with(2, 2.0)}, [1, 2])
+    assert found.threads == {"a": 1, "b": 2}
+    assert {(one.peer, one.threads) for one in found.samples} == {("a", 1), ("b", 2)}
+    assert len(found.samples) == 2 * 2 * len(QUESTIONS)
+    assert len(found.tuning) == 2 * 2 * 4
+    assert found.peers == ["a", "b"]
+    assert set(found.peak_bytes) == {"a", "b"}
+    seconds = [one.answer.seconds for one in found.samples if one.peer == "a"]
+    assert seconds == [1.0, 2.0, 3.0, 4.0] * 2
+
+
+def test_one_number_of_threads_needs_no_tuning():
+    found = played({"a": faster_with(1, 1.0)}, [1])
+    assert found.tuning == ()
+    assert found.threads == {"a": 1}
+
+
+def test_what_transformers_cannot_do_here_is_left_out_and_said():
+    found = played({plan.COMPILED: failing, "AR": faster_with(1, 1.0)}, [1])
+    assert found.peers == ["AR"]
+    assert found.left_out == (
+        "transformers static cache cannot run here (NotImplementedError: no such cache)",
+    )
+
+
+def test_a_fault_of_ours_is_not_hidden():
+    with pytest.raises(NotImplementedError):
+        played({"AR": failing}, [1])
+
+
+def test_tuning_questions_are_spread_over_families():
+    assert spread_out(QUESTIONS, 2) == [QUESTIONS[0], QUESTIONS[2]]
+    assert spread_out(QUESTIONS, 9) == QUESTIONS
+
+
+def test_peak_memory_is_that_of_what_was_alive_at_once():
+    def ask(question: Question) -> TimedAnswer:
+        first = torch.empty(1000)
+        second = torch.empty(500)
+        del first
+        torch.empty(500).add_(second)
+        return answer(1.0)
+
+    def peak(ask: Ask) -> int:
+        return peak_bytes(Peer("any", 1, ask), QUESTIONS[0], torch.device("cpu"))
+
+    assert peak(ask) == 6000
+    assert peak(lambda question: answer(1.0)) == 0
 
 
 @dataclass(frozen=True)
@@ -174,11 +271,10 @@ def test_beside_busy_processes_threads_are_chosen_and_fixed(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(beside, "SETTLE", 0.0)
-    out, threads = tmp_path / "beside.json", torch.get_num_threads()
+    out = tmp_path / "beside.json"
     given = ["--checkpoint", str(random_folder), "--families", "symbolic", "--prompts", "1"]
     given += ["--rounds", "1", "--max-new-tokens", "6", "--threads", "1", "2", "--beside", "0", "1"]
     assert cli.run(arguments(*given, "--out", str(out))) == 0
-    torch.set_num_threads(threads)
     rates = json.loads(out.read_text(encoding="utf-8"))["rates"]
     told = {(one["way"], one["threads"], one["beside"]) for one in rates}
     ways = ("AR", "lossless, as the page opens")
@@ -209,3 +305,62 @@ def test_processes_beside_end_with_the_round():
     with beside.busy(2) as started:
         assert [one.poll() for one in started] == [None, None]
     assert all(one.poll() is not None for one in started)
+
+
+def test_acceptance_is_given_or_recorded(tmp_path: Path):
+    given = read_acceptance("0.5,0, 0.5")
+    assert given.forced.shares == (0.5, 0.0, 0.5)
+    assert given.source == "given shares 0.5, 0, 0.5"
+    file = tmp_path / "benchmark.json"
+    peers = [{"peer": "AR"}, {"peer": "MARS x", "tokens_per_forward_counts": {"1": 3, "3": 1}}]
+    found = {"date": "2026-11-21T10:00:00", "subject": {"name": "tiny"}}
+    file.write_text(json.dumps(found | {"series": [{"peers": peers}]}))
+    recorded = read_acceptance(str(file))
+    assert recorded.forced.shares == (0.75, 0.0, 0.25)
+    assert recorded.source == "a recorded histogram (MARS x of tiny, 2026-11-21)"
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"series": []}', "no json"])
+def test_what_holds_no_acceptance_is_refused(text: str, tmp_path: Path):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(DecodeError, match="No acceptance is recorded"):
+        read_acceptance(str(file))
+    with pytest.raises(DecodeError, match="add up to 1"):
+        read_acceptance("0.5,0.4")
+
+
+def test_every_table_and_file_says_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", TINY)  # type: ignore[arg-type]
+    monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
+    monkeypatch.setattr(run, "WIDTHS", (1, 3))
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    out = tmp_path / "b.json"
+    given = [
+        *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
+        *("--prompts", "2", "--rounds", "1", "--max-new-tokens", "6", "--threads", "1"),
+        *("--batch", "1", "--out", str(out), "--html", str(out.with_suffix(".html"))),
+    ]
+    assert cli.run(arguments(*given)) == 0
+    markdown = out.with_suffix(".md").read_text(encoding="utf-8")
+    titles = [line for line in markdown.splitlines() if line.startswith("**")]
+    assert len(titles) > 5
+    assert all(SAYS in title for title in titles)
+    found = json.loads(out.read_text())
+    assert found["note"] == SAYS
+    peers = {one["peer"]: one for one in found["series"][0]["peers"]}
+    assert not any("auto" in name or "lookup" in name for name in peers)
+    tokens = {one["families"]["num_tokens"] for one in peers.values()}
+    assert tokens == {2 * 6}
+    assert peers["MARS τ=0.95 B=4"]["families"]["tpf"] > 1
+    report = out.with_suffix(".html").read_text(encoding="utf-8")
+    captions = report.count("<caption>")
+    assert captions > 5
+    assert report.count(SAYS) >= captions
+
+
+def test_an_unknown_shape_gets_one_sentence(capsys: pytest.CaptureFixture[str]):
+    assert cli.run(arguments("--shape", "gpt-9", "--acceptance", "1")) == 2
+    assert "There is no shape 'gpt-9'" in capsys.readouterr().err

@@ -1,1 +1,0 @@
-"""Paired wall-clock comparison of decoding methods on one machine."""
