@@ -8,10 +8,10 @@ from app.batch.run import BatchHandlers
 from app.examples.book import ExampleBook
 from app.grid.run import GridHandlers
 from app.live.run import LiveHandlers
-from app.load.run import LoadHandlers
 from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
+from app.traffic.run import TrafficHandlers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Handlers:
     live: LiveHandlers
     batch: BatchHandlers
     grid: GridHandlers
-    load: LoadHandlers
+    traffic: TrafficHandlers
 
 
 def make_handlers(engines: Engines) -> Handlers:
@@ -39,5 +39,5 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, logs, book, checkpoints.settle),
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
-        LoadHandlers(engines, logs),
+        TrafficHandlers(engines, logs, book),
     )

@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from app.controls import TITLES, RefusalError
+from app.controls import TITLES, Limits, RefusalError
+from app.examples.book import ExampleBook
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
 from mars_runtime import tasks
@@ -47,12 +48,25 @@ Wait = Callable[[], object]
 log = logging.getLogger(__name__)
 
 
-class TabRun(ABC):
+class Order(Protocol):
+    """What a tab's controls ask for, read and checked."""
+
+    @property
+    def checkpoint(self) -> str: ...
+
+
+OrderT = TypeVar("OrderT", bound=Order)
+
+
+class TabRun(ABC, Generic[OrderT]):
     """What one visitor is running in a tab: no transcript before its checkpoint is there."""
 
-    def __init__(self, log: RunLog, checkpoint: str) -> None:
+    def __init__(self, log: RunLog, order: OrderT, book: ExampleBook, max_seconds: float) -> None:
+        """book: knows what can be judged; max_seconds: the deadline."""
         self.log = log
-        self.checkpoint = checkpoint
+        self.order = order
+        self.book = book
+        self.max_seconds = max_seconds
         self.owner = ""  # the address that asked
         self.transcripts: list[Transcript] = []
         self.is_cancelled = False
@@ -67,8 +81,8 @@ class TabRun(ABC):
         return POLL_SECONDS
 
     @property
-    def going(self) -> list[Transcript]:
-        """Those that have not ended."""
+    def running(self) -> list[Transcript]:
+        """The transcripts that have not ended."""
         return [each for each in self.transcripts if each.end is None]
 
     def begin(self, *transcripts: Transcript) -> None:
@@ -80,8 +94,8 @@ class TabRun(ABC):
     def follow(self) -> Iterator[Wait]:
         """Until all that has begun has ended."""
         self.advance()
-        while self.going:
-            yield partial(self.going[0].run.wait, self.pause)
+        while self.running:
+            yield partial(self.running[0].run.wait, self.pause)
             self.advance()
 
     def advance(self) -> None:
@@ -95,11 +109,24 @@ class TabRun(ABC):
             self.log.add(name, line)
         return bool(lines)
 
+    def say_situation(self, running: str) -> None:
+        """Tell what the latest transcript waits for or who shares with it, else what is running."""
+        situation = waiting_sentence([self.transcripts[-1].run])
+        if situation or running:
+            self.log.say(situation or running, "waiting" if situation else "running")
+
+    def judge_all(self, served: Served, kind: str, prompt: str) -> None:
+        """Judge all transcripts of the prompt that ran to their end; ``kind``: what each is."""
+        for each in self.transcripts:
+            if each.is_done:
+                self.judge(served, prompt, each.tokens[0], {kind: each.name})
+
     def judge(
-        self, served: Served, task: Task | None, tokens: Sequence[int], about: Mapping[str, Any]
+        self, served: Served, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
     ) -> None:
         """Tell whether a text that came to its end is right, where that can be judged; ``about``
         says whose it is. For when nothing is timed any more."""
+        task = self.book.task(prompt)
         if task is not None and tasks.is_checkable(task):
             is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
             self.log.add("verdict", {**about, "right": is_right})
@@ -111,7 +138,7 @@ class TabRun(ABC):
             each.run.cancel()
 
 
-R = TypeVar("R", bound=TabRun)
+R = TypeVar("R", bound=TabRun[Any])
 
 
 class SessionRuns(Generic[R]):
@@ -170,11 +197,23 @@ class TabHandlers(ABC, Generic[R]):
     """What a tab whose runs stream does; one object serves every visitor."""
 
     pause: ClassVar[float] = POLL_SECONDS
+    most_tokens: ClassVar[int]
+    """The end of its slider of tokens, where the app allows so many."""
 
-    def __init__(self, engines: Engines, logs: RunLogs) -> None:
-        self._engines = engines
-        self._logs = logs
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        self.engines = engines
+        self.logs = logs
+        self.book = book
         self.runs: SessionRuns[R] = SessionRuns()
+
+    @property
+    def max_tokens(self) -> int:
+        """The end of the slider of tokens."""
+        return min(self.most_tokens, self.engines.settings.max_new_tokens)
+
+    def limits(self, values: Mapping[str, Any]) -> Limits:
+        """What may be asked of the checkpoint among these controls. Raises RefusalError."""
+        return self.engines.limits(values.get("checkpoint"))
 
     @abstractmethod
     def read(self, values: Mapping[str, Any]) -> R:
@@ -204,7 +243,7 @@ class TabHandlers(ABC, Generic[R]):
             run = self.read(values)
             run.owner = owner
             self.runs.clear(session, self.pause)
-            told = self._logs.keep(run.log)
+            told = self.logs.keep(run.log)
             self.runs.begin(session, run)
             yield from self._values(session, run)
         except Exception as error:
@@ -232,11 +271,11 @@ class TabHandlers(ABC, Generic[R]):
 
     def _loaded_and_decoded(self, run: R) -> Iterator[Wait]:
         """Raises UnavailableError."""
-        with self._engines.kept(run.checkpoint):
+        with self.engines.kept(run.order.checkpoint):
             yield from self._decoded(run)
 
     def _decoded(self, run: R) -> Iterator[Wait]:
-        load = self._engines.begin(run.checkpoint)
+        load = self.engines.begin(run.order.checkpoint)
         served = load.wait(0.0)
         while served is None and not run.is_cancelled:
             run.log.say(load.situation)

@@ -70,7 +70,7 @@ GRADIO_FILES = {
     "app/frontier.py",
     "app/grid/tab.py",
     "app/live/tab.py",
-    "app/load/tab.py",
+    "app/traffic/tab.py",
     "app/serving/serve.py",
     "app/serving/zerogpu.py",
 }

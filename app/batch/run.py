@@ -1,7 +1,7 @@
 """Batches: what the tab does, the run of a visitor with its methods in turn, each a side with the
 device alone, and the start of one side, which the endpoint uses too.
 
-The first line of a value (``components/race_value.py``) names the sides and the prompts; further
+The first line of a value (``run_log.py``) names the sides and the prompts; further
 lines are a side's trace lines without its proposals, which nobody draws here, and under ``totals``
 and ``figures`` what is folded from the events, the latter as plotly figures in plain Python values.
 Their colours are named after the style sheet's variables (``PAGE_COLOURS``), which the browser
@@ -20,7 +20,7 @@ from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_
 from app.examples.book import BATCH, ExampleBook, ExamplePages
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
-from app.stream import TabHandlers, TabRun, Transcript, Wait, waiting_sentence
+from app.stream import TabHandlers, TabRun, Transcript, Wait
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step
@@ -40,33 +40,28 @@ PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 MAX_POINTS = 400  # of a line; more cannot be told apart on a page
 
 
-def new_log(methods: Mapping[str, str], titles: Sequence[str], prompts: Sequence[str]) -> RunLog:
-    """A log of a batch. ``methods``: side -> method."""
-    sides = [
-        {"side": name, "method": method, "title": title}
-        for (name, method), title in zip(methods.items(), titles, strict=True)
-    ]
+def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLog:
+    """A log of a batch. ``sides``: of each its name, its method and its title."""
     return RunLog({"sides": sides, "prompts": list(prompts)})
 
 
-class BatchRun(TabRun):
-    """All prompts by one method after the other."""
+class BatchRun(TabRun[BatchOrder]):
+    """All prompts by one method after the other, each side with a deadline of its own."""
 
     def __init__(self, order: BatchOrder, book: ExampleBook, max_seconds: float) -> None:
-        """max_seconds: the deadline of each side."""
         self._methods = dict(zip(SIDES, order.methods, strict=False))
-        titles = list(map(order.title, order.methods))
-        super().__init__(new_log(self._methods, titles, order.prompts), order.checkpoint)
-        self._order = order
-        self._book = book
-        self._max_seconds = max_seconds
+        sides = [
+            {"side": name, "method": method, "title": order.title(method)}
+            for name, method in self._methods.items()
+        ]
+        super().__init__(new_log(sides, order.prompts), order, book, max_seconds)
         self._folded = 0.0
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """Every method in turn; the outputs are judged at the end."""
         for name, method in self._methods.items():
-            seconds = self._max_seconds
-            self.begin(start_side(served, self._order, name, method, seconds, self.owner))
+            seconds = self.max_seconds
+            self.begin(start_side(served, self.order, name, method, seconds, self.owner))
             yield from self.follow()
             if not self.transcripts[-1].is_done:
                 break
@@ -82,11 +77,7 @@ class BatchRun(TabRun):
     def advance(self) -> None:
         """What goes on, then new lines, the totals twice per second."""
         side = self.transcripts[-1]
-        situation = waiting_sentence([side.run])
-        if situation:
-            self.log.say(situation, "waiting")
-        elif side.events:
-            self.log.say(self._running_sentence(), "running")
+        self.say_situation(self._running_sentence() if side.events else "")
         has_news = self.collect()
         now = time.monotonic()
         if side.end is not None or (has_news and now - self._folded > TOTALS_SECONDS):
@@ -112,18 +103,18 @@ class BatchRun(TabRun):
     def _judge(self, served: Served) -> None:
         """Say which outputs are right, where that can be judged, once nothing is timed any more."""
         for side in self.transcripts:
-            for row, prompt in enumerate(self._order.prompts):
+            for row, prompt in enumerate(self.order.prompts):
                 if row in side.finished:
                     about = {"side": side.name, "row": row}
-                    self.judge(served, self._book.task(prompt), side.tokens[row], about)
+                    self.judge(served, prompt, side.tokens[row], about)
 
     def _title(self, side: Transcript) -> str:
-        return self._order.title(self._methods[side.name])
+        return self.order.title(self._methods[side.name])
 
     def _running_sentence(self) -> str:
         running = f"Running {self._title(self.transcripts[-1])}"
         if len(self.transcripts) < len(self._methods):
-            last = self._order.title(self._order.methods[-1])
+            last = self.order.title(self.order.methods[-1])
             return f"{running}; then {last} on the same prompts…"
         return f"{running}…"
 
@@ -140,24 +131,20 @@ class BatchRun(TabRun):
 class BatchHandlers(TabHandlers[BatchRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
 
-    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
-        super().__init__(engines, logs)
-        self._book = book
-        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
+    most_tokens = MAX_TOKENS
 
-    @property
-    def max_tokens(self) -> int:
-        """The end of the slider of tokens per row."""
-        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs, book)
+        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
     def read(self, values: Mapping[str, Any]) -> BatchRun:
         """What these controls ask for, not begun yet. Raises RefusalError."""
-        order = read_batch_order(values, self._engines.limits(values.get("checkpoint")))
-        return BatchRun(order, self._book, self._engines.settings.max_seconds)
+        order = read_batch_order(values, self.limits(values))
+        return BatchRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
-        return new_log({}, [], [])
+        return new_log([], [])
 
 
 def start_side(

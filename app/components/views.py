@@ -146,7 +146,7 @@ class GridView(LineView):
     lines = "grid line, then <cell>\\t<trace line> lines"
 
 
-class LoadView(LineView):
+class TrafficView(LineView):
     """Figures and charts of requests that arrive at their own times.
 
     First line: the run as JSON (``run``, ``question``, ``kind``, ``ways``: [{"name", "title"}],

@@ -1,6 +1,6 @@
 """Grids: what the tab does, and the run of a visitor with its cells in turn.
 
-The first line of a value (``components/race_value.py``) names rows and columns; further lines are
+The first line of a value (``run_log.py``) names rows and columns; further lines are
 a cell's trace lines, whole, so that any cell can be opened as a run. Knows no gradio, drawing or
 model.
 """
@@ -23,7 +23,6 @@ from app.stream import (
     TabRun,
     Transcript,
     Wait,
-    waiting_sentence,
     writer_of,
 )
 from mars_runtime.engine.engine import EngineBusy
@@ -33,16 +32,10 @@ from mars_runtime.settings import DecodeSettings
 FULL = "Waiting: all places are taken; the next cell runs when one is free."
 
 
-class GridRun(TabRun):
-    """Plain AR, then cell after cell, each with the device alone."""
+class GridRun(TabRun[GridOrder]):
+    """Plain AR, then cell after cell, each with the device alone, until the deadline of all."""
 
-    def __init__(self, order: GridOrder, book: ExampleBook, max_seconds: float) -> None:
-        """max_seconds: the deadline of the whole grid."""
-        super().__init__(RunLog(order.head()), order.checkpoint)
-        self._order = order
-        self._book = book
-        self._max_seconds = max_seconds
-        self._running = ""
+    _running = ""
 
     @property
     def num_done(self) -> int:
@@ -51,9 +44,9 @@ class GridRun(TabRun):
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """The reference and every cell in turn; the texts are judged at the end."""
-        until = time.monotonic() + self._max_seconds
-        for number, (name, settings) in enumerate(self._order.cells()):
-            self._running = _running_sentence(self._order, number, settings)
+        until = time.monotonic() + self.max_seconds
+        for number, (name, settings) in enumerate(self.order.cells()):
+            self._running = _running_sentence(self.order, number, settings)
             cell = yield from self._started(served, name, settings, until)
             if cell is None:
                 break
@@ -62,12 +55,11 @@ class GridRun(TabRun):
             if not cell.is_done:
                 break
         self._say_how_it_ended()
-        self._judge(served)
+        self.judge_all(served, "cell", self.order.prompt)
 
     def advance(self) -> None:
         """What goes on, then new lines."""
-        situation = waiting_sentence([self.transcripts[-1].run])
-        self.log.say(situation or self._running, "waiting" if situation else "running")
+        self.say_situation(self._running)
         self.collect()
 
     def _started(
@@ -88,58 +80,47 @@ class GridRun(TabRun):
     def _submit(
         self, served: Served, name: str, settings: DecodeSettings, seconds: float
     ) -> Transcript:
-        prompt = self._order.prompt
+        prompt = self.order.prompt
         prompt_ids = served.checkpoint.tokenizer.encode_prompt(prompt)
         request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
-        writer = writer_of(served, prompt, request, self._book.task(prompt))
+        writer = writer_of(served, prompt, request, self.book.task(prompt))
         return Transcript(name, served.engine.submit(request, is_alone=True), writer)
 
     def _say_how_it_ended(self) -> None:
-        counted = f"{self.num_done} of {self._order.num_cells} cells ran"
+        counted = f"{self.num_done} of {self.order.num_cells} cells ran"
         end = self.transcripts[-1].end if self.transcripts else None
         if end is not None and end.reason == "error":
             self.log.say(end.message, "error")
         elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
             self.log.say(f"Stopped: {counted}.", "stopped")
-        elif self.num_done < self._order.num_cells:
-            limit = f"The time limit of {self._max_seconds:g} s is over"
+        elif self.num_done < self.order.num_cells:
+            limit = f"The time limit of {self.max_seconds:g} s is over"
             self.log.say(f"{limit}: {counted}.", "stopped")
         else:
             self.log.say(f"Finished: {counted}.", "finished")
-
-    def _judge(self, served: Served) -> None:
-        """Say which texts are right, where that can be judged, once nothing is timed any more."""
-        task = self._book.task(self._order.prompt)
-        for cell in self.transcripts:
-            if cell.is_done:
-                self.judge(served, task, cell.tokens[0], {"cell": cell.name})
 
 
 class GridHandlers(TabHandlers[GridRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
 
-    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
-        super().__init__(engines, logs)
-        self._book = book
-        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
+    most_tokens = MAX_TOKENS
 
-    @property
-    def max_tokens(self) -> int:
-        """The end of the slider of tokens per cell."""
-        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs, book)
+        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
     def block_sizes(self, checkpoint: object) -> list[int]:
         """The values of B that a checkpoint was trained for."""
         try:
-            depth = self._engines.limits(checkpoint).block_size
+            depth = self.engines.limits(checkpoint).block_size
         except RefusalError:
             return list(BLOCK_SIZES)
         return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
 
     def read(self, values: Mapping[str, Any]) -> GridRun:
         """What these controls ask for, not begun yet. Raises RefusalError."""
-        order = read_grid_order(values, self._engines.limits(values.get("checkpoint")))
-        return GridRun(order, self._book, self._engines.settings.max_seconds)
+        order = read_grid_order(values, self.limits(values))
+        return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""

@@ -1,16 +1,20 @@
-"""The controls of settings as the table describes them (``mars_runtime/settings.py``), and sliders
-of what is no setting. Knows no tab."""
+"""The controls of settings as the table describes them (``mars_runtime/settings.py``), and the desk
+of a tab: its controls, its buttons and its view. Knows no tab."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 
-from app.controls import DEFAULTS, FIXED_BLOCK_SIZE
-from app.layout.wiring import Field
+from app.components.views import LineView, RaceView
+from app.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
+from app.examples.book import ExamplePages
+from app.layout.wiring import AT_ONCE, Field, wire_stream
+from app.stream import TabHandlers
 from mars_runtime.settings import SETTINGS
 
 
@@ -66,17 +70,82 @@ def _range(depth: int, block_size: Any) -> dict[str, Any]:
     }
 
 
-def add_slider(
-    controls: MutableMapping[str, Field],
-    place: str,
-    name: str,
-    low: float,
-    high: float,
-    value: float,
-    step: float,
-    label: str,
-) -> None:
-    """Put a slider among the controls of a tab; on the page it is called PLACE-NAME."""
-    controls[name] = gr.Slider(
-        low, high, value, step=step, label=label, elem_id=f"{place}-{name}", buttons=[]
-    )
+class Desk:
+    """A tab as most are laid out: its controls in a column with Run and Stop below them, its view
+    beside that column. On the page everything in it is called PLACE-NAME."""
+
+    def __init__(self, place: str, handlers: TabHandlers[Any], checkpoint: Field) -> None:
+        """``checkpoint``: chosen in the Live tab for all."""
+        self.place = place
+        self.handlers = handlers
+        self.controls: dict[str, Field] = {"checkpoint": checkpoint}
+
+    @contextmanager
+    def laid_out(
+        self, page: gr.Blocks, posted: Iterable[Control], view: type[LineView], race: bool = False
+    ) -> Iterator[None]:
+        """Everything around the controls, which are built meanwhile; ``posted``: those that Run
+        sends; ``race``: whether a race view stands below, which shows one run of many."""
+        with gr.Row(**self.named("live")):
+            with gr.Column(scale=0, min_width=340, **self.named("desk")):
+                yield
+                with gr.Row(**self.named("go")):
+                    run = gr.Button("Run", variant="primary", min_width=0, **self.named("run"))
+                    stop = gr.Button("Stop", min_width=0, **self.named("stop"))
+            with gr.Column(scale=1, min_width=300, **self.named("stage")):
+                shown = view(missed=self.handlers.logs.missed, elem_id=self.place)
+                if race:
+                    RaceView(**self.named("race"))
+        inputs = {each.name: self.controls[each.name] for each in posted}
+        wire_stream(page, self.handlers, [run.click], stop, inputs, shown)
+
+    def named(self, name: str) -> dict[str, Any]:
+        """The argument that names a component of the tab."""
+        return {"elem_id": f"{self.place}-{name}"}
+
+    def choices(
+        self,
+        kind: type[gr.Radio | gr.CheckboxGroup],
+        name: str,
+        titles: Mapping[Any, str],
+        value: Any,
+        label: str,
+    ) -> None:
+        """One or several of some values, each under its title."""
+        listed = [(title, each) for each, title in titles.items()]
+        self.controls[name] = kind(listed, value=value, label=label, **self.named(name))
+
+    def slider(
+        self, name: str, low: float, high: float, value: float, step: float, label: str
+    ) -> None:
+        """A number that is no setting."""
+        self.controls[name] = gr.Slider(
+            low, high, value, step=step, label=label, buttons=[], **self.named(name)
+        )
+
+    def max_tokens(self, value: int, low: int = 1) -> None:
+        """The slider of the limit on tokens."""
+        most = self.handlers.max_tokens
+        self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most, low)
+
+    def wire_examples(
+        self,
+        box: str,
+        button: gr.Button,
+        pages: ExamplePages,
+        other: str,
+        update: Callable[[Any, Any], Any],
+    ) -> None:
+        """``button`` puts the next examples into ``box``, which follows the checkpoint, as another
+        control does: ``update`` makes its update of the checkpoint and its value."""
+
+        def next_page(page: int, checkpoint: Any) -> tuple[int, str]:
+            return page + 1, pages.text(page + 1, checkpoint)
+
+        def follow(checkpoint: Any, seen: int, value: Any, text: Any) -> tuple[Any, Any]:
+            return update(checkpoint, value), pages.kept(text, seen, checkpoint)
+
+        seen, checkpoint = gr.State(0), self.controls["checkpoint"]
+        button.click(next_page, [seen, checkpoint], [seen, self.controls[box]], **AT_ONCE)
+        follows = [self.controls[other], self.controls[box]]
+        checkpoint.change(follow, [checkpoint, seen, *follows], follows, **AT_ONCE)

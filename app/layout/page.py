@@ -20,7 +20,7 @@ from app.frontier import frontier_tab
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
 from app.layout.fields import block_size_update
-from app.layout.wiring import AT_ONCE, Field, run_queue, session_of
+from app.layout.wiring import AT_ONCE, STREAMED, Field, session_of
 from app.live.run import LiveHandlers
 from app.live.tab import (
     LiveTab,
@@ -31,26 +31,21 @@ from app.live.tab import (
     wire_live,
     wire_view_runs,
 )  # fmt: skip
-from app.load.tab import load_tab
 from app.recordings import Recording
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
+from app.traffic.tab import traffic_tab
 from mars_runtime.settings import CAPTURED, SETTINGS
 
 ARRIVAL_SECONDS = 1.0  # between two looks at how far the checkpoint is that is on its way
 HELD = {name: SETTINGS[name].info for name in (*CAPTURED, "target")}
 """Controls that do nothing on a GPU, each with what stands below it elsewhere."""
 HELD_HERE = "Fixed on this GPU: a step is one captured graph there."
-FOLLOWS: dict[str, Any] = {
-    "show_progress": "hidden",
-    "api_visibility": "private",
-    "preprocess": False,
-}
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     """The whole page, wired. ``first`` is shown until a visitor runs something."""
-    engines, queue = handlers.engines, run_queue(handlers.engines.settings)
+    engines = handlers.engines
     page = gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
     )
@@ -64,27 +59,27 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs():
             with gr.Tab("Live"):
-                tab = live_tab(engines, handlers.book, handlers.logs, first)
+                tab = live_tab(handlers.live, first)
             with gr.Tab("Batch", elem_id="batch-tab"):
-                batch_tab(page, handlers.batch, engines, handlers.logs, tab.controls["checkpoint"])
+                batch_tab(page, handlers.batch, tab.controls["checkpoint"])
             with gr.Tab("Grid", elem_id="grid-tab"):
-                grid_tab(page, handlers.grid, engines, handlers.logs, tab.controls)
+                grid_tab(page, handlers.grid, tab.controls)
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
             with gr.Tab("Frontier", elem_id="frontier-tab"):
                 frontier_tab()
             with gr.Tab("Load lab", elem_id="load-tab"):
-                load_tab(page, handlers.load, engines, handlers.logs, tab.controls["checkpoint"])
+                traffic_tab(page, handlers.traffic, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
                 ExplainView(elem_id="explain")
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
-        wire_live(page, tab, handlers.live, handlers.book, queue)
+        wire_live(page, tab, handlers.live)
         _wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)
         _wire_arrival(page, checkpoint, arriving, handlers.checkpoints, engines)
         wire_endpoints(engines, handlers.book)
-        wire_view_runs(tab, handlers.live, queue)
-        wire_links(page, tab, handlers.live, handlers.checkpoints, engines)
+        wire_view_runs(tab, handlers.live)
+        wire_links(page, tab, handlers.live, handlers.checkpoints)
     return page
 
 
@@ -152,8 +147,8 @@ def _wire_checkpoint(
     def settle(request: gr.Request) -> None:
         handlers.settle(session_of(request))
 
-    page.load(opening, inputs, [checkpoint, *outputs], **FOLLOWS)
-    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **FOLLOWS)
+    page.load(opening, inputs, [checkpoint, *outputs], **STREAMED)
+    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **STREAMED)
     checkpoint.input(settle, **AT_ONCE)
 
 

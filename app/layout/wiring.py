@@ -19,15 +19,20 @@ from app.serving.settings import AppSettings
 from app.stream import TabHandlers, TabRun
 from mars_runtime.serving.limits import address_of
 
-AT_ONCE: dict[str, Any] = {
+IN_BROWSER: dict[str, Any] = {
     "queue": False,
+    "show_progress": "hidden",
+    "api_visibility": "private",
+}
+AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
+STREAMED: dict[str, Any] = {
     "show_progress": "hidden",
     "api_visibility": "private",
     "preprocess": False,
 }
 RUN = "run"
 """What gradio calls the events that decode, of whatever tab or endpoint."""
-R = TypeVar("R", bound=TabRun)
+R = TypeVar("R", bound=TabRun[Any])
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
 """A control: what a visitor types, moves or chooses."""
 
@@ -39,12 +44,11 @@ def wire_stream(
     stop_button: gr.Button,
     inputs: Mapping[str, Field],
     view: gr.components.Component,
-    queue: Mapping[str, Any],
     js: str | None = None,
 ) -> None:
     """A visitor's runs of one tab: checked and streamed into ``view``, ended by Stop or by a closed
-    tab. inputs: the controls by the names that the handlers know; queue: of ``run_queue``; js: what
-    the browser does to their values first."""
+    tab. inputs: the controls by the names that the handlers know; js: what the browser does to
+    their values first."""
 
     def named(values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(inputs, values, strict=True))
@@ -67,11 +71,9 @@ def wire_stream(
         outputs=[view],
         js=js,
         validator=check,
-        **queue,
+        **run_queue(handlers.engines.settings),
         trigger_mode="multiple",
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
+        **STREAMED,
     )
     stop_button.click(stop, **AT_ONCE)
     page.unload(stop)

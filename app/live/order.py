@@ -52,6 +52,11 @@ class LiveOrder:
     histories: Histories = field(default_factory=dict)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether tokens stand before what is generated that another run wrote."""
+        return bool(self.given) or any(self.histories.values())
+
+    @property
     def lanes(self) -> dict[str, DecodeSettings]:
         """Lane name, which is its method, -> its settings, in the order of the page."""
         left = self.settings.max_new_tokens - len(self.given)

@@ -14,12 +14,7 @@ from typing import Any
 
 from app.controls import TITLES, RefusalError, Steering, read_steering, settings_for
 from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
-from app.live.order import (
-    LiveOrder,
-    read_from_view,
-    read_link,
-    read_live_order,
-)
+from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
 from app.stream import (
@@ -74,15 +69,12 @@ class LiveLog(RunLog):
             self.add(name, {"type": "end", "reason": reason, "message": text})
 
 
-class LiveRun(TabRun):
-    """Its lanes start together and share the device in turn."""
+class LiveRun(TabRun[LiveOrder]):
+    """Its lanes start together and share the device in turn, each until the deadline."""
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
-        """max_seconds: the deadline of each lane."""
-        super().__init__(LiveLog(list(order.lanes), order.pace), order.checkpoint)
-        self.order = order
-        self._book = book
-        self._max_seconds = max_seconds
+        log = LiveLog(list(order.lanes), order.pace)
+        super().__init__(log, order, book, max_seconds)
         self._in_force: Callable[[DecodeSettings], DecodeSettings] = lambda settings: settings
 
     @property
@@ -92,19 +84,22 @@ class LiveRun(TabRun):
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
-        order, task = self.order, self._book.task(self.order.prompt)
+        order, task = self.order, self.book.task(self.order.prompt)
         self._in_force = served.in_force
-        self.begin(*start_lanes(served, order, self._max_seconds, task, self.owner))
+        self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
         if self.order.settings != order.settings:  # moved while they were made
             self._set(lambda settings: self.order.settings)
         yield from self.follow()
-        self._judge(served)
+        # Where the model wrote all of it: judging Python runs it, and what a visitor gave it to go
+        # on from is theirs, earlier turns too.
+        if not self.order.goes_on:
+            self.judge_all(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
         """New lines, then who else is on the device."""
-        situation = waiting_sentence(lane.run for lane in self.going)
+        situation = waiting_sentence(lane.run for lane in self.running)
         self.collect()
-        if self.going:
+        if self.running:
             is_begun = any(lane.tokens[0] for lane in self.transcripts)
             self.log.say(situation, "note" if is_begun else "waiting")
 
@@ -127,17 +122,6 @@ class LiveRun(TabRun):
             if lane.name != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
 
-    def _judge(self, served: Served) -> None:
-        """Say whether each output is right, where that can be judged: where the model wrote all of
-        it, for judging Python runs it, and what a visitor gave it to go on from is theirs, earlier
-        turns too."""
-        if self.order.given or any(self.order.histories.values()):
-            return
-        task = self._book.task(self.order.prompt)
-        for lane in self.transcripts:
-            if lane.is_done:
-                self.judge(served, task, lane.tokens[0], {"lane": lane.name})
-
 
 class LiveHandlers(TabHandlers[LiveRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
@@ -148,14 +132,13 @@ class LiveHandlers(TabHandlers[LiveRun]):
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
         """``settle``: hears of every session that runs something."""
-        super().__init__(engines, logs)
-        self._book = book
+        super().__init__(engines, logs, book)
         self._settle = settle
 
     def read(self, values: Mapping[str, Any]) -> LiveRun:
         """What these controls ask for, not begun yet. Raises RefusalError."""
-        order = read_live_order(values, self._engines.limits(values.get("checkpoint")))
-        return LiveRun(order, self._book, self._engines.settings.max_seconds)
+        order = read_live_order(values, self.limits(values))
+        return LiveRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
@@ -165,8 +148,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         """What is wrong with these controls, if anything."""
         try:
             order = self.read(values).order
-            has_tokens = order.given or any(order.histories.values())
-            served = self._engines.get(order.checkpoint, timeout=0.0) if has_tokens else None
+            served = self.engines.get(order.checkpoint, timeout=0.0) if order.goes_on else None
             if served is not None:
                 check_order(served, order)
         except RefusalError as refusal:
@@ -198,18 +180,18 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
         """The controls that a shared link sets, and a sentence on what it could not."""
-        return read_link(query, self._engines.limits, self._engines.default)
+        return read_link(query, self.engines.limits, self.engines.default)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
         """A quiet sentence on a prompt that may be run but not as people may think, or nothing."""
-        entry = self._engines.entries.get(str(checkpoint))
+        entry = self.engines.entries.get(str(checkpoint))
         if not isinstance(prompt, str) or not prompt.strip() or entry is None:
             return ""
         if CONTROL_TEXT.search(prompt):
             return NOTE_CONTROL
-        task, own = self._book.task(prompt), set_for(entry)
+        task, own = self.book.task(prompt), set_for(entry)
         if own == TASKS:
-            return "" if task and task.family in self._book.families[own] else NOTE_UNKNOWN
+            return "" if task and task.family in self.book.families[own] else NOTE_UNKNOWN
         if task is None:
             return ""
         return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
@@ -217,16 +199,16 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def nearest(self, prompt: object, checkpoint: object) -> str:
         """For a checkpoint that knows only its tasks, the one that is most like what was typed;
         nothing where that is such a task, or nothing was typed."""
-        entry = self._engines.entries.get(str(checkpoint))
+        entry = self.engines.entries.get(str(checkpoint))
         is_typed = isinstance(prompt, str) and bool(prompt.strip())
         if not is_typed or entry is None or self.remark(prompt, checkpoint) != NOTE_UNKNOWN:
             return ""
-        return self._book.nearest(str(prompt)).prompt
+        return self.book.nearest(str(prompt)).prompt
 
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
         """Move the visitor's own run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
-        limits = self._engines.limits(run.checkpoint if run else self._engines.default)
+        limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
         steering = read_steering(values, limits)
         if run is not None:
             run.steer(steering)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,27 +27,24 @@ from app.controls import (
     SHOWN,
     STEERED,
     TITLES,
-)
+)  # fmt: skip
 from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
-from app.layout.fields import (
-    block_size_field,
-    block_size_update,
-    max_tokens_field,
-    setting_field,
-)
+from app.layout.fields import block_size_field, block_size_update, max_tokens_field, setting_field
 from app.layout.wiring import (
     AT_ONCE,
+    IN_BROWSER,
+    STREAMED,
     Field,
     in_words,
     owner_of,
+    run_queue,
     session_of,
     tell_prompt,
     wire_stream,
-)
+)  # fmt: skip
 from app.live.order import HISTORY, ORDERED
 from app.live.run import PRESETS, LiveHandlers, offer, preset_of
 from app.recordings import Recording
-from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
@@ -57,11 +54,6 @@ KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most s
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """The turn that Run begins: the page's conversation goes with it."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
-IN_BROWSER: dict[str, Any] = {
-    "queue": False,
-    "show_progress": "hidden",
-    "api_visibility": "private",
-}
 
 
 @dataclass
@@ -82,15 +74,13 @@ class LiveTab:
     examples: gr.Markdown = field(init=False)
 
 
-def live_tab(
-    engines: Engines, book: ExampleBook, logs: RunLogs, first: Recording | None
-) -> LiveTab:
+def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
     """Build the tab; ``first`` is shown until a visitor runs something."""
-    tab = LiveTab()
+    tab, engines = LiveTab(), live.engines
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
             _model(tab, engines)
-            _prompt(tab, engines, book, first)
+            _prompt(tab, engines, live.book, first)
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, engines)
             with gr.Row(elem_id="presets"):
@@ -106,7 +96,7 @@ def live_tab(
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""
             tab.race = RaceView(
-                value, shell_address(), opens=True, missed=logs.missed, elem_id="race"
+                value, shell_address(), opens=True, missed=live.logs.missed, elem_id="race"
             )
     return tab
 
@@ -188,31 +178,22 @@ def note_on(entry: Entry) -> str:
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
 
 
-def wire_live(
-    page: gr.Blocks,
-    tab: LiveTab,
-    handlers: LiveHandlers,
-    book: ExampleBook,
-    queue: Mapping[str, Any],
-) -> None:
-    """Join everything but the checkpoint (``layout/page.py``), links and runs that views
-    start (``sharing.py``). ``queue``: of ``run_queue``."""
-    _wire_run(page, tab, handlers, queue)
+def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
+    """Join everything but the checkpoint (``layout/page.py``), links and runs that views start."""
+    _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
-    _wire_examples(tab, book)
+    _wire_examples(tab, handlers.book)
     _wire_nearest(tab, handlers)
     tell_prompt(tab.prompt, "live")
 
 
-def _wire_run(
-    page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]
-) -> None:
+def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     """Run, the remark on its prompt, and Stop. Builds what the conversation travels in, hidden."""
     history = gr.Textbox(visible="hidden", elem_id="history")
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
     inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
     stop = tab.buttons["stop"]
-    wire_stream(page, handlers, triggers, stop, inputs, tab.race, queue, js=ASK)
+    wire_stream(page, handlers, triggers, stop, inputs, tab.race, js=ASK)
     gr.on(
         triggers,
         handlers.remark,
@@ -287,8 +268,8 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
     tab.nearest.click(handlers.nearest, [prompt, checkpoint], [prompt], **AT_ONCE)
 
 
-def wire_view_runs(tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any]) -> None:
-    """Runs that a view started. Builds what is hidden. ``queue``: of ``run_queue``."""
+def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
+    """Runs that a view started. Builds what is hidden."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
     button = gr.Button("Run what was asked for", visible="hidden", elem_id="ask")
 
@@ -311,20 +292,14 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers, queue: Mapping[str, Any
         run,
         [posted, *(tab.controls[name] for name in POSTED)],
         [tab.race, tab.remark],
-        **queue,
+        **run_queue(handlers.engines.settings),
         trigger_mode="multiple",
-        show_progress="hidden",
-        api_visibility="private",
-        preprocess=False,
+        **STREAMED,
     )
 
 
 def wire_links(
-    page: gr.Blocks,
-    tab: LiveTab,
-    handlers: LiveHandlers,
-    checkpoints: CheckpointHandlers,
-    engines: Engines,
+    page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
     """The button that copies a link, and what a link sets when the page is opened with it."""
     space = os.environ.get("SPACE_ID", "")
@@ -345,7 +320,7 @@ def wire_links(
         if "checkpoint" in values:
             checkpoints.settle(session_of(request))
             if "block_size" in values:
-                depth = engines.limits(values["checkpoint"]).block_size
+                depth = handlers.engines.limits(values["checkpoint"]).block_size
                 updates["block_size"] = block_size_update(depth, values["block_size"])
         found = [updates.get(name, gr.skip()) for name in SHARED]
         return [*found, sentence or gr.skip()]

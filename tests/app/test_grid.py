@@ -84,7 +84,7 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
 
 def test_no_cell_shares_a_forward(page) -> None:
     grid, backend = page
-    served = grid._engines.get("scripted")
+    served = grid.engines.get("scripted")
     backend.forward_seconds = 0.002
     others = served.engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=40)))
     values = grid.run("visitor", controls(max_new_tokens=4))
@@ -174,7 +174,7 @@ def test_the_first_cell_is_refused_where_no_place_is_free(tmp_path: Path) -> Non
 
 def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     grid, _ = page
-    engine = grid._engines.get("scripted").engine
+    engine = grid.engines.get("scripted").engine
     submit, is_busy = engine.submit, iter([False, True, True, False])  # the reference comes first
 
     def crowded(request: Request, **how: object) -> object:

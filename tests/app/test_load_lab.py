@@ -16,9 +16,9 @@ from scripted_page import ScriptedBackend
 
 from app.controls import Limits
 from app.handlers import Handlers
-from app.load.order import MAX_REQUESTS, read_load_order
-from app.load.run import LoadHandlers
-from app.load.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
+from app.traffic.order import MAX_REQUESTS, read_traffic_order
+from app.traffic.run import TrafficHandlers
+from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.traffic.controller import Bounds, ways_of
@@ -28,9 +28,9 @@ LIMITS = Limits(8000, 512, 8)
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[LoadHandlers, ScriptedBackend]]:
+def page(tmp_path: Path) -> Iterator[tuple[TrafficHandlers, ScriptedBackend]]:
     handlers, backend = make_page(tmp_path)
-    yield handlers.load, backend
+    yield handlers.traffic, backend
     handlers.engines.close()
 
 
@@ -39,9 +39,9 @@ def of_tag(value: str, tag: str) -> list[dict]:
     return [json.loads(data) for found, data in pairs if found == tag]
 
 
-def whole(load: LoadHandlers, value: str) -> str:
+def whole(load: TrafficHandlers, value: str) -> str:
     """Everything of a run whose values hold only the latest lines."""
-    return load._logs.missed(json.loads(value.splitlines()[0])["run"])
+    return load.logs.missed(json.loads(value.splitlines()[0])["run"])
 
 
 def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:
@@ -54,7 +54,7 @@ def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:
     (about,) = of_tag(found, "about")
     assert (about["checkpoint"], about["places"]) == ("scripted", 3)
     ends = {tick["way"]: tick for tick in of_tag(found, "tick")}
-    count = len(read_load_order(controls(), LIMITS).loads[0].arrivals)
+    count = len(read_traffic_order(controls(), LIMITS).parts[0].arrivals)
     for tick in ends.values():
         assert (tick["num_arrived"], tick["num_done"], tick["queue"]) == (count, count, 0)
         assert tick["ttft"]["p50"] <= tick["ttft"]["p99"]
@@ -92,7 +92,7 @@ def test_stop_ends_it_and_leaves_the_engine_empty(page) -> None:
     threading.Timer(1.0, load.stop, ["visitor"]).start()
     *_, value = stream
     assert of_tag(whole(load, value), "status")[-1]["kind"] == "stopped"
-    engine = load._engines.get("scripted").engine
+    engine = load.engines.get("scripted").engine
     until = time.monotonic() + 10
     while engine._scheduler.num_active and time.monotonic() < until:
         time.sleep(0.01)
@@ -116,7 +116,7 @@ def test_others_find_a_place_at_once(page) -> None:
     stream = load.run("visitor", controls(max_new_tokens=100, rate=30))
     while not any(tick["rows"] == 3 for tick in of_tag(next(stream), "tick")):
         pass
-    engine = load._engines.get("scripted").engine
+    engine = load.engines.get("scripted").engine
     other = engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=4)))
     assert other.place == 0
     assert other.wait(20)
@@ -126,7 +126,7 @@ def test_others_find_a_place_at_once(page) -> None:
 def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
     handlers, backend = make_page(tmp_path, max_seconds=0.6)
     backend.forward_seconds = 0.05
-    *_, last = handlers.load.run("visitor", controls(max_new_tokens=100))
+    *_, last = handlers.traffic.run("visitor", controls(max_new_tokens=100))
     handlers.engines.close()
     status = of_tag(last, "status")[-1]
     assert status["kind"] == "stopped"
@@ -175,7 +175,7 @@ def test_what_the_tab_opens_with_can_run() -> None:
             ways=["ar", "lossless", "fixed", "follow"], rate=rate, seconds=SECONDS,
             max_new_tokens=NUM_TOKENS, low=Bounds().low, high=Bounds().high,
         )  # fmt: skip
-        assert len(read_load_order(usual, LIMITS).loads) == 4
+        assert len(read_traffic_order(usual, LIMITS).parts) == 4
     assert set(WAYS) == set(ways_of(Bounds()))
     assert read_recorded(RECORDED)
 

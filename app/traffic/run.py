@@ -1,8 +1,8 @@
-"""Loads: what the tab does, and the run of a visitor: each way in turn on the same arrivals.
+"""Traffic: what the tab does, and the run of a visitor: each way in turn on the same arrivals.
 
-The first line of a value (``components/race_value.py``) names the ways; further lines are ticks of
-a load that goes on, decisions of the controller, points of a curve, and at the end agreement with
-AR and a simulated day. The requests of a load leave a place of the engine to other visitors. Knows
+The first line of a value (``run_log.py``) names the ways; further lines are ticks of
+a part that goes on, decisions of the controller, points of a curve, and at the end agreement with
+AR and a simulated day. The requests of a part leave a place of the engine to other visitors. Knows
 no gradio, drawing or model.
 """
 
@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any
 
 from app.controls import RefusalError
-from app.load.order import CURVE, MAX_TOKENS, SEED, Loading, LoadOrder, read_load_order
+from app.examples.book import ExampleBook
 from app.run_log import RunLog
 from app.serving.engines import Served
 from app.stream import TabHandlers, TabRun, Wait
+from app.traffic.order import CURVE, MAX_TOKENS, SEED, Traffic, TrafficOrder, read_traffic_order
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.traffic.controller import AR, Bounds, Decision, Way, steered, ways_of
 from mars_runtime.traffic.drive import Drive, Progress
@@ -38,7 +39,7 @@ USUAL_RATE, CHAT_RATE = 12.0, 3.0
 """Requests per second that the tab opens with: near what two cores can do."""
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-"""After the last arrival: what goes on then is cut, so that no load drags on."""
+"""After the last arrival: what goes on then is cut, so that no part drags on."""
 ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 NUM_SAMPLED = 8
 """Requests that plain AR answers afterwards, where it was not among the ways."""
@@ -48,14 +49,11 @@ NOBODY = -1
 """A number that no request has."""
 
 
-class LoadRun(TabRun):
-    """All loads of an order, one after the other."""
+class TrafficRun(TabRun[TrafficOrder]):
+    """All parts of an order, one after the other, until the deadline of all."""
 
-    def __init__(self, order: LoadOrder, max_seconds: float) -> None:
-        """max_seconds: the deadline of the whole run."""
-        super().__init__(RunLog(order.head()), order.checkpoint)
-        self._order = order
-        self._max_seconds = max_seconds
+    def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
+        super().__init__(RunLog(order.head()), order, book, max_seconds)
         self._until = 0.0
         self._drive: Drive | None = None
         self._records: dict[str, Records] = {}
@@ -68,20 +66,20 @@ class LoadRun(TabRun):
             self._drive.stop()
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """The loads, then what is computed of them."""
+        """The parts, then what is computed of them."""
         if served.is_elsewhere:
             raise RefusalError("checkpoint", ELSEWHERE)
-        self._until = time.monotonic() + self._max_seconds
+        self._until = time.monotonic() + self.max_seconds
         places = max(1, served.engine.max_running - 1)
         self.log.add("about", about(served, places))
         asks = self._asks(served)
-        for number, loading in enumerate(self._order.loads, 1):
+        for number, part in enumerate(self.order.parts, 1):
             if self._is_over:
                 break
-            told = f"{loading.way.title}, {number} of {len(self._order.loads)}"
-            tell = partial(self._tell, loading, told)
-            found = yield from self._driven(served, loading, asks, places, tell)
-            self._records[loading.way.name] = found  # of a curve the latest
+            told = f"{part.way.title}, {number} of {len(self.order.parts)}"
+            tell = partial(self._tell, part, told)
+            found = yield from self._driven(served, part, asks, places, tell)
+            self._records[part.way.name] = found  # of a curve the latest
             self._num_served += len(found)
         if not self._is_over:
             yield from self._held_against_ar(served, asks, places)
@@ -94,8 +92,8 @@ class LoadRun(TabRun):
         return self.is_cancelled or time.monotonic() >= self._until
 
     def _asks(self, served: Served) -> tuple[Ask, ...]:
-        order, checkpoint = self._order, served.checkpoint
-        count = max(len(load.arrivals) for load in order.loads)
+        order, checkpoint = self.order, served.checkpoint
+        count = max(len(part.arrivals) for part in order.parts)
         return asks_of(
             checkpoint.name, checkpoint.tokenizer, order.mix, count, order.max_new_tokens, SEED,
             order.budget,
@@ -104,17 +102,16 @@ class LoadRun(TabRun):
     def _driven(
         self,
         served: Served,
-        loading: Loading,
+        part: Traffic,
         asks: tuple[Ask, ...],
         places: int,
         tell: Callable[[Progress], None],
     ) -> Generator[Wait, None, Records]:
-        """Drive a load in a thread of its own; tell of it twice a second. Raises EngineError."""
-        asks = asks[: len(loading.arrivals)]
+        """Drive a part in a thread of its own; tell of it twice a second. Raises EngineError."""
+        asks = asks[: len(part.arrivals)]
         left = max(0.0, self._until - time.monotonic())
-        left = min(left, loading.seconds + DRAIN_SECONDS)
-        line = len(asks)
-        workload = Workload(loading.arrivals, asks, loading.way, places, line, left, self.owner)
+        left = min(left, part.seconds + DRAIN_SECONDS)
+        workload = Workload(part.arrivals, asks, part.way, places, len(asks), left, self.owner)
         drive = self._drive = Drive(served.engine, workload)
         faults: list[Exception] = []
 
@@ -124,7 +121,7 @@ class LoadRun(TabRun):
             except Exception as error:
                 faults.append(error)
 
-        thread = threading.Thread(target=work, name="load", daemon=True)
+        thread = threading.Thread(target=work, name="traffic", daemon=True)
         thread.start()
         try:
             while thread.is_alive() and not self.is_cancelled:
@@ -137,26 +134,26 @@ class LoadRun(TabRun):
             raise faults[0]
         return drive.progress.records
 
-    def _tell(self, loading: Loading, told: str, progress: Progress) -> None:
-        """What goes on and the figures up to now; at the end of the load all else."""
+    def _tell(self, part: Traffic, told: str, progress: Progress) -> None:
+        """What goes on and the figures up to now; at the end of the part all else."""
         found = figures_of(progress.records, progress.now)
-        asked = len(loading.arrivals)
+        asked = len(part.arrivals)
         self.log.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
-        self.log.add("tick", tick_line(loading.way.name, progress, found))
+        self.log.add("tick", tick_line(part.way.name, progress, found))
         if not progress.is_over:
             return
         for decision in progress.decisions:
-            self.log.add("decision", decision_line(loading.way, decision))
-        if self._order.question == CURVE:
-            point = point_of(progress.records, asked / loading.seconds, loading.seconds)
-            self.log.add("point", {"way": loading.way.name, **asdict(point)})
+            self.log.add("decision", decision_line(part.way, decision))
+        if self.order.question == CURVE:
+            point = point_of(progress.records, asked / part.seconds, part.seconds)
+            self.log.add("point", {"way": part.way.name, **asdict(point)})
 
     def _closed(
         self, served: Served, way: Way, asks: tuple[Ask, ...], places: int
     ) -> Generator[Wait, None, Records]:
-        """A load that is all there at the start, and of which nothing is told."""
-        loading = Loading(way, (0.0,) * len(asks), 0.0, 0.0)
-        return (yield from self._driven(served, loading, asks, places, lambda _: None))
+        """Requests that are all there at the start, and of which nothing is told."""
+        part = Traffic(way, (0.0,) * len(asks), 0.0, 0.0)
+        return (yield from self._driven(served, part, asks, places, lambda _: None))
 
     def _held_against_ar(
         self, served: Served, asks: tuple[Ask, ...], places: int
@@ -176,7 +173,7 @@ class LoadRun(TabRun):
     def _simulated(self, served: Served, asks: tuple[Ask, ...], places: int) -> Iterator[Wait]:
         """What a day of such requests would need, from costs measured now, by the last way."""
         self.log.say("Measuring costs for the simulated day…", "running")
-        way = self._order.loads[-1].way
+        way = self.order.parts[-1].way
         again = tuple(asks[place % len(asks)] for place in range(3 * places))
         alone = yield from self._closed(served, way, again[:places], 1)
         full = yield from self._closed(served, way, again, places)
@@ -188,28 +185,25 @@ class LoadRun(TabRun):
         if self.is_cancelled:
             self.log.say("Stopped; what is drawn was measured up to there.", "stopped")
         elif time.monotonic() >= self._until:
-            limit = f"The time limit of {self._max_seconds:g} s is over"
+            limit = f"The time limit of {self.max_seconds:g} s is over"
             self.log.say(f"{limit}; what is drawn was measured up to there.", "stopped")
         else:
             self.log.say(f"Finished: {self._num_served} requests were served.", "finished")
 
 
-class LoadHandlers(TabHandlers[LoadRun]):
+class TrafficHandlers(TabHandlers[TrafficRun]):
     """The tab's behaviour; one object serves every visitor, told apart by session."""
 
-    @property
-    def max_tokens(self) -> int:
-        """The end of the slider of tokens per answer."""
-        return min(MAX_TOKENS, self._engines.settings.max_new_tokens)
+    most_tokens = MAX_TOKENS
 
     def rate(self, checkpoint: object) -> float:
         """Requests per second to begin with; a chat model is larger."""
-        return USUAL_RATE if self._engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
+        return USUAL_RATE if self.engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
 
-    def read(self, values: Mapping[str, Any]) -> LoadRun:
+    def read(self, values: Mapping[str, Any]) -> TrafficRun:
         """What these controls ask for, not begun yet. Raises RefusalError."""
-        order = read_load_order(values, self._engines.limits(values.get("checkpoint")))
-        return LoadRun(order, self._engines.settings.max_seconds)
+        order = read_traffic_order(values, self.limits(values))
+        return TrafficRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
@@ -225,7 +219,7 @@ def about(served: Served, places: int) -> dict[str, Any]:
 
 
 def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:
-    """The figures of a load up to a moment; ``tokens``: written so far, by all."""
+    """The figures of a part up to a moment; ``tokens``: written so far, by all."""
     tokens = sum(record.num_tokens for record in progress.records)
     return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **asdict(found)}
 

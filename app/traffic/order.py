@@ -24,14 +24,14 @@ RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Of the rate that was chosen: the points of a curve."""
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
 MAX_REQUESTS, MAX_IN_ALL = 120, 400
-"""Requests of one load, and of all the loads of a run."""
+"""Requests of one part of a run, and of all its parts."""
 MAX_RECORDED_CHARS = 4000
 SEED = 13
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
-    """One load of a run: a way of decoding, the arrivals it gets, the rate they stand for, and for
+class Traffic:
+    """One part of a run: a way of decoding, the arrivals it gets, the rate they stand for, and for
     how many seconds they come."""
 
     way: Way
@@ -41,12 +41,12 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOrder:
+class TrafficOrder:
     """A run as asked for. budget: seconds in which every second request wants its answer."""
 
     question: str
     kind: str
-    loads: tuple[Loading, ...]
+    parts: tuple[Traffic, ...]
     mix: str
     max_new_tokens: int
     budget: float | None
@@ -54,8 +54,8 @@ class LoadOrder:
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """Those of the loads, each once."""
-        return tuple({load.way.name: load.way for load in self.loads}.values())
+        """Those of the parts, each once."""
+        return tuple({part.way.name: part.way for part in self.parts}.values())
 
     def head(self) -> dict[str, Any]:
         """The run as the component is told of it."""
@@ -63,8 +63,8 @@ class LoadOrder:
             "question": self.question,
             "kind": KINDS[self.kind],
             "ways": [{"name": way.name, "title": way.title} for way in self.ways],
-            "seconds": max(load.seconds for load in self.loads),
-            "requests": max(len(load.arrivals) for load in self.loads),
+            "seconds": max(part.seconds for part in self.parts),
+            "requests": max(len(part.arrivals) for part in self.parts),
             "budget": self.budget,
         }
 
@@ -108,7 +108,7 @@ WORDS = {
     "low": "The lower bound of τ",
     "high": "τ",
 }
-LOAD = (
+TRAFFIC = (
     Control("question", partial(read_choice, "question", QUESTIONS)),
     Control("kind", partial(read_choice, "kind", KINDS)),
     Control("recorded", read_recorded),
@@ -125,28 +125,28 @@ LOAD = (
 """The controls of the tab."""
 
 
-def read_load_order(values: Mapping[str, Any], limits: Limits) -> LoadOrder:
+def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
     """All of the tab's controls as an order. Raises RefusalError."""
-    found = read_all(LOAD, values, limits)
+    found = read_all(TRAFFIC, values, limits)
     read_count("max_new_tokens", 2, MAX_TOKENS, found["max_new_tokens"], limits)
     try:
         bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
     except SettingsError:
         raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
     ways = [ways_of(bounds)[name] for name in found["ways"]]
-    loads = tuple(load for way in ways for load in _loads(way, found))
-    most = max(len(load.arrivals) for load in loads)
-    in_all = sum(len(load.arrivals) for load in loads)
+    parts = tuple(part for way in ways for part in _parts(way, found))
+    most = max(len(part.arrivals) for part in parts)
+    in_all = sum(len(part.arrivals) for part in parts)
     if most > MAX_REQUESTS:
         told = f"Ask for at most {MAX_REQUESTS} requests at a time; these are {most}: "
         raise RefusalError("rate", told + "lower the rate or the seconds.")
     if in_all > MAX_IN_ALL:
         told = f"Ask for at most {MAX_IN_ALL} requests in all; these are {in_all}: "
         raise RefusalError("ways", told + "choose fewer ways, a lower rate or fewer seconds.")
-    return LoadOrder(
+    return TrafficOrder(
         found["question"],
         found["kind"],
-        loads,
+        parts,
         found["mix"],
         found["max_new_tokens"],
         found["budget"] or None,
@@ -154,7 +154,7 @@ def read_load_order(values: Mapping[str, Any], limits: Limits) -> LoadOrder:
     )
 
 
-def _loads(way: Way, found: Mapping[str, Any]) -> list[Loading]:
+def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:
     """What one way gets: the arrivals once, or a curve of rates."""
     seconds, kind = found["seconds"], found["kind"]
     if kind == "recorded":
@@ -166,10 +166,10 @@ def _loads(way: Way, found: Mapping[str, Any]) -> list[Loading]:
             raise RefusalError("recorded", str(error)) from None
         if moments[-1] > MAX_SECONDS:
             raise RefusalError("recorded", f"Let the last one arrive within {MAX_SECONDS:g} s.")
-        return [Loading(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
+        return [Traffic(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
     make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
     rates = [share * found["rate"] for share in shares]
-    # A load without any arrival would show nothing.
+    # A part without any arrival would show nothing.
     drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
-    return [Loading(way, moments, rate, seconds) for rate, moments in drawn]
+    return [Traffic(way, moments, rate, seconds) for rate, moments in drawn]

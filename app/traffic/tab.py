@@ -1,0 +1,58 @@
+"""The Load lab tab: which components there are, where they stand, and what joins them."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from app.components.views import TrafficView
+from app.layout.fields import Desk
+from app.layout.wiring import AT_ONCE, Field
+from app.traffic.order import COMPARE, KINDS, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS, TRAFFIC
+from app.traffic.run import TrafficHandlers
+from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS, Bounds
+from mars_runtime.traffic.workload import MIXES
+
+SECONDS, NUM_TOKENS = 4, 48  # what the tab opens with
+USUAL = Bounds()
+WAYS = {
+    AR: "plain AR",
+    LOSSLESS: "lossless",
+    FIXED: "fixed τ",
+    FOLLOW: "τ by a controller",
+    FOLLOW_LOSSLESS: "lossless, B by a controller",
+}
+RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
+
+
+def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, checkpoint: Field) -> None:
+    """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
+    desk = Desk("load", traffic, checkpoint)
+    controls = desk.controls
+    with desk.laid_out(page, TRAFFIC, TrafficView):
+        desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
+        opens_with = [AR, LOSSLESS, FIXED, FOLLOW]
+        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Ways of decoding, in turn")
+        desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
+        controls["recorded"] = gr.Textbox(
+            RECORDED,
+            label="Recorded arrivals, seconds from the start",
+            lines=2,
+            visible=False,
+            **desk.named("recorded"),
+        )
+        desk.choices(gr.Radio, "mix", MIXES, "short", "Requests")
+        with gr.Column(**desk.named("knobs")):
+            rate = traffic.rate(traffic.engines.default)
+            desk.slider("rate", 0.5, MAX_RATE, rate, 0.5, "requests/s")
+            desk.slider("seconds", 1, MAX_SECONDS, SECONDS, 1, "seconds")
+            desk.max_tokens(NUM_TOKENS, low=2)
+            desk.slider("high", 0, 1, USUAL.high, 0.01, "τ")
+            desk.slider("low", 0, 1, USUAL.low, 0.01, "lowest τ")
+            desk.slider("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
+    controls["kind"].change(
+        lambda kind: gr.update(visible=kind == "recorded"),
+        [controls["kind"]],
+        [controls["recorded"]],
+        **AT_ONCE,
+    )
+    checkpoint.change(traffic.rate, [checkpoint], [controls["rate"]], **AT_ONCE)
