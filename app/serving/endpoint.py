@@ -11,7 +11,7 @@ from app.serving.engines import Engines, UnavailableError
 from mars_runtime.serving.app import PATHS, make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
-from mars_runtime.serving.request import Caps
+from mars_runtime.serving.requests import Caps
 
 
 class PageModels:

@@ -26,16 +26,33 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from mars_runtime.serving.answer import Answer, Envelope, Json, Piece
-from mars_runtime.serving.bodies import ChatBody, RunBody, SteerBody, TextBody, read
+from mars_runtime.serving.answer import (
+    Answer,
+    Envelope,
+    EventStream,
+    Json,
+    Piece,
+    pieces,
+    unless_gone,
+)
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
-from mars_runtime.serving.follow import EventStream, pieces, unless_gone
-from mars_runtime.serving.limits import BodyLimit, CrowdLimit, address_of, is_json
+from mars_runtime.serving.limits import BodyLimit, RateLimit, address_of, is_json
 from mars_runtime.serving.models import Answering, Models, about, unknown
 from mars_runtime.serving.openapi import document, page
-from mars_runtime.serving.order import Kind, Order, read_order
-from mars_runtime.serving.request import DEFAULT_CAPS, Caps, make_request
-from mars_runtime.serving.runs import Lanes, RunRegistry, lanes_of, read_asked, steer
+from mars_runtime.serving.requests import (
+    DEFAULT_CAPS,
+    Caps,
+    ChatBody,
+    Completion,
+    Kind,
+    RunBody,
+    SteerBody,
+    TextBody,
+    make_request,
+    read,
+    read_completion,
+)
+from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_of, steer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json")
 """What is served here, for whoever serves other things beside it."""
@@ -50,7 +67,7 @@ DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
 TOO_LARGE = "The request is too large; shorten the prompt."
-CROWD = "Too many of your requests are going: wait for one to end."
+RATE_LIMITED = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
@@ -93,9 +110,9 @@ def make_app(
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
-                CrowdLimit,
+                RateLimit,
                 most=caps.max_runs_per_address,
-                refusal=ApiError(429, CROWD, retry_after=1).response,
+                refusal=ApiError(429, RATE_LIMITED, retry_after=1).response,
             ),
         ],
         exception_handlers={HTTPException: _no_route},
@@ -172,9 +189,9 @@ class Endpoint:
     async def _run(self, request: Request) -> Response:
         posted = read(RunBody, await request.body())
         model = self._models.find(posted.model)
-        asked = await self._aside(partial(read_asked, posted, model, self._caps))
-        requests = [replace(each, owner=_owner(request)) for each in asked.requests]
-        lanes = Lanes(await model.race(requests, asked.pace, asked.is_alone), model)
+        made = await self._aside(partial(lane_requests, posted, model, self._caps))
+        requests = [replace(each, owner=_owner(request)) for each in made]
+        lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
         self._registry.add(name, model.block_size, lanes.runs)
         stream = EventStream(lanes.told(), lanes)
@@ -187,16 +204,16 @@ class Endpoint:
         return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
-        order = read_order(kind, await request.body())
-        model = self._models.find(order.model)
-        work = partial(make_request, order, model, self._caps)  # a long prompt takes a while
-        asked = await self._aside(work)
-        envelope = Envelope(order, model.tokenizer, len(asked.prompt_ids), asked.settings.seed)
-        answer = Answer(model.tokenizer, order.stops)
-        run = await model.submit(replace(asked, owner=_owner(request)))
+        asked = read_completion(kind, await request.body())
+        model = self._models.find(asked.model)
+        work = partial(make_request, asked, model, self._caps)  # a long prompt takes a while
+        made = await self._aside(work)
+        envelope = Envelope(asked, model.tokenizer, len(made.prompt_ids), made.settings.seed)
+        answer = Answer(model.tokenizer, asked.stops)
+        run = await model.submit(replace(made, owner=_owner(request)))
         self._registry.add(envelope.name, model.block_size, [run])
-        if order.is_stream:
-            return EventStream(_lines(order, envelope, answer, run), run)
+        if asked.is_stream:
+            return EventStream(_lines(asked, envelope, answer, run), run)
         try:
             piece = await unless_gone(request.receive, _whole(run, answer))
         finally:
@@ -229,11 +246,11 @@ async def _whole(run: Answering, answer: Answer) -> Piece:
 
 
 async def _lines(
-    order: Order, envelope: Envelope, answer: Answer, run: Answering
+    asked: Completion, envelope: Envelope, answer: Answer, run: Answering
 ) -> AsyncIterator[str]:
     """The stream: a chunk for whatever is new, and at its end why it ended, in a sentence where it
     failed."""
-    if order.kind == "chat":
+    if asked.kind == "chat":
         yield _line(envelope.first())
     try:
         async for piece in pieces(run, answer):

@@ -97,7 +97,7 @@ class Proxies:
         await self._app(scope, receive, send)
 
 
-class CrowdLimit:
+class RateLimit:
     """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
     posted; 0 lets through any number. One counts when it is whole."""
 

@@ -20,10 +20,10 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from mars_runtime.serving.app import make_app
+from mars_runtime.serving.cli import KEY, ServePlan, bring
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel
-from mars_runtime.serving.plan import KEY, ServePlan, bring
-from mars_runtime.serving.request import DEFAULT_CAPS
+from mars_runtime.serving.requests import DEFAULT_CAPS
 from mars_runtime.serving.server import PlaceTakenError, bound
 
 APP, DEPLOYMENT = "mars", "Replica"

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mars_runtime.serving.app import PATHS, too_large
 from mars_runtime.serving.errors import BUSY_SECONDS, ApiError
 from mars_runtime.serving.limits import BodyLimit, replayed, whole_body
-from mars_runtime.serving.request import DEFAULT_CAPS
+from mars_runtime.serving.requests import DEFAULT_CAPS
 
 NUM_TRIES = 3
 EVENTS = b"text/event-stream"

@@ -18,11 +18,20 @@ from typing import Any
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End
-from mars_runtime.serving.bodies import SERVED, LaneFields, RunBody, SteerFields, whole
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
-from mars_runtime.serving.order import changed
-from mars_runtime.serving.request import Caps, check_depth, check_ids, check_length
+from mars_runtime.serving.requests import (
+    SERVED,
+    Caps,
+    LaneFields,
+    RunBody,
+    SteerFields,
+    changed,
+    check_depth,
+    check_ids,
+    check_length,
+    whole,
+)
 from mars_runtime.settings import RECOMMENDED, STEERED, DecodeSettings
 from mars_runtime.trace import Header, TraceWriter
 
@@ -31,22 +40,12 @@ BEAT_SECONDS = 1.0
 GONE = "No such run goes on here: it is over, or it was begun with another x-session-id."
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to run together. is_alone: a single one shares no forward; pace: as of a run."""
-
-    requests: tuple[Request, ...]
-    pace: float
-    is_alone: bool
-
-
-def read_asked(asked: RunBody, model: Model, caps: Caps) -> Asked:
+def lane_requests(asked: RunBody, model: Model, caps: Caps) -> list[Request]:
     """What was posted, against the model that is asked. Raises ApiError, RequestError or
     SettingsError."""
-    requests = tuple(
+    return [
         _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(asked.lanes)
-    )
-    return Asked(requests, asked.pace, asked.is_alone)
+    ]
 
 
 def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:

@@ -17,7 +17,7 @@ from mars_runtime.engine import Engine
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import EngineModel, SingleModel
-from mars_runtime.serving.request import DEFAULT_CAPS, Caps
+from mars_runtime.serving.requests import DEFAULT_CAPS, Caps
 from mars_runtime.serving.server import Server, bound
 from mars_runtime.text import Tokenizer
 from tests.scripted_text import ScriptedBackend, write_tokenizer

@@ -14,7 +14,7 @@ pytest.importorskip("openai")
 from fastapi.openapi.models import OpenAPI
 
 from mars_runtime.serving.app import BODIES
-from mars_runtime.serving.bodies import SERVED
+from mars_runtime.serving.requests import SERVED
 from mars_runtime.settings import RECOMMENDED, SETTINGS, STEERED
 from tests.serving.scripted_server import NAME, Oracle, Place, serving
 

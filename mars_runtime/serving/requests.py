@@ -1,14 +1,18 @@
-"""What may be posted: each body is a model of pydantic, which checks it and describes it in the
-OpenAPI document. Settings of decoding come from their table; a refusal is one sentence.
+"""What is asked of the endpoint: bodies as posted, checked, and as requests of a model's engine.
 
-As in OpenAI's API null means absent, and unknown fields are passed over. Knows no engine.
+Each body is a model of pydantic, which checks it and describes it in the OpenAPI document. Settings
+of decoding come from their table; a refusal is one sentence. As in OpenAI's API null means absent.
+Unknown fields, and those that change nothing, are passed over; what this server cannot do is
+refused where leaving it out would change the answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+import secrets
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
@@ -24,9 +28,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mars_runtime.engine.base import MAX_LANES
-from mars_runtime.engine.request import MAX_DEADLINE
+from mars_runtime.engine.request import MAX_DEADLINE, Request
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.settings import MAX_NEW_TOKENS, RECOMMENDED, SETTINGS, STEERED
+from mars_runtime.serving.models import Model
+from mars_runtime.settings import (
+    MAX_NEW_TOKENS,
+    RECOMMENDED,
+    SETTINGS,
+    STEERED,
+    DecodeSettings,
+    SettingsError,
+)
+from mars_runtime.text import Said, Tokenizer
 
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
@@ -41,6 +54,23 @@ SERVED = (
 last: what it needs of B is judged by the B that is asked for."""
 _HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
 Role = Literal["system", "developer", "user", "assistant"]
+Kind = Literal["chat", "text"]
+"""Whether the prompt is a conversation, or a text that is gone on with as it is."""
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "tools": ([],),
+    "functions": ([],),
+    "echo": (False,),
+    "suffix": ("",),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+}
+"""What of OpenAI's fields cannot be done here, and the values that ask for nothing."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -296,3 +326,160 @@ def _wanted(node: dict[str, Any]) -> str:
         return f"a list of {node['minItems']} to {node['maxItems']} values"
     words = {"string": "a text", "boolean": "true or false", "object": "an object"}
     return words.get(str(kind)) or str(node["description"])
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A request as posted.
+
+    prompt: what was said, or a text, or token ids. max_tokens: None where nothing was said.
+    num_runners_up: of each token that are to be told with its probability; None for no logprobs.
+    """
+
+    kind: Kind
+    model: str
+    prompt: tuple[Said, ...] | str | tuple[int, ...]
+    settings: DecodeSettings
+    max_tokens: int | None
+    stops: tuple[str, ...]
+    num_runners_up: int | None
+    is_stream: bool
+    has_usage: bool
+
+
+def read_completion(kind: Kind, body: bytes) -> Completion:
+    """The request. Raises ApiError."""
+    posted = parse(body)
+    for name, neutral in NEUTRAL.items():
+        if name in posted and not any(_is_same(posted[name], each) for each in neutral):
+            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+    asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
+    settings = _settings(asked)
+    return Completion(
+        kind,
+        asked.model,
+        _said(asked.messages) if isinstance(asked, ChatFields) else _text_or_ids(asked.prompt),
+        settings,
+        _max_tokens(asked),
+        tuple(asked.stop),
+        _num_runners_up(asked, settings),
+        asked.stream,
+        asked.stream_options.include_usage,
+    )
+
+
+def _is_same(value: object, neutral: object) -> bool:
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
+
+
+def _settings(asked: AnswerBody) -> DecodeSettings:
+    settings = changed(RECOMMENDED, asked, SERVED)
+    if settings.temperature and "seed" not in asked.model_fields_set:
+        settings = replace(settings, seed=secrets.randbelow(2**31))
+    return settings
+
+
+def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> DecodeSettings:
+    """The settings with those of these names that were posted, one after the other, so that the one
+    which does not go with the rest can be named. Raises ApiError."""
+    for name in names:
+        if name in asked.model_fields_set:
+            chosen: dict[str, Any] = {name: getattr(asked, name)}
+            try:
+                settings = replace(settings, **chosen)
+            except SettingsError as error:
+                raise ApiError(400, str(error), name) from None
+    return settings
+
+
+def _said(messages: Sequence[Message]) -> tuple[Said, ...]:
+    if messages[-1].role != "user":
+        raise ApiError(400, "messages must end with one of the role user.", "messages")
+    return tuple((ROLES[each.role], each.content) for each in messages)
+
+
+def _text_or_ids(prompt: str | list[int]) -> str | tuple[int, ...]:
+    return prompt if isinstance(prompt, str) else tuple(prompt)
+
+
+def _max_tokens(asked: AnswerBody) -> int | None:
+    for name in ("max_completion_tokens", "max_tokens"):
+        if name in asked.model_fields_set:
+            return int(getattr(asked, name))
+    return None
+
+
+def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
+    number = asked.logprobs if isinstance(asked, TextFields) else None
+    if isinstance(asked, ChatFields):
+        number = asked.top_logprobs if asked.logprobs else None
+        if asked.top_logprobs and number is None:
+            raise ApiError(400, "top_logprobs needs logprobs to be true.", "top_logprobs")
+    if number is not None and settings.metric != "probability":
+        raise ApiError(400, "logprobs can only be told with the metric probability.", "logprobs")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What keeps a server alive. max_new_tokens: of an answer; max_seconds: from submission to its
+    end, then it ends as it is; max_body_bytes: larger requests are refused unread;
+    max_runs_per_address: of one address at once, waiting ones included, 0 for any number."""
+
+    max_new_tokens: int = MAX_NEW_TOKENS
+    max_seconds: float = 300.0
+    max_body_bytes: int = 1_048_576
+    max_runs_per_address: int = 0
+
+
+DEFAULT_CAPS = Caps()
+
+
+def make_request(asked: Completion, model: Model, caps: Caps) -> Request:
+    """What to submit. Raises ApiError, TextError or RequestError."""
+    number, most = asked.max_tokens, caps.max_new_tokens
+    if number is not None:
+        check_length(number, most)
+    check_depth(asked.settings, model.block_size)
+    ids = _encode(asked, model.tokenizer)
+    if number is None:  # as much as there is room for, within reason
+        number = max(1, min(RECOMMENDED.max_new_tokens, most, model.capacity - len(ids)))
+    return Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
+
+
+def check_length(num_tokens: int, most: int) -> None:
+    """Raises ApiError for an answer that may not be so long."""
+    if num_tokens > most:
+        raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
+
+
+def check_depth(settings: DecodeSettings, depth: int) -> None:
+    """Raises ApiError for more proposals than the checkpoint was trained for."""
+    if isinstance(settings.block_size, int) and settings.block_size > depth:
+        sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
+        raise ApiError(400, sentence, "block_size")
+
+
+def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
+    """The ids, where they are tokens that a prompt may hold. Raises ApiError."""
+    size, never = tokenizer.size, tokenizer.mask_id
+    if any(type(token) is not int or not 0 <= token < size or token == never for token in ids):
+        raise ApiError(400, "The prompt holds tokens that are no text of this model.", "prompt")
+    return list(ids)
+
+
+def _encode(asked: Completion, tokenizer: Tokenizer) -> list[int]:
+    if asked.kind == "chat":
+        *before, (_, text) = (_in_tokens(each, tokenizer) for each in asked.prompt)  # type: ignore[arg-type]
+        return tokenizer.encode_prompt(str(text), before=before)
+    if isinstance(asked.prompt, str):
+        return tokenizer.encode(asked.prompt)
+    return check_ids(asked.prompt, tokenizer)
+
+
+def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:
+    """Answers in tokens, cut as the model writes them: a prompt then begins with what is kept of
+    the turn before."""
+    role, content = said
+    is_answer = role == "assistant" and isinstance(content, str)
+    return (role, tokenizer.encode(str(content))) if is_answer else said

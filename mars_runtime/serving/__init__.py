@@ -1,1 +1,0 @@
-"""An OpenAI-compatible endpoint over engines, with health and metrics."""
