@@ -29,8 +29,7 @@ from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.serving import replicas
-from mars_runtime.serving.cli import ServePlan, bring
-from mars_runtime.serving.server import bound
+from mars_runtime.serving.server import ServePlan, bound, bring
 from mars_runtime.tasks.requests import request_tasks
 
 NUM_PROMPTS = 48

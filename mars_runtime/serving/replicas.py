@@ -20,11 +20,10 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from mars_runtime.serving.app import make_app
-from mars_runtime.serving.cli import KEY, ServePlan, bring
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS
-from mars_runtime.serving.server import PlaceTakenError, bound
+from mars_runtime.serving.server import KEY, PlaceTakenError, ServePlan, bound, bring
 
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"

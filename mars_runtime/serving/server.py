@@ -1,20 +1,29 @@
-"""Serves the endpoint alone, until it is told to end: then every stream ends with a sentence. No
-request may be on its way for ever.
+"""What is to be served, and the HTTP server of an endpoint alone, until it is told to end: then
+every stream ends with a sentence. No request may be on its way for ever.
 
-Knows uvicorn; no model.
+Knows uvicorn; imports nothing heavier before a model is brought.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import os
+import re
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import TYPE_CHECKING
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    from mars_runtime.serving.metrics import Metrics
+    from mars_runtime.serving.models import EngineModel
 
 GRACE_SECONDS = 10  # for answers that are on their way when the server ends
 HEAD_SECONDS = BODY_SECONDS = 10.0
@@ -22,6 +31,68 @@ HEAD_SECONDS = BODY_SECONDS = 10.0
 BODY_RATE = 50_000  # bytes of a declared length for which a body has a second more
 MAX_BODY_SECONDS = 180.0  # whatever it declares
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
+KEY = "MARS_API_KEY"
+"""The environment variable with the key that callers must send; none is asked for without it."""
+PROXIES = "MARS_NUM_PROXIES"
+"""The environment variable with the number of trusted proxies before the server."""
+
+
+class PlanError(ValueError):
+    """A plan that makes no sense; the message is one sentence."""
+
+
+def num_proxies() -> int:
+    """How many there are (``limits.Proxies``). Raises PlanError."""
+    text = os.environ.get(PROXIES, "").strip() or "0"
+    if not re.fullmatch(r"[0-9]{1,3}", text):
+        raise PlanError(f"{PROXIES} must be a whole number, such as 1.")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """A checkpoint behind an endpoint. max_runs, max_waiting: served at once and in line, by each
+    replica where there are several.
+
+    threads: of the arithmetic of a replica, and the cores that are set aside for it; min_replicas,
+    max_replicas: as many as the requests that are going call for. Raises PlanError.
+    """
+
+    checkpoint: str
+    device: str = "auto"
+    dtype: str = "auto"
+    max_runs: int = 8
+    max_waiting: int = 32
+    threads: int = 1
+    min_replicas: int = 1
+    max_replicas: int = 2
+
+    def __post_init__(self) -> None:
+        if self.max_runs < 1 or self.max_waiting < 0:
+            raise PlanError("Serve at least 1 request at once, with a line of 0 or more.")
+        if self.threads < 1:
+            raise PlanError("Give every replica at least 1 thread.")
+        if not 1 <= self.min_replicas <= self.max_replicas:
+            raise PlanError("Choose at least 1 replica, and no fewer at most than at least.")
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> ServePlan:
+        """What flags of these names ask for. Raises PlanError."""
+        return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
+
+
+def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
+    """Load what was asked for, and count what it does where that is asked for. Raises
+    CheckpointError."""
+    from mars_runtime.engine.engine import Engine
+    from mars_runtime.model.load import load_checkpoint
+    from mars_runtime.serving.models import EngineModel
+
+    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
+    engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
+    if metrics is not None:
+        metrics.watch(checkpoint.name, engine)
+    return EngineModel.of(checkpoint, engine)
 
 
 class PlaceTakenError(OSError):

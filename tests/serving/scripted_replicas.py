@@ -12,8 +12,8 @@ from scripted_server import NAME, Oracle
 from scripted_text import write_tokenizer
 
 from mars_runtime.engine import Engine
-from mars_runtime.serving.cli import ServePlan
 from mars_runtime.serving.models import EngineModel
+from mars_runtime.serving.server import ServePlan
 
 LENGTH = 400
 

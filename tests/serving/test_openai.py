@@ -14,8 +14,8 @@ import pytest
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.engine import Request
-from mars_runtime.serving.cli import PROXIES, PlanError, num_proxies
 from mars_runtime.serving.limits import NOBODY, Proxies, address_of
+from mars_runtime.serving.server import PROXIES, PlanError, num_proxies
 from mars_runtime.settings import RECOMMENDED
 
 ASK: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]

@@ -12,8 +12,8 @@ from scripted_server import NAME
 from mars_runtime.__main__ import main
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.serving import replicas
-from mars_runtime.serving.cli import KEY, PlanError, ServePlan
 from mars_runtime.serving.replicas import Replica, ReplicaError
+from mars_runtime.serving.server import KEY, PlanError, ServePlan
 
 ROOT = Path(__file__).parents[2]
 

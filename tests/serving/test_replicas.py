@@ -27,7 +27,7 @@ from scripted_replicas import answer_to, pid_of
 from scripted_server import NAME, eventually
 
 from mars_runtime.serving import replicas
-from mars_runtime.serving.cli import ServePlan
+from mars_runtime.serving.server import ServePlan
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # The last place in line is for another address than the one that holds the others.
