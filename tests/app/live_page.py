@@ -14,6 +14,8 @@ from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
 HEAD_SAYS = "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('{}')"
+LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
+"""The page stands, and its checkpoint is there."""
 
 
 def running(handlers: Handlers) -> LiveRun:
@@ -58,7 +60,7 @@ def start(page: playwright.Page, prompt: str = "Say it.") -> None:
 def wait_loaded(page: playwright.Page) -> None:
     """Until the page stands, and the checkpoint behind it is there."""
     wait_state(page, "empty")
-    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    page.wait_for_function(LOADED)
 
 
 def run(page: playwright.Page, prompt: str = "") -> None:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from browser import Arrive, needs_browser, playwright
+from live_page import LOADED
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
@@ -166,7 +167,7 @@ def three_lanes(arrive: Arrive, address: str, scripted_backend: ScriptedBackend)
     link = "?prompt=Say+it.&tau=0.5&max_new_tokens=40&lanes=jacobi,mars,ar"
     opened = arrive(address + link, 1280, 900)
     opened.wait_for_selector(ROOT)
-    opened.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    opened.wait_for_function(LOADED)
     opened.click("#more > button")
     opened.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
     opened.click("#run")

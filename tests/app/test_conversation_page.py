@@ -20,7 +20,7 @@ from conversation_page import (
     questions,
     shown,
 )
-from live_page import set_knob
+from live_page import LOADED, set_knob
 from scripted_page import ScriptedBackend, make_handlers
 from test_given import chat
 
@@ -62,7 +62,7 @@ def open_page(address: str) -> Iterator[playwright.Page]:
         made.set_viewport_size({"width": 1440, "height": 1000})
         made.goto(f"{address}?max_new_tokens=32")
         made.wait_for_selector(f"{RACE}[data-state=empty]")
-        made.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+        made.wait_for_function(LOADED)
         set_knob(made, "pace", 0)
         yield made
 
@@ -92,7 +92,7 @@ def test_a_reload_keeps_the_conversation_and_goes_on_from_it(
     assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
     page.wait_for_selector(f"{RACE}[data-state=finished]")
     assert shown(page) == "And?"
-    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    page.wait_for_function(LOADED)
     ask(page, "Why?")
     assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "Why?"))
     page.goto(f"{address}?max_new_tokens=32")  # as by a link

@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
-from scripted_page import TEXT, ScriptedBackend
 
-from app.handlers import Handlers
 from app.recordings import FOLDER, read_value
 from mars_runtime import folds
-
-pytestmark = needs_browser
-
 
 DIALOG = "dialog.mars-present"
 OVER = f"{DIALOG}[data-over=true]"
 Open = Callable[..., "playwright.Page"]
+
+pytestmark = needs_browser
 
 
 @pytest.fixture
@@ -161,61 +158,3 @@ def test_nothing_is_wider_than_the_screen(tour: Open, width: int) -> None:
         wide = page.evaluate(f"document.querySelector('{DIALOG}').scrollWidth")
         assert wide <= width, place(page)
         page.keyboard.press("PageDown")
-
-
-MARK = ".mars-present .pr-mark"
-SHOWN = """() => [...document.querySelector(".pr-lane").querySelectorAll(".rv-t")]
-  .filter((t) => t.getClientRects().length).map((t) => t.textContent).join("")"""
-
-
-@pytest.fixture
-def page(address: str) -> Iterator[playwright.Page]:
-    """The page with the tour open at its first stop, which can be run live."""
-    with visiting() as take:
-        opened = take(address)
-        opened.emulate_media(reduced_motion="no-preference")
-        opened.set_viewport_size({"width": 1280, "height": 900})
-        opened.goto(address)
-        opened.wait_for_selector("#race .mars-race")
-        opened.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-        opened.click("#present")
-        yield opened
-
-
-def recorded() -> tuple[str, str]:
-    """Prompt and text of the first stop's recording."""
-    trace = read_value((FOLDER / "python.txt").read_text("utf-8"))["mars"]
-    return trace.header.prompt, folds.text(trace)
-
-
-def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
-    page: playwright.Page, scripted_backend: ScriptedBackend, served_handlers: Handlers
-) -> None:
-    scripted_backend.forward_seconds = 0.02
-    for _ in range(6):  # a busy machine may need more than three seconds
-        page.keyboard.press("l")
-        page.wait_for_selector(f"{MARK}:is([data-kind=live], [data-kind=fallback])")
-        if page.get_attribute(MARK, "data-kind") == "live":
-            break
-    page.wait_for_selector(f"{MARK}[data-kind=live]")
-    page.wait_for_function(f"({SHOWN})().length > 12")
-    assert TEXT.startswith(page.evaluate(SHOWN)[:12])
-    assert page.input_value("#prompt textarea") == recorded()[0]
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#race .mars-race[data-state=stopped]")
-
-
-def test_a_live_run_that_does_not_begin_is_replaced_by_the_recording(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
-    scripted_backend.forward_seconds = 8.0
-    page.keyboard.press("l")
-    page.wait_for_selector(f"{MARK}[data-kind=fallback]")
-    scripted_backend.forward_seconds = 0.01
-    assert "did not begin within three seconds" in page.inner_text(MARK)
-    assert "Recorded 2" in page.inner_text(MARK)
-    prompt, text = recorded()
-    assert prompt in page.inner_text(".pr-prompt")
-    page.wait_for_function(f"(text) => ({SHOWN})() === text", arg=text)
-    page.keyboard.press(" ")
-    assert page.inner_text("#pr-headline") != ""
