@@ -151,31 +151,26 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
 
 
 def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """This runtime's ways by name: those that are asked for, else the usual ones, and speculative
+    """This runtime's ways by name: those that are asked for, else the default ones, and speculative
     ones. Raises SettingsError or PromptError."""
     known = registry()
     if unknown := [name for name in args.drafts if name not in known]:
         raise PromptError(f"There is no checkpoint {unknown[0]!r} to draft: see the registry.")
-    ways = own_ways(args)
-    limit = next(iter(ways.values())).max_new_tokens
-    trained = {name: known[name].block_size > 1 for name in args.drafts}
-    return ways | plan.speculative_ways(trained, limit)
-
-
-def own_ways(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """Those without a draft model. Raises SettingsError."""
     default = plan.default_for(args.checkpoint, args.families)
     limit = default.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
     given = [args.taus, args.block_sizes, args.lossless_taus, args.lossless_block_sizes]
     if default is REQUESTS and not args.grid and given == [None] * len(given):
-        return plan.request_ways(limit)
-    defaults: list[list[Any]] = [[0.95], [4], [0.0], [8]]
-    filled = [one if had is None else had for had, one in zip(given, defaults, strict=True)]
-    taus, block_sizes, lossless_taus, lossless_block_sizes = filled
-    if args.grid:
-        taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
-        block_sizes = list(dict.fromkeys([*block_sizes, *plan.GRID_BLOCK_SIZES]))
-    return plan.runtime_ways(taus, block_sizes, lossless_taus, lossless_block_sizes, limit)
+        ways = plan.request_ways(limit)
+    else:
+        defaults: list[list[Any]] = [[0.95], [4], [0.0], [8]]
+        filled = [one if had is None else had for had, one in zip(given, defaults, strict=True)]
+        taus, sizes, lossless_taus, lossless_sizes = filled
+        if args.grid:
+            taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
+            sizes = list(dict.fromkeys([*sizes, *plan.GRID_BLOCK_SIZES]))
+        ways = plan.runtime_ways(taus, sizes, lossless_taus, lossless_sizes, limit)
+    trained = {name: known[name].block_size > 1 for name in args.drafts}
+    return ways | plan.speculative_ways(trained, limit)
 
 
 def show(found: Findings | Beside, console: Console) -> None:

@@ -27,6 +27,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -217,12 +218,14 @@ def _padded(
 def _row(output: list[int], eos_ids: Sequence[int], streamer: _Moments) -> TimedRow:
     """The row up to its first EOS; what follows is padding while other rows go on."""
     length = next((i + 1 for i, token in enumerate(output) if token in eos_ids), len(output))
-    counts: list[int] = []
-    for count in streamer.counts:
-        if sum(counts) == length:
-            break
-        counts.append(min(count, length - sum(counts)))
-    return one_row(output[:length], streamer.moments[: len(counts)], counts)
+    counts = [count for count in _shares(streamer.counts, length) if count]
+    return one_row(output, streamer.moments[: len(counts)], counts)
+
+
+def _shares(counts: Sequence[int], total: int) -> list[int]:
+    """What each of ``counts`` has of ``total``, in turn."""
+    ends = [0, *(min(end, total) for end in accumulate(counts))]
+    return [end - start for start, end in pairwise(ends)]
 
 
 class LlamaCpp:
@@ -440,11 +443,7 @@ def _seen_row(tokens: list[int], watched: _Watched, block: int) -> TimedRow:
     """Each forward but the first is fed what the one before it accepted, then a block of masks."""
     counts = [width - block for width in watched.widths[1:]]
     counts.append(max(0, len(tokens) - sum(counts)))
-    left, shares = len(tokens), []
-    for count in counts:
-        shares.append(min(count, left))
-        left -= shares[-1]
-    return one_row(tokens, watched.moments, shares)
+    return one_row(tokens, watched.moments, _shares(counts, len(tokens)))
 
 
 def _unseen_row(tokens: list[int], watched: _Watched) -> TimedRow:

@@ -51,6 +51,11 @@ class Measured:
         """In order, natural text among them."""
         return list(dict.fromkeys(one.family for one in self.samples))
 
+    @property
+    def heading(self) -> str:
+        """How the series is called."""
+        return "One prompt at a time" if self.batch_size == 1 else f"Batches of {self.batch_size}"
+
     def of(self, *families: str) -> list[Sample]:
         """The samples of some families."""
         return [one for one in self.samples if one.family in families]

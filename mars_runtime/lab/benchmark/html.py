@@ -1,6 +1,5 @@
-"""The report as one HTML file: answers, tables, figures. Nothing is loaded from anywhere.
-
-plotly.js is written into the file; every text is escaped. Knows findings; measures nothing.
+"""The report as one HTML file: answers, tables, figures. Nothing is loaded from anywhere: plotly.js
+is written into the file. Every text is escaped.
 """
 
 from __future__ import annotations
@@ -39,13 +38,14 @@ th:first-child, td:first-child { text-align: left; }
 def page(found: Findings) -> str:
     """The whole file."""
     first = True
-    parts = [f"<h1>Benchmark of {escape(str(found.subject['name']))}</h1>", _origin(found)]
+    title = f"Benchmark of {escape(str(found.subject['name']))}"
+    parts = [f"<h1>{title}</h1>", _origin(found)]
     parts += [f'<p class="warning">{escape(text)}</p>' for text in found.warnings]
     if found.answers:
         items = "".join(f"<li>{escape(text)}</li>" for text in found.answers)
         parts.append(f"<h2>In short</h2><ul>{items}</ul>")
     for series in found.series:
-        parts.append(f"<h2>{escape(report.heading(series.batch_size))}</h2>")
+        parts.append(f"<h2>{escape(series.heading)}</h2>")
         compared = found.compared_in(series)
         for figure in (ratio_figure(compared), rate_figure(series), survival_figure(series)):
             if figure is not None:
@@ -55,7 +55,6 @@ def page(found: Findings) -> str:
     parts.append("<h2>What a forward costs</h2>")
     parts.append(_figure(rho_figure(found), found.note, carries_library=first))
     parts += [table_html(table) for table in found.machine_tables()]
-    title = f"Benchmark of {escape(str(found.subject['name']))}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -79,7 +78,7 @@ def table_html(table: Table) -> str:
 def ratio_figure(compared: Sequence[Compared]) -> Any:
     """How many times the tokens/s, by text: a mark with its interval for each comparison."""
     figure = go.Figure()
-    for at, (one, colour) in enumerate(zip(compared, _colours(len(compared)), strict=True)):
+    for at, one in enumerate(compared):
         points: list[tuple[str, Estimate | None]] = [("all families", one.overall)]
         points += one.by_family.items()
         known = [(text.replace("_", " "), found) for text, found in points if found is not None]
@@ -88,7 +87,7 @@ def ratio_figure(compared: Sequence[Compared]) -> Any:
             y=[found.value for _, found in known],
             error_y=_intervals(found for _, found in known),
             mode="markers",
-            marker={"color": colour, "size": 9, "symbol": SYMBOLS[at // len(COLOURS) % 3]},
+            marker={"color": _colour(at), "size": 9, "symbol": SYMBOLS[at // len(COLOURS) % 3]},
             name=_text(one.name),
         )
     figure.update_layout(scattermode="group")  # side by side: intervals must not hide each other
@@ -118,12 +117,12 @@ def survival_figure(series: Measured) -> Any:
     if not lines:
         return None
     figure = go.Figure()
-    for (peer, values), colour in zip(lines.items(), _colours(len(lines)), strict=True):
+    for at, (peer, values) in enumerate(lines.items()):
         figure.add_scatter(
             x=list(range(1, len(values) + 1)),
             y=[100 * value for value in values],
             mode="lines+markers",
-            line={"color": colour},
+            line={"color": _colour(at)},
             name=_text(peer),
         )
     figure.update_yaxes(range=[0, 103])
@@ -134,15 +133,13 @@ def survival_figure(series: Measured) -> Any:
 def rho_figure(found: Findings) -> Any:
     """rho(Q) of every batch size that was measured."""
     figure = go.Figure()
-    for (rows, curve), colour in zip(
-        found.curves.items(), _colours(len(found.curves)), strict=True
-    ):
+    for at, (rows, curve) in enumerate(found.curves.items()):
         figure.add_scatter(
             x=[one.width for one in curve],
             y=[one.rho.value for one in curve],
             error_y=_intervals(one.rho for one in curve),
             mode="lines+markers",
-            line={"color": colour},
+            line={"color": _colour(at)},
             name=f"batch {rows}",
         )
     figure.add_hline(y=1, line_dash="dot", line_color="#49566a")
@@ -200,5 +197,5 @@ def _text(text: str) -> str:
     return escape(text, quote=False)
 
 
-def _colours(count: int) -> list[str]:
-    return [COLOURS[at % len(COLOURS)] for at in range(count)]
+def _colour(at: int) -> str:
+    return COLOURS[at % len(COLOURS)]

@@ -132,19 +132,20 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
 def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float) -> TimedAnswer:
     """An answer from (moment, step) pairs; each step is one forward. Rows that wait in it (block
     cache) took no part: ``TimedAnswer.effective_tpf`` counts what that costs."""
-    tokens: list[list[int]] = [[] for _ in range(num_rows)]
-    chunks: list[list[Chunk]] = [[] for _ in range(num_rows)]
-    num_draft_forwards = [0] * num_rows
-    before: list[RowStep | None] = [None] * num_rows
+    rows: list[list[tuple[float, RowStep]]] = [[] for _ in range(num_rows)]
     for moment, step in steps:
         for row in step.rows:
-            tokens[row.row] += row.accepted
-            offered = num_offered(row, before[row.row])
-            chunks[row.row].append(Chunk(moment, len(row.accepted), offered))
-            num_draft_forwards[row.row] += row.num_draft_forwards
-            before[row.row] = row
-    rows = tuple(
-        TimedRow(tuple(ids), tuple(own), drafting)
-        for ids, own, drafting in zip(tokens, chunks, num_draft_forwards, strict=True)
+            rows[row.row].append((moment, row))
+    return TimedAnswer(tuple(map(_row, rows)), seconds, len(steps))
+
+
+def _row(steps: Sequence[tuple[float, RowStep]]) -> TimedRow:
+    before = [None, *(step for _, step in steps[:-1])]
+    return TimedRow(
+        tokens=tuple(token for _, step in steps for token in step.accepted),
+        chunks=tuple(
+            Chunk(moment, len(step.accepted), num_offered(step, last))
+            for (moment, step), last in zip(steps, before, strict=True)
+        ),
+        num_draft_forwards=sum(step.num_draft_forwards for _, step in steps),
     )
-    return TimedAnswer(rows, seconds, len(steps))

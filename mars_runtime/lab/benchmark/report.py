@@ -185,11 +185,6 @@ def sample_json(one: Sample) -> dict[str, Any]:
     }
 
 
-def heading(batch_size: int) -> str:
-    """How a series is called."""
-    return "One prompt at a time" if batch_size == 1 else f"Batches of {batch_size}"
-
-
 def in_short(measured: Sequence[Measured], compared: Sequence[Compared]) -> list[str]:
     """The answers that a reader looks for first, a sentence each; only what was measured."""
     found = []
@@ -202,7 +197,7 @@ def in_short(measured: Sequence[Measured], compared: Sequence[Compared]) -> list
                 continue
             if one.overall is not None or one.natural is not None:
                 sentence = _sentence(one, is_best=one.baseline == best)
-                found.append(f"{heading(series.batch_size)}: {sentence}")
+                found.append(f"{series.heading}: {sentence}")
     return found
 
 
@@ -228,24 +223,20 @@ def speed_tables(series: Measured) -> list[Table]:
     tables = []
     for where, families in (("over the families", series.tasks), ("on natural text", [NATURAL])):
         lines = [
-            (peer, str(series.threads[peer]), *_speeds(found))
+            (
+                peer,
+                str(series.threads[peer]),
+                f"{found.decode_rate:.0f}" if found.decode_rate else NONE,
+                f"{found.whole_rate:.0f}",
+                *map(_waits, (found.ttft, found.tpot, found.gap)),
+                f"{found.tpf:.2f}",
+            )
             for peer, found in figures_of(series.of(*families), series.peers).items()
         ]
         if lines:
-            title = f"{heading(series.batch_size)}, {where}: medians; waits as p50 / p99"
+            title = f"{series.heading}, {where}: medians; waits as p50 / p99"
             tables.append(Table(title, columns, tuple(lines)))
     return tables
-
-
-def _speeds(found: PeerFigures) -> tuple[str, ...]:
-    return (
-        f"{found.decode_rate:.0f}" if found.decode_rate else NONE,
-        f"{found.whole_rate:.0f}",
-        _waits(found.ttft),
-        _waits(found.tpot),
-        _waits(found.gap),
-        f"{found.tpf:.2f}",
-    )
 
 
 def comparisons_table(series: Measured, compared: Sequence[Compared]) -> Table:
@@ -263,7 +254,7 @@ def comparisons_table(series: Measured, compared: Sequence[Compared]) -> Table:
         )
         for one in compared
     ]
-    title = f"{heading(series.batch_size)}: how many times the tokens/s, with 95 % intervals"
+    title = f"{series.heading}: how many times the tokens/s, with 95 % intervals"
     return Table(title, columns, tuple(lines))
 
 
@@ -273,7 +264,7 @@ def families_table(series: Measured, compared: Sequence[Compared]) -> Table:
     lines = [
         (one.name, *(number(one.by_family.get(family)) for family in families)) for one in compared
     ]
-    title = f"{heading(series.batch_size)}: how many times the tokens/s by family (prefill apart)"
+    title = f"{series.heading}: how many times the tokens/s by family (prefill apart)"
     return Table(title, ("peer / baseline", *families), tuple(lines))
 
 
@@ -297,7 +288,7 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
         )
         for peer, found in figures_of(series.samples, series.peers).items()
     ]
-    title = f"{heading(series.batch_size)}: forwards, memory beyond the weights, output"
+    title = f"{series.heading}: forwards, memory beyond the weights, output"
     return Table(title, columns, tuple(lines))
 
 
@@ -315,7 +306,7 @@ def survival_table(series: Measured) -> Table:
         (peer, *(f"{value:.0%}" for value in values), *[NONE] * (widest - len(values)))
         for peer, values in found.items()
     ]
-    title = f"{heading(series.batch_size)}: acceptance by position (lossless: of drafts verified)"
+    title = f"{series.heading}: acceptance by position (lossless: of drafts verified)"
     return Table(title, ("peer", *map(str, range(1, widest + 1))), tuple(lines))
 
 
@@ -329,7 +320,7 @@ def rates_table(series: Measured) -> Table:
         columns.append(f"ms to the first token of a prompt of {series.first_length}")
         for line in lines:
             line.append(f"{series.first_seconds[line[0]] * 1000:.0f}")
-    title = f"{heading(series.batch_size)}: tokens/s by family, prefill apart · tokens per forward"
+    title = f"{series.heading}: tokens/s by family, prefill apart · tokens per forward"
     return Table(title, tuple(columns), tuple(map(tuple, lines)))
 
 
@@ -366,11 +357,7 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
     """rho(Q) by batch size."""
     widths = [one.width for one in next(iter(curves.values()))]
     lines = [
-        (
-            str(rows),
-            f"{curve[0].seconds * 1000:.2f}",
-            *(f"{one.rho.value:.2f}" for one in curve),
-        )
+        (str(rows), f"{curve[0].seconds * 1000:.2f}", *(f"{one.rho.value:.2f}" for one in curve))
         for rows, curve in curves.items()
     ]
     title = "rho(Q): time of a forward of Q tokens per row over that of one, acceptance included"

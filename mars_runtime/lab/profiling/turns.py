@@ -17,12 +17,12 @@ from rich.console import Console
 
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.lab.evaluation.sentences import run_or_say
+from mars_runtime.lab.evaluation.tables import Table
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine, Run
-    from mars_runtime.lab.evaluation.tables import Table
     from mars_runtime.text import Tokenizer
 
 QUESTIONS = (
@@ -119,8 +119,6 @@ def _turn(warm: Run, cold: Run) -> TimedTurn:
 
 def table_of(name: str, conversations: Sequence[Sequence[TimedTurn]]) -> Table:
     """One line per turn, over all conversations."""
-    from mars_runtime.lab.evaluation.tables import Table
-
     lines = []
     for number, turns in enumerate(zip(*conversations, strict=True), 1):
         warm = statistics.median(turn.warm for turn in turns)
