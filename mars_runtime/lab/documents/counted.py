@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
 from typing import Any
@@ -35,63 +36,10 @@ from mars_runtime.lab.harness.results import BENCHMARKS, PAPER
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
-ONE, EVERY = "lossless τ=0 B=4", "lossless τ=0 B=4 groups"
-WITH_LOOKUP = "lossless τ=0 B=4 groups + lookup"
-BOLD, BOLDER = "MARS τ=0.95 B=4", "MARS τ=0.8 B=4"
-REQUEST_WAYS = {
-    BOLD: "τ 0.95, B = 4, not lossless",
-    ONE: "lossless τ 0, B = 4, one group of masks",
-    EVERY: "lossless τ 0, B = 4, a group after every draft",
-    "lookup alone": "lossless, prompt lookup alone",
-    WITH_LOOKUP: "lossless τ 0, B = 4, groups and lookup",
-}
-CARD_WAYS = {
-    ONE: "one group",
-    EVERY: "a group after every pending token",
-    WITH_LOOKUP: "the same with prompt lookup",
-}
-HARNESS_WAYS = {
-    "AR": "AR",
-    BOLD: "MARS τ 0.95, B = 4",
-    BOLDER: "MARS τ 0.8, B = 4",
-    EVERY: "lossless τ 0, B = 4, a group after every draft",
-}
-PAPER_ROWS = {
-    "AR SFT, 5 epochs": "paper: Qwen2.5-0.5B, AR SFT",
-    "MARS B=4, τ=0.95": "paper: Qwen2.5-0.5B, MARS B = 4, τ 0.95",
-    "MARS B=4, τ=0.8": "paper: the same, τ 0.8",
-}
-KINDS = {
-    "chat": "requests like the training data",
-    "languages": "other languages",
-    "odd_code": "code in rare languages",
-    "tables": "tables",
-    "long": "very long prompts",
-}
-VARIANTS = {
-    "start": "{start}, as it is",
-    "ar": "AR on as many tokens",
-    "mars-b4": "MARS, blocks of 4",
-    "mars-b8": "MARS, blocks of 8",
-    "mars-b16": "MARS, blocks of 16",
-    "no-sft-b4": "no SFT loss, blocks of 4",
-    "no-sft-b8": "no SFT loss, blocks of 8",
-    "no-sft-b16": "no SFT loss, blocks of 16",
-    "weight-0.25": "SFT loss counts 0.25 times",
-    "weight-4": "SFT loss counts 4 times",
-    "weight-16": "SFT loss counts 16 times",
-    "random-mask": "random masks over the whole response",
-    "bidirectional": "masks see all of their block",
-    "unshifted": "a mask predicts its own token",
-    "no-clean-stream": "no clean stream: a text ends with one block of masks",
-}
-LOW_RANK = {
-    "mars-b8": "all weights",
-    "lora": "low-rank updates",
-    "lora-gated": "low-rank updates that act on masks alone",
-}
+ROWS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""What a view shows, by its name in the result, and how a document calls it."""
+BOLD, EVERY = "MARS τ=0.95 B=4", "lossless τ=0 B=4 groups"
 SHOWN_DEPTHS = (2, 3, 4, 8)
-KIND_NAMES = {"summary": "summaries and questions"}
 WIDTH = 60
 """Characters of a request that are shown."""
 
@@ -121,7 +69,7 @@ def requests(content: Content) -> Table:
             estimate(ways[way]["tpf"]),
             whole(ways[way]["agreement"]),
         )
-        for way, shown in REQUEST_WAYS.items()
+        for way, shown in ROWS["requests"].items()
     ]
     columns = ("tokens per forward", *kinds, "average", "same as AR")
     return Table("", columns, tuple(lines))
@@ -133,7 +81,7 @@ def requests_of_card(content: Content) -> Table:
     kinds = list(next(iter(ways.values()))["by_kind"])
     lines = [
         (shown, *(value(ways[way]["by_kind"][kind]) for kind in kinds), value(ways[way]["tpf"]))
-        for way, shown in CARD_WAYS.items()
+        for way, shown in ROWS["requests_of_card"].items()
     ]
     return Table("", ("lossless τ = 0, B = 4", *kinds, "average"), tuple(lines))
 
@@ -199,7 +147,7 @@ def kinds(content: Content) -> Table:
             estimate(ways[EVERY, kind]["tpf"]),
             whole(ways[EVERY, kind]["first_mask"]),
         )
-        for kind, shown in KINDS.items()
+        for kind, shown in ROWS["kinds"].items()
     ]
     columns = ("", "AR right", "AR ends", "AR loops", "τ 0.95 TPF", "same as AR")
     return Table("", (*columns, "lossless TPF", "first mask right"), tuple(lines))
@@ -209,10 +157,16 @@ def kinds_of_card(content: Content) -> Table:
     """The same in two lines."""
     ways = _by_way_and_kind(content)
     lines = (
-        ("AR's answers with a right word", *(whole(ways["AR", kind]["right"]) for kind in KINDS)),
-        ("tokens per forward, lossless", *(value(ways[EVERY, kind]["tpf"]) for kind in KINDS)),
+        (
+            "AR's answers with a right word",
+            *(whole(ways["AR", kind]["right"]) for kind in ROWS["kinds"]),
+        ),
+        (
+            "tokens per forward, lossless",
+            *(value(ways[EVERY, kind]["tpf"]) for kind in ROWS["kinds"]),
+        ),
     )
-    return Table("", ("", *KINDS.values()), lines)
+    return Table("", ("", *ROWS["kinds"].values()), lines)
 
 
 def _by_way_and_kind(content: Content) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -221,23 +175,22 @@ def _by_way_and_kind(content: Content) -> dict[tuple[str, str], Mapping[str, Any
 
 def harness_accuracy(content: Content) -> Table:
     """Accuracy on lm-eval's benchmarks beside the paper's."""
-    rows = _harness(content, "accuracy", HARNESS_WAYS)
+    rows = _harness(content, "accuracy", ROWS["harness_accuracy"])
     return _beside_paper("accuracy, %", rows, "accuracy", 1)
 
 
 def harness_tpf(content: Content) -> Table:
     """Tokens per forward there."""
-    rows = _harness(content, "tpf", {way: HARNESS_WAYS[way] for way in (BOLD, BOLDER, EVERY)})
+    rows = _harness(content, "tpf", ROWS["harness_tpf"])
     return _beside_paper("tokens per forward", rows, "tpf", 2)
 
 
 def harness_of_card(content: Content) -> Table:
     """Tokens per forward there, without intervals and without the paper."""
-    short = {BOLD: "τ 0.95", BOLDER: "τ 0.8", EVERY: "lossless, a group after every pending token"}
     cells = {(one["way"], one["task"]): one for one in content["cells"]}
     lines = [
         (shown, *(value(cells[way, one.task]["tpf"]) for one in BENCHMARKS))
-        for way, shown in short.items()
+        for way, shown in ROWS["harness_of_card"].items()
     ]
     return Table("", ("", *(one.name for one in BENCHMARKS)), tuple(lines))
 
@@ -255,7 +208,7 @@ def _harness(content: Content, key: str, ways: Mapping[str, str]) -> list[tuple[
 def _beside_paper(title: str, rows: list[tuple[str, ...]], key: str, digits: int) -> Table:
     """Ours, then the paper's rows that hold more than one token per forward or an accuracy."""
     paper = {row["name"]: row[key] for row in json.loads(PAPER.read_text("utf-8"))["benchmarks"]}
-    for name, shown in PAPER_ROWS.items():
+    for name, shown in ROWS["paper"].items():
         own = [paper[name].get(one.name) for one in BENCHMARKS]
         if key == "accuracy" or set(own) != {1.0}:
             rows.append((shown, *(NONE if x is None else f"{x:.{digits}f}" for x in own)))
@@ -327,7 +280,7 @@ def low_rank(content: Content) -> Table:
     """All weights against low-rank updates at equal time."""
     found = AblationResults(content)
     lines = []
-    for name, shown in LOW_RANK.items():
+    for name, shown in ROWS["low_rank"].items():
         read = fmean(run["tokens"] for run in found.runs[name].values())
         ways = ((AR, accuracy, 1), ("mars 0.95 B4", accuracy, 1), _lossless(4))
         lines.append((shown, f"{read:,.0f}", *_figures(found, name, ways)))
@@ -342,7 +295,9 @@ def _lossless(block_size: int) -> Way:
 def _variants(found: AblationResults) -> list[tuple[str, str]]:
     start = found.content["start"]
     return [
-        (one, shown.format(start=start)) for one, shown in VARIANTS.items() if one in found.runs
+        (one, shown.format(start=start))
+        for one, shown in ROWS["ablations"].items()
+        if one in found.runs
     ]
 
 
@@ -370,7 +325,7 @@ def held_out(content: Content) -> Table:
     deepest = max(map(int, found["by_depth"]))
     rows = {f"B = {depth}": found["by_depth"][str(depth)] for depth in SHOWN_DEPTHS}
     for kind, pair in found["by_kind"].items():
-        rows[f"{KIND_NAMES.get(kind, kind)}, B = {deepest}"] = pair
+        rows[f"{ROWS['held_out'].get(kind, kind)}, B = {deepest}"] = pair
     lines = tuple((shown, *(f"{one:.2f}" for one in pair)) for shown, pair in rows.items())
     columns = ("tokens per forward", "one group", "a group after every pending token")
     return Table("", columns, lines)

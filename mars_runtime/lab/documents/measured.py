@@ -4,7 +4,9 @@ in, a table out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -16,45 +18,8 @@ from mars_runtime.statistics import Estimate
 
 Content = Mapping[str, Any]
 
-AS_OPENED = "lossless τ=0 B=auto groups + lookup"
-OPENED = "lossless as the page opens"
-CHAT_IN_SHORT = {
-    "AR here / transformers `generate`, fp32": ("AR", "transformers generate"),
-    "AR here / llama.cpp, same file": ("AR", "llama.cpp"),
-    f"{OPENED} / AR here (same output)": (AS_OPENED, "AR"),
-    f"{OPENED} / llama.cpp": (AS_OPENED, "llama.cpp"),
-}
-CHAT = CHAT_IN_SHORT | {
-    "the same by masks alone / AR here": ("lossless τ=0 B=auto groups", "AR"),
-    "the same by prompt lookup alone / AR here": ("lookup alone", "AR"),
-}
-TASKS_IN_SHORT = {
-    "AR here / transformers `generate`": ("AR", "transformers generate"),
-    "MARS τ = 0.95, B = 4 / AR here": ("MARS τ=0.95 B=4", "AR"),
-    "lossless τ = 0, B = 8 / AR here (same output)": ("lossless τ=0 B=8", "AR"),
-}
-TASKS = TASKS_IN_SHORT | {
-    "MARS τ = 0.95, B auto / AR here": ("MARS τ=0.95 B=auto", "AR"),
-    "lossless τ = 0, B auto / AR here (same output)": ("lossless τ=0 B=auto", "AR"),
-}
-DRAFTS = {
-    "MARS τ = 0.95, B = 4": "MARS τ=0.95 B=4",
-    "lossless τ = 0, B = 8": "lossless τ=0 B=8",
-    "lossless τ = 0, B = auto": "lossless τ=0 B=auto",
-    **{
-        f"speculative, K = 4, {shown}": f"speculative mars-tiny-draft K=4, {kept}"
-        for shown, kept in {
-            "no masks": "no masks",
-            "masks in the target": "masks in target",
-            "masks in the draft": "masks in draft",
-            "masks in both": "masks in both",
-        }.items()
-    },
-}
-HELD = {
-    "one group": "lossless τ=0 B=4",
-    "a group after every pending token": "lossless τ=0 B=4 groups",
-}
+ROWS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""How a document calls what a view shows, and what that is in the result."""
 
 
 def estimate(found: Mapping[str, float] | None) -> str:
@@ -69,29 +34,29 @@ def value(found: Mapping[str, float] | None) -> str:
 
 def chat_ratios(content: Content) -> Table:
     """Tokens per second of one prompt at a time, by kind of request."""
-    return _ratios_by_kind(content, CHAT)
+    return _ratios_by_kind(content, ROWS["chat_ratios"])
 
 
 def chat_ratios_in_short(content: Content) -> Table:
     """What a reader of the README looks for."""
-    return _ratios_by_kind(content, CHAT_IN_SHORT)
+    return _ratios_by_kind(content, ROWS["chat_ratios_in_short"])
 
 
 def task_ratios(content: Content) -> Table:
     """The same with B chosen on the way."""
-    return _ratios(content, TASKS)
+    return _ratios(content, ROWS["task_ratios"])
 
 
 def task_ratios_in_short(content: Content) -> Table:
     """The same of a task checkpoint."""
-    return _ratios(content, TASKS_IN_SHORT)
+    return _ratios(content, ROWS["task_ratios_in_short"])
 
 
 def drafts(content: Content) -> Table:
     """Speculative decoding beside MARS: what it foresees, what that costs, what it gains."""
     peers = {one["peer"]: one["families"] for one in content["series"][0]["peers"]}
     lines = []
-    for shown, peer in DRAFTS.items():
+    for shown, peer in ROWS["drafts"].items():
         found, own = _compared(content, peer, "AR"), peers[peer]
         forwards = own["draft_forwards"]
         lines.append(
@@ -120,7 +85,7 @@ def requests_held(content: Content) -> Table:
     samples = content["series"][0]["samples"]
     kinds = list(dict.fromkeys(one["family"] for one in samples))
     lines = []
-    for shown, peer in HELD.items():
+    for shown, peer in ROWS["requests_held"].items():
         of_kinds = [
             [one for one in samples if (one["peer"], one["family"]) == (peer, kind)]
             for kind in kinds
@@ -150,13 +115,9 @@ def stretches(content: Content) -> Table:
     """What a growing text costs, by place in it."""
     shown = {"AR": "AR", "lossless τ=0 B=4 groups": "lossless", "MARS τ=0.95 B=4": "τ 0.95"}
     ways = {shown[way]: [one for one in content["stretches"] if one["way"] == way] for way in shown}
-    masks = {
-        "lossless": "lossless τ 0, B = 4, a group after every draft",
-        "τ 0.95": "τ 0.95, B = 4, not lossless",
-    }
     lines: list[Sequence[str]] = [
         (f"tokens per forward, {words}", *(f"{one['tpf']:.2f}" for one in ways[way]))
-        for way, words in masks.items()
+        for way, words in ROWS["stretches"].items()
     ]
     for way, found in ways.items():
         lines.append((f"ms per token, {way}", *(f"{one['ms_per_token']:.1f}" for one in found)))
