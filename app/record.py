@@ -411,9 +411,9 @@ def _in_blocks(
     settings: SettingsSource,
 ) -> Iterator[Event]:
     """The block-cache decoder, imported where torch is loaded anyway."""
-    from mars_runtime.decoders.baselines import decode_block
+    from mars_runtime.decoders.baselines import decode_batch
 
-    return decode_block(model, vocabulary, [prompt_ids], settings, cache_block)
+    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

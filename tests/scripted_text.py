@@ -118,7 +118,7 @@ class ScriptedBatch:
         next(self._rows[number])
         return 0
 
-    def seat(self, numbers: Sequence[int]) -> None:
+    def gather(self, numbers: Sequence[int]) -> None:
         """Any row may write."""
 
     def step(self, numbers: Sequence[int]) -> Step:

@@ -48,7 +48,7 @@ def decode(
     settings: SettingsSource,
     draft: DraftModel | None = None,
 ) -> Iterator[Event]:
-    """As ``cursor.decode``, by full recomputation: RowStep.cursor is 0 and all tokens are pending.
+    """As ``decoders.decode`` by full recomputation: RowStep.cursor is 0 and all tokens are pending.
 
     A Prefill of no tokens comes first. ``draft``: the model that drafts where the method is
     speculative. Raises DecodeError.
@@ -205,8 +205,8 @@ def _branch(
     hidden = model.hidden(torch.tensor([fed], device=model.device), cache)
     places = range(len(prefix), len(fed) + 1)
     draw = Draw.of(settings, places)
-    forbidden = torch.tensor(sorted(forbidden_ids(vocabulary, model)), device=model.device)
-    return model.read(hidden, head, forbidden.long(), [settings.metric], [draw])[0]
+    forbidden = forbidden_ids(vocabulary, model)
+    return model.read(hidden, head, forbidden, [settings.metric], [draw])[0]
 
 
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:

@@ -15,7 +15,7 @@ from helpers import steps_of, tokens_of
 from law_checkpoints import BUNDLED, load, run, task_prompts, word_prompts
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch, decode_block
+from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -135,7 +135,10 @@ def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]]) -> Non
     """Margin, because a probability can round to exactly 1 and let more through at tau = 1."""
     settings = DecodeSettings(tau=1.0, metric="margin", block_size=6, max_new_tokens=24)
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    by_block = list(decode_block(model, tokenizer, prompts, lambda: settings, 7))
+    size = len(prompts)
+    by_block = list(
+        decode_batch(model, tokenizer, prompts, "block", lambda: settings, size, cache_block=7)
+    )
     others = [
         list(decoder(model, tokenizer, prompts, lambda: settings))
         for decoder in (decode, slow_twin.decode)

@@ -37,7 +37,7 @@ def run(
 ) -> list[Event]:
     models = models_of(draft_of(draft))
     model, tokenizer = target.model, target.tokenizer
-    return list(decode(model, tokenizer, prompts, lambda: now, speculation=models))
+    return list(decode(model, tokenizer, prompts, lambda: now, draft_models=models))
 
 
 def outline(step: RowStep) -> tuple[Any, ...]:
@@ -110,13 +110,13 @@ def test_a_row_equals_the_row_alone_in_any_company(
             outline(step)
             for step in steps_of(
                 decode(
-                    model, tokenizer, [prompt], partial(lambda now: now, now), speculation=models
+                    model, tokenizer, [prompt], partial(lambda now: now, now), draft_models=models
                 )
             )
         ]
         for prompt, now in zip(prompts, chosen, strict=True)
     ]
-    batch = CursorBatch(model, tokenizer, num_rows=3, capacity=64, speculation=models)
+    batch = CursorBatch(model, tokenizer, num_rows=3, capacity=64, draft_models=models)
     waiting = list(range(len(prompts)))
     found: dict[int, list[Any]] = {}
     while waiting or batch.rows:
@@ -146,7 +146,7 @@ def test_steering_from_and_to_it_changes_no_token(
     now = SimpleNamespace(settings=ways[0])
     events: list[Event] = []
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    for event in decode(model, tokenizer, prompt, lambda: now.settings, speculation=models):
+    for event in decode(model, tokenizer, prompt, lambda: now.settings, draft_models=models):
         events.append(event)
         now.settings = ways[len(events) // 3 % len(ways)]
     assert tokens_of(events) == plain(foreseeing, prompt, 60)
@@ -176,7 +176,7 @@ def test_a_target_without_masks_is_fed_none(foreseeing: Checkpoint) -> None:
     prompt = word_prompts(foreseeing, 1, seed=26)
     models = models_of(draft_of(foreseeing, 1), 1)
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    for step in decode(model, tokenizer, prompt, lambda: USUAL, speculation=models):
+    for step in decode(model, tokenizer, prompt, lambda: USUAL, draft_models=models):
         if isinstance(step, Step):
             (row,) = step.rows
             assert row.num_fed == row.num_pending
@@ -190,5 +190,5 @@ def test_on_bundled_checkpoints(name: str) -> None:
     for index, prompt in enumerate(task_prompts(name, 8)):
         now = replace(USUAL, masked=MASKED[index % 4], groups="every", tau=LEVELS[index % 3])
         model, tokenizer = target.model, target.tokenizer
-        events = decode(model, tokenizer, [prompt], lambda now=now: now, speculation=models)
+        events = decode(model, tokenizer, [prompt], lambda now=now: now, draft_models=models)
         assert tokens_of(events) == plain(target, [prompt], 24)

@@ -1,28 +1,24 @@
 """What decoders have in common: the interfaces they ask for, the checks made up front, the loop.
 
-Knows no cache, acceptance or forward; a model here is anything that answers ``forward``.
+A model here is anything that answers ``CausalModel``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw
-from mars_runtime.decoders.rows import Row
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
-from mars_runtime.model.forward import Branches
+from mars_runtime.model.forward import Branches, MaskGroup
 from mars_runtime.prefix_cache import PrefixHit
 from mars_runtime.settings import DecodeSettings, Metric
-
-if TYPE_CHECKING:
-    from mars_runtime.model.forward import MaskGroup
 
 PREFILL_CHUNK = 512
 
@@ -93,7 +89,7 @@ class Batch(Protocol):
     def drop(self, number: int) -> None:
         """Let a row go; its place is free at once."""
 
-    def seat(self, numbers: Sequence[int]) -> None:
+    def gather(self, numbers: Sequence[int]) -> None:
         """Prepare a step of these rows: what should not be counted as its time."""
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
@@ -131,53 +127,6 @@ class Batch(Protocol):
         return len(prompt) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DraftRequest:
-    """Up to ``at_most`` further drafts for ``row``, behind what it is about to emit and ``drafts``,
-    which others proposed."""
-
-    row: Row
-    emitted: Sequence[int]
-    drafts: Sequence[int]
-    at_most: int
-    settings: DecodeSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """What a draft model put behind the drafts of a row, and its forwards for that row."""
-
-    tokens: tuple[int, ...] = ()
-    num_forwards: int = 0
-
-
-class DraftProposer(Protocol):
-    """Draft models beside a batch, which verifies what they draft with its next forward, as it does
-    whatever masks or look-up propose; ``draft_model.DraftRows`` is one."""
-
-    def read(self, row: Row, at_most: int) -> int:
-        """Feed the next part of the row's prompt; returns how many tokens are left to read.
-        Raises DecodeError."""
-
-    def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
-        """Draft for rows, all of a draft model in the same forwards; by number of the row.
-        Raises DecodeError with the numbers of the rows it is about."""
-
-    def leave(self, row: Row) -> None:
-        """The row is gone."""
-
-
-class Speculation(Protocol):
-    """How a batch comes by draft models."""
-
-    @property
-    def block_size(self) -> int:
-        """What the target was trained with: it is fed no more masks beside a draft model."""
-
-    def proposer(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftProposer:
-        """Draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens each."""
-
-
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
@@ -198,19 +147,20 @@ def decode_on(
 
 
 class Decoding(Iterator[Event]):
-    """The events of prompts on a batch that is lent for them; see ``decode_on``. ``hit``: what
-    the batch may reuse, to be granted before the first event; None where it keeps nothing."""
+    """The events of prompts on a batch that is lent for them, from the first event on; see
+    ``decode_on``. ``hit``: what the batch may reuse, to be granted before the first event; None
+    where it keeps nothing."""
 
     def __init__(
         self,
-        lent: AbstractContextManager[Batch],
+        lend: Callable[[], AbstractContextManager[Batch]],
         prompts: Sequence[Sequence[int]],
         settings: SettingsSource,
         hit: PrefixHit | None = None,
     ) -> None:
         self.hit = hit
         self._held: list[Batch] = []
-        self._events = _events(lent, self._held, prompts, settings)
+        self._events = _events(lend, self._held, prompts, settings)
 
     def __next__(self) -> Event:
         return next(self._events)
@@ -226,13 +176,13 @@ class Decoding(Iterator[Event]):
 
 
 def _events(
-    lent: AbstractContextManager[Batch],
+    lend: Callable[[], AbstractContextManager[Batch]],
     held: list[Batch],
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
     """``held`` is told the batch. No reference to a Decoding, so that one is freed at once."""
-    with lent as batch:
+    with lend() as batch:
         held.append(batch)
         yield from decode_on(batch, prompts, settings)
 
@@ -248,6 +198,14 @@ def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PR
         alone.cursors[0] += len(chunk)
         del unread[:at_most]
     return len(chunk)
+
+
+def prefill_whole(model: CausalModel, alone: Any, prompt: Sequence[int]) -> int:
+    """Feed all but the last token of a prompt, a part at a time; returns how many they are."""
+    unread = list(prompt[:-1])
+    while prefill(model, alone, unread):
+        pass
+    return len(prompt) - 1
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
@@ -285,9 +243,21 @@ def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
         )
 
 
-def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> set[int]:
-    """Ids that can never come out, rows of the model without a token among them."""
-    return {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}
+def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
+    """Ids that can never come out, rows of the model without a token among them: int64 [F]."""
+    ids = {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}
+    return torch.tensor(sorted(ids), dtype=torch.long, device=model.device)
+
+
+def slots_to_read(
+    firsts: Sequence[int], num_slots: int, num_fed: int, device: torch.device
+) -> Tensor | slice:
+    """``num_slots`` slots of every row of a forward from its first on, as a model is told them;
+    what is read beyond a row's own is left."""
+    if len(set(firsts)) == 1:
+        return slice(firsts[0], firsts[0] + num_slots)
+    slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
+    return slots.clamp_(max=num_fed - 1).to(device)
 
 
 def always(method: Method, settings: SettingsSource) -> SettingsSource:

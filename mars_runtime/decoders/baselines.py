@@ -30,12 +30,12 @@ shorter rows carry masks behind their end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw, judge, num_proposals, read
 from mars_runtime.decoders import factory
@@ -45,13 +45,13 @@ from mars_runtime.decoders.base import (
     SettingsSource,
     Vocabulary,
     always,
-    check_prompt,
     check_prompts,
     forbidden_ids,
-    prefill,
+    prefill_whole,
+    slots_to_read,
 )
 from mars_runtime.events import Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
 """``ar``: one token per forward with the cursor cache; ``cursor``, ``block`` (cache) and
@@ -84,42 +84,33 @@ def decode_batch(
     if not is_whole or not 1 <= batch_size <= MAX_BATCH_SIZE:
         raise DecodeError(f"The batch size must be a whole number from 1 to {MAX_BATCH_SIZE}.")
     if method == "block":
-        check_cache_block(cache_block)
+        _check_cache_block(cache_block)
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     source = always("ar" if method == "ar" else "mars", settings)
     now = unverified(source) if method in ("block", "uncached") else source()
     if now.is_auto:
         raise DecodeError("A batch has one B for all its rows: give a number as B.")
-    if now.num_proposals > 1 and vocabulary.mask_id is None:
+    if vocabulary.mask_id is None and (now.num_proposals > 1 or method == "block"):
         raise NoMaskError
-    for prompt in prompts:
-        check_prompt(model, prompt, now.max_new_tokens)
-    groups = (
-        range(i, min(i + batch_size, len(prompts))) for i in range(0, len(prompts), batch_size)
-    )
-    return _all_groups(model, vocabulary, prompts, method, source, groups, cache_block)
+    check_prompts(model, prompts, now.max_new_tokens)
+    decode: Callable[..., Iterator[Event]] = factory.decode
+    if method == "block":
+        decode = partial(_decode_block, cache_block=cache_block)
+    elif method == "uncached":
+        decode = _decode_uncached
+    return _all_groups(partial(decode, model, vocabulary), prompts, source, batch_size)
 
 
 def _all_groups(
-    model: CausalModel,
-    vocabulary: Vocabulary,
+    decode: Callable[[Sequence[Sequence[int]], SettingsSource], Iterator[Event]],
     prompts: Sequence[Sequence[int]],
-    method: BatchMethod,
     settings: SettingsSource,
-    groups: Iterable[range],
-    cache_block: int,
+    batch_size: int,
 ) -> Iterator[Event]:
-    for group in groups:
-        chosen = [prompts[row] for row in group]
-        if method == "block":
-            events = decode_block(model, vocabulary, chosen, settings, cache_block)
-        elif method == "uncached":
-            events = decode_uncached(model, vocabulary, chosen, settings)
-        else:
-            events = factory.decode(model, vocabulary, chosen, settings)
-        for event in events:
-            yield _renumbered(event, group.start) if isinstance(event, Step) else event
+    for first in range(0, len(prompts), batch_size):
+        for event in decode(prompts[first : first + batch_size], settings):
+            yield _renumbered(event, first) if isinstance(event, Step) else event
 
 
 def _renumbered(step: Step, first: int) -> Step:
@@ -130,28 +121,18 @@ def _renumbered(step: Step, first: int) -> Step:
     return replace(step, rows=rows, idle=idle)
 
 
-def decode_block(
+def _decode_block(
     model: CausalModel,
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
-    cache_block: int = 32,
+    cache_block: int,
 ) -> Iterator[Event]:
-    """Decode a ragged batch with a block-level cache.
-
-    Yields one Prefill, then one Step per forward, commits marked and waiting rows named;
-    ``seconds`` stay 0 and there is no End. Raises DecodeError at once for a prompt that cannot fit,
-    a ``cache_block`` outside 4 to 256, ``lossless`` or a checkpoint without a mask token.
-    """
-    limit = unverified(settings).max_new_tokens
-    check_cache_block(cache_block)
-    if vocabulary.mask_id is None:
-        raise NoMaskError
-    check_prompts(model, prompts, limit)
+    """With a block-level cache: commits are marked and waiting rows named."""
     return _Blocks(model, vocabulary, prompts, settings, cache_block).events()
 
 
-def check_cache_block(cache_block: object) -> None:
+def _check_cache_block(cache_block: object) -> None:
     """Raises DecodeError for anything but a whole number from 4 to 256."""
     is_whole = isinstance(cache_block, int) and not isinstance(cache_block, bool)
     if not is_whole or not MIN_CACHE_BLOCK <= cache_block <= MAX_CACHE_BLOCK:  # type: ignore[operator]
@@ -208,10 +189,8 @@ class _Blocks:
     def _prefill(self) -> int:
         """Read all but the last token of each prompt, row by row, without head."""
         for place, prompt in enumerate(self._prompts):
-            alone, unread = self.cache.row(place), list(prompt[:-1])
-            while prefill(self._model, alone, unread):
-                pass
-            self.cache.cursors[place] = len(prompt) - 1
+            read = prefill_whole(self._model, self.cache.row(place), prompt)
+            self.cache.cursors[place] = read
         return sum(self.cache.cursors)
 
     def _commit(self, width: int) -> Step:
@@ -239,19 +218,9 @@ class _Blocks:
         return Step(steps, idle=idle, is_commit=is_commit)
 
     def _ask(self, row: _BlockRow, width: int) -> _Ask:
-        settings = unverified(self._settings)
-        remaining = max(1, min(self._limit, settings.max_new_tokens) - row.num_emitted)
-        room = max(1, width - len(row.pending))
-        return _Ask(
-            place=row.number,
-            row=row.number,
-            settings=settings,
-            start=row.num_emitted,
-            cursor=self.cache.cursors[row.number],
-            num_pending=len(row.pending),
-            num_proposals=min(num_proposals(settings, remaining, 0), room),
-            remaining=remaining,
-        )
+        cursor, num_pending = self.cache.cursors[row.number], len(row.pending)
+        at = row.number, row.number, row.num_emitted, cursor, num_pending
+        return _Ask.of(unverified(self._settings), self._limit, *at, room=width - num_pending)
 
     def _idle(self, row: _BlockRow, width: int) -> IdleRow:
         cursor = self.cache.cursors[row.number]
@@ -264,38 +233,24 @@ class _Blocks:
         row.is_finished = step.stop in ("eos", "limit")
 
 
-def decode_uncached(
+def _decode_uncached(
     model: CausalModel,
     vocabulary: Vocabulary,
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Iterator[Event]:
-    """As ``cursor.decode`` without ``lossless``, by full recomputation.
-
-    RowStep.cursor is 0 and all tokens are pending. Rows that end leave the batch. A Prefill of no
-    tokens comes first; its ``cache_bytes`` hold the keys and values of the longest forward, which
-    are written anew by each. Raises DecodeError.
-    """
-    limit = unverified(settings).max_new_tokens
-    for prompt in prompts:
-        check_prompt(model, prompt, limit)
-    return _uncached(model, vocabulary, prompts, settings)
-
-
-def _uncached(
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
-) -> Iterator[Event]:
+    """By full recomputation: RowStep.cursor is 0 and all tokens are pending. Rows that end leave
+    the batch. A Prefill of no tokens comes first; its ``cache_bytes`` hold the keys and values of
+    the longest forward, which are written anew by each."""
     limit = settings().max_new_tokens
     cache = model.new_cache(len(prompts), max(map(len, prompts)) + limit)
     forward = _Forward(model, vocabulary, cache)
     prefixes = {row: list(prompt) for row, prompt in enumerate(prompts)}
     yield Prefill(0, cache_bytes=cache.num_bytes)
     while prefixes:
+        now = unverified(settings)
         asks = [
-            _ask_again(place, row, prefix, len(prompts[row]), limit, settings)
+            _Ask.of(now, limit, place, row, len(prefix) - len(prompts[row]), 0, len(prefix))
             for place, (row, prefix) in enumerate(prefixes.items())
         ]
         if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):
@@ -308,23 +263,6 @@ def _uncached(
             if step.stop in ("eos", "limit"):
                 del prefixes[step.row]
         yield Step(steps)
-
-
-def _ask_again(
-    place: int, row: int, prefix: list[int], num_prompt: int, limit: int, source: SettingsSource
-) -> _Ask:
-    settings, start = unverified(source), len(prefix) - num_prompt
-    remaining = max(1, min(limit, settings.max_new_tokens) - start)
-    return _Ask(
-        place=place,
-        row=row,
-        settings=settings,
-        start=start,
-        cursor=0,
-        num_pending=len(prefix),
-        num_proposals=num_proposals(settings, remaining, 0),
-        remaining=remaining,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +283,29 @@ class _Ask:
     num_proposals: int
     remaining: int
 
+    @classmethod
+    def of(
+        cls,
+        settings: DecodeSettings,
+        limit: int,
+        place: int,
+        row: int,
+        start: int,
+        cursor: int,
+        num_pending: int,
+        *,
+        room: int = MAX_BLOCK_SIZE,
+    ) -> _Ask:
+        """``limit``: tokens of the whole answer; ``room``: proposals at most, but always one."""
+        remaining = max(1, min(limit, settings.max_new_tokens) - start)
+        count = min(num_proposals(settings, remaining, 0), max(1, room))
+        return cls(place, row, settings, start, cursor, num_pending, count, remaining)
+
+    def draw(self) -> Draw | None:
+        """How the row draws its tokens."""
+        first = self.cursor + self.num_pending
+        return Draw.of(self.settings, range(first, first + self.num_proposals))
+
 
 class _Forward:
     """Feeds a batch and judges what comes back. ``cache`` is the batch's."""
@@ -353,9 +314,7 @@ class _Forward:
         self._model = model
         self._vocabulary = vocabulary
         self._cache = cache
-        self._forbidden = torch.tensor(
-            sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
-        )
+        self._forbidden = forbidden_ids(vocabulary, model)
 
     def step(self, fed: list[list[int]], num_fed: int, asks: Sequence[_Ask]) -> tuple[RowStep, ...]:
         """One forward of all rows, each filled up with masks to ``num_fed`` tokens.
@@ -364,16 +323,18 @@ class _Forward:
         """
         mask = self._vocabulary.mask_id or 0
         tokens = [row + [mask] * (num_fed - len(row)) for row in fed]
-        head = self._head(len(fed), num_fed, asks)
-        logits = self._model.forward(
-            torch.tensor(tokens, device=self._model.device), self._cache, head
-        )
+        device = self._model.device
+        # Of rows that ask for nothing any slots will do.
+        firsts = {ask.place: ask.num_pending - 1 for ask in asks}
+        first = [firsts.get(place, asks[0].num_pending - 1) for place in range(len(fed))]
+        head = slots_to_read(first, max(ask.num_proposals for ask in asks), num_fed, device)
+        logits = self._model.forward(torch.tensor(tokens, device=device), self._cache, head)
         assert logits is not None
         if len(asks) < len(fed):
             logits = logits[[ask.place for ask in asks]]
         metrics = [ask.settings.metric for ask in asks]
         try:
-            predictions = read(logits, self._forbidden, metrics, [_draw(ask) for ask in asks])
+            predictions = read(logits, self._forbidden, metrics, [ask.draw() for ask in asks])
         except DecodeError as error:
             numbers = tuple(asks[place].row for place in error.rows)
             raise DecodeError(str(error), numbers) from error
@@ -382,19 +343,8 @@ class _Forward:
             for ask, slots in zip(asks, predictions, strict=True)
         )
 
-    def _head(self, num_rows: int, num_fed: int, asks: Sequence[_Ask]) -> Tensor | slice:
-        """Slots that need logits; of rows that ask for nothing any will do."""
-        num_slots = max(ask.num_proposals for ask in asks)
-        firsts = {ask.place: ask.num_pending - 1 for ask in asks}
-        if len(set(firsts.values())) == 1:
-            first = asks[0].num_pending - 1
-            return slice(first, first + num_slots)
-        starts = torch.tensor([firsts.get(place, 0) for place in range(num_rows)])
-        slots = starts.unsqueeze(1) + torch.arange(num_slots)
-        return slots.clamp_(max=num_fed - 1).to(self._model.device)
-
     def _settle(self, ask: _Ask, slots: list[Proposal], num_fed: int) -> RowStep:
-        verdict = judge(
+        judgement = judge(
             slots[:1], [slots[1:]], [], ask.settings, ask.remaining, self._vocabulary.eos_ids
         )
         return RowStep(
@@ -404,10 +354,10 @@ class _Forward:
             num_pending=ask.num_pending,
             num_fed=num_fed,
             proposals=tuple(slots),
-            accepted=tuple(verdict.emitted),
+            accepted=tuple(judgement.emitted),
             num_drafted=0,
             settings=ask.settings,
-            stop=verdict.stop,
+            stop=judgement.stop,
         )
 
 
@@ -422,8 +372,3 @@ def unverified(source: SettingsSource) -> DecodeSettings:
     if settings.is_verified:
         raise DecodeError("Only the cursor cache verifies: switch lossless off or choose cursor.")
     return settings
-
-
-def _draw(ask: _Ask) -> Draw | None:
-    first = ask.cursor + ask.num_pending
-    return Draw.of(ask.settings, range(first, first + ask.num_proposals))

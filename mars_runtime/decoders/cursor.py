@@ -12,37 +12,32 @@ is put on them only when somebody asks (``checked``), after the forward's time w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError, Draw, verify
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
     CausalModel,
-    Decoding,
-    Drafted,
-    DraftProposer,
     SettingsSource,
-    Speculation,
     Vocabulary,
     check_prompt,
-    check_prompts,
     check_room,
     forbidden_ids,
     prefill,
+    slots_to_read,
 )
+from mars_runtime.decoders.draft_model import Drafted, DraftModels, DraftRows
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import Proposal, RowStep, Step
 from mars_runtime.model.forward import Branches
-from mars_runtime.prefix_cache import PrefixCache, PrefixHit
+from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 
 
@@ -62,31 +57,31 @@ class CursorBatch(Batch):
         capacity: int,
         costs: ForwardCosts | None = None,
         prefix_cache: PrefixCache | None = None,
-        speculation: Speculation | None = None,
+        draft_models: DraftModels | None = None,
     ) -> None:
         """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
         costs: of forwards on this device; without them no row can leave B to be chosen.
         prefix_cache: where keys and values of earlier texts are found and these rows' are kept.
-        speculation: draft models, without which no row can be speculative.
+        draft_models: those without which no row can be speculative.
         """
         self._model = model
         self._vocabulary = vocabulary
         self._capacity = capacity
         # Groups of masks, and masks that fill up a shorter row, are written behind a row's end.
         self.cache = model.new_cache(num_rows, capacity + MAX_FED)
-        self._forbidden = torch.tensor(
-            sorted(forbidden_ids(vocabulary, model)), dtype=torch.long, device=model.device
-        )
+        self._forbidden = forbidden_ids(vocabulary, model)
         self._rows = Rows(self.cache, prefix_cache, vocabulary.mask_id)
         self._ended: list[int] = []
         self._latest: tuple[Any, list[RowPlan]] = (None, [])  # hidden states and plans of a forward
         has_mask = vocabulary.mask_id is not None
-        self._proposer: DraftProposer | None = None
+        self._draft_rows: DraftRows | None = None
         block_size = MAX_BLOCK_SIZE
-        if speculation is not None:
-            self._proposer = speculation.proposer(vocabulary.eos_ids, num_rows, capacity)
-            block_size = speculation.block_size
+        if draft_models is not None:
+            self._draft_rows = DraftRows(
+                draft_models.find, vocabulary.eos_ids, num_rows, capacity, CursorBatch
+            )
+            block_size = draft_models.block_size
         self._steering = Steering(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
     @property
@@ -127,9 +122,9 @@ class CursorBatch(Batch):
         self.cache.cursors[place] += prefill(
             self._model, self.cache.row(place), row.unread, at_most
         )
-        if self._proposer is None or row.settings().method != "speculative":
+        if self._draft_rows is None or row.settings().method != "speculative":
             return len(row.unread)
-        return len(row.unread) + self._proposer.read(row, at_most)
+        return len(row.unread) + self._draft_rows.read(row, at_most)
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
@@ -154,8 +149,8 @@ class CursorBatch(Batch):
         self._find(number)
         row = self._rows.drop(number)
         self._steering.leave(row)
-        if self._proposer is not None:
-            self._proposer.leave(row)
+        if self._draft_rows is not None:
+            self._draft_rows.leave(row)
 
     def tidy(self) -> None:
         """Keep the texts of the rows that have ended and free their places; not part of the step,
@@ -171,10 +166,10 @@ class CursorBatch(Batch):
         return self._rows.find(number)
 
     @torch.inference_mode()
-    def seat(self, numbers: Sequence[int]) -> None:
+    def gather(self, numbers: Sequence[int]) -> None:
         """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
         self.tidy()
-        self._rows.seat(numbers)
+        self._rows.gather(numbers)
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
@@ -185,7 +180,7 @@ class CursorBatch(Batch):
         Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
         self.tidy()
-        rows = self._rows.seat(numbers or self._rows.ready)
+        rows = self._rows.gather(numbers or self._rows.ready)
         for row in rows:
             row.is_sound = False
         settings = [row.settings() for row in rows]
@@ -202,7 +197,9 @@ class CursorBatch(Batch):
             RowOutcome.of(plan, slots, self._steering, eos_ids)
             for plan, slots in zip(plans, predictions, strict=True)
         ]
-        drafted = drafted_for(outcomes, self._proposer, eos_ids)  # if it fails, rows are as before
+        drafted = drafted_for(
+            outcomes, self._draft_rows, eos_ids
+        )  # if it fails, rows are as before
         steps = [
             self._settle(place, one, drafted.get(one.plan.row.number, Drafted()), num_fed)
             for place, one in enumerate(outcomes)
@@ -247,7 +244,8 @@ class CursorBatch(Batch):
         hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache, branches)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
-        head = _head(plans, num_fed, device)
+        num_slots = max(plan.num_slots for plan in plans)
+        head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed, device)
         groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
         try:
             predictions = self._model.read(hidden, head, self._forbidden, metrics, draws, groups)
@@ -270,50 +268,3 @@ class CursorBatch(Batch):
         row.emit(judgement.emitted, judgement.num_agreed, drafts)
         row.raised, row.is_sound = one.raised, True
         return done
-
-
-def _head(plans: list[RowPlan], num_fed: int, device: torch.device) -> Tensor | slice:
-    """The slots of every row that are to be read; what is read beyond a row's own is left."""
-    firsts = [plan.first_read for plan in plans]
-    num_slots = max(plan.num_slots for plan in plans)
-    if all(first == firsts[0] for first in firsts):
-        return slice(firsts[0], firsts[0] + num_slots)
-    slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
-    return slots.clamp_(max=num_fed - 1).to(device)
-
-
-def decode(
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
-    costs: ForwardCosts | None = None,
-    hit: PrefixHit | None = None,
-    speculation: Speculation | None = None,
-) -> Decoding:
-    """Decode a ragged batch by the method the settings name at each step.
-
-    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
-    belongs to the engine. ``costs`` are needed by ``block_size="auto"`` alone. hit: of what is
-    kept, for a single prompt. speculation: what ``speculative`` alone needs. Raises DecodeError at
-    once when a prompt cannot fit.
-    """
-    assert hit is None or len(prompts) == 1, "a hit is of one prompt"
-    check_prompts(model, prompts, settings().max_new_tokens)
-    capacity = max(map(len, prompts)) + settings().max_new_tokens
-    lent = _new(model, vocabulary, len(prompts), capacity, costs, hit, speculation)
-    return Decoding(lent, prompts, settings, hit)
-
-
-@contextmanager
-def _new(
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    num_rows: int,
-    capacity: int,
-    costs: ForwardCosts | None,
-    prefix_cache: PrefixCache | None,
-    speculation: Speculation | None,
-) -> Iterator[CursorBatch]:
-    """A batch whose memory is taken when it is entered."""
-    yield CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, speculation)

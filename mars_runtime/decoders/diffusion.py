@@ -8,7 +8,7 @@ taken tokens. A mask predicts the token at its own place. Of the open places all
 reaches tau are taken, the surest one in any case; what stands right of an end is dropped. Tokens
 leave in order: each forward lets go what has nothing open before it. Nothing is verified.
 
-One row, by itself: blocks of several rows are not kept in step. Knows no text, clock or page.
+One row, by itself: blocks of several rows are not kept in step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mars_runtime.decoders.base import (
     Vocabulary,
     check_prompt,
     forbidden_ids,
-    prefill,
+    prefill_whole,
 )
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.model.forward import Branches
@@ -74,13 +74,12 @@ class _Filling:
     ) -> None:
         self._model = model
         self._vocabulary = vocabulary
-        self._prompt = list(prompt)
+        self._prompt = prompt
         self._settings = settings
         self._most = block_size
         self._limit = settings().max_new_tokens
         self._cache: Any = model.new_cache(1, len(prompt) + self._limit + block_size)
-        never = sorted(forbidden_ids(vocabulary, model))
-        self._forbidden = torch.tensor(never, dtype=torch.long, device=model.device)
+        self._forbidden = forbidden_ids(vocabulary, model)
         self._pending = [prompt[-1]]
         self._block: list[Proposal | None] = []
         self._num_left = 0
@@ -98,10 +97,7 @@ class _Filling:
     @torch.inference_mode()
     def _read(self) -> int:
         """All but the last token of the prompt, without head."""
-        unread = self._prompt[:-1]
-        while prefill(self._model, self._cache, unread):
-            pass
-        return len(self._prompt) - 1
+        return prefill_whole(self._model, self._cache, self._prompt)
 
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:

@@ -6,24 +6,17 @@ unverified MARS. A draft model stands on a cursor cache of its own, so catching 
 target committed is moving a number: ``CursorBatch.rewind``. At a temperature it draws with the
 noise that the target will draw with, so the two agree more often than by chance.
 
-Knows no verification and nothing of the target but the tokens of its rows.
+Nothing is known here of the target but the tokens of its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mars_runtime.acceptance import DecodeError, up_to_end
-from mars_runtime.decoders.base import (
-    CausalModel,
-    Drafted,
-    DraftProposer,
-    DraftRequest,
-    Speculation,
-    Vocabulary,
-)
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.base import Batch, CausalModel, Vocabulary
 from mars_runtime.decoders.rows import Row
 from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
@@ -38,16 +31,39 @@ class DraftModel:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftModels(Speculation):
-    """find: the draft model of a name, "" for the default one; raises DecodeError. block_size: as
-    of ``Speculation``."""
+class DraftModels:
+    """find: the draft model of a name, "" for the default one; raises DecodeError. block_size: what
+    the target was trained with: it is fed no more masks beside a draft model."""
 
     find: Callable[[str], DraftModel]
     block_size: int
 
-    def proposer(self, eos_ids: frozenset[int], num_rows: int, capacity: int) -> DraftRows:
-        """As of ``Speculation``."""
-        return DraftRows(self.find, eos_ids, num_rows, capacity)
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """Up to ``at_most`` further drafts for ``row``, behind what it is about to emit and ``drafts``,
+    which others proposed."""
+
+    row: Row
+    emitted: Sequence[int]
+    drafts: Sequence[int]
+    at_most: int
+    settings: DecodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a draft model put behind the drafts of a row, and its forwards for that row."""
+
+    tokens: tuple[int, ...] = ()
+    num_forwards: int = 0
+
+
+class RewindableBatch(Batch, Protocol):
+    """A batch whose rows may take other tokens for those that they wrote; see ``CursorBatch``."""
+
+    def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
+        """From position ``start`` on the text of a row reads ``tokens``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +84,15 @@ class _Beside:
     """
 
     name: str
-    batch: CursorBatch
+    batch: RewindableBatch
     now: DecodeSettings
     num_known: int
 
 
-class DraftRows(DraftProposer):
-    """Rows of draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens, made when
-    they are first asked for."""
+class DraftRows:
+    """Rows of draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens, which
+    verifies what they draft with its next forward. They are made when they are first asked for, on
+    a batch of ``new_batch`` for each draft model."""
 
     def __init__(
         self,
@@ -83,24 +100,29 @@ class DraftRows(DraftProposer):
         eos_ids: frozenset[int],
         num_rows: int,
         capacity: int,
+        new_batch: Callable[[CausalModel, Vocabulary, int, int], RewindableBatch],
     ) -> None:
         self._find = find
         self._eos_ids = eos_ids
         self._num_rows, self._capacity = num_rows, capacity
-        self._batches: dict[str, CursorBatch] = {}
+        self._new_batch = new_batch
+        self._batches: dict[str, RewindableBatch] = {}
 
     def read(self, row: Row, at_most: int) -> int:
-        """As of ``DraftProposer``."""
+        """Feed the next part of the row's prompt; returns how many tokens are left to read.
+        Raises DecodeError."""
         return self._joined(row, row.settings()).batch.read(row.number, at_most)
 
     def leave(self, row: Row) -> None:
-        """As of ``DraftProposer``."""
+        """The row is gone."""
         beside, row.beside = row.beside, None
         if beside is not None:
             beside.batch.drop(row.number)
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
-        """As of ``DraftProposer``. A draft ends with the first end of the text."""
+        """Draft for rows, all of a draft model in the same forwards; by number of the row. A draft
+        ends with the first end of the text. Raises DecodeError with the numbers of the rows it is
+        about."""
         found: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
         for request in requests:
@@ -167,11 +189,11 @@ class DraftRows(DraftProposer):
         row.beside = beside
         return beside
 
-    def _batch(self, name: str) -> CursorBatch:
+    def _batch(self, name: str) -> RewindableBatch:
         if name not in self._batches:
             draft = self._find(name)
             known = draft.vocabulary
             endless = _Endless(known.size, known.mask_id, known.forbidden_ids)
             room = self._capacity + MAX_DRAFTS
-            self._batches[name] = CursorBatch(draft.model, endless, self._num_rows, room)
+            self._batches[name] = self._new_batch(draft.model, endless, self._num_rows, room)
         return self._batches[name]

@@ -1,32 +1,31 @@
 """Which batch decodes where: exact steps on a CPU, captured steps on CUDA. Both do the same.
 
 Captured steps belong to the cache of their batch, and a capture takes longer than many a run. So a
-few batches are kept with the model for the next run that fits. Knows no forward and no events.
+few batches are kept with the model for the next run that fits.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import cast
 
-from mars_runtime.decoders import cursor
 from mars_runtime.decoders.base import (
     Batch,
     CausalModel,
     Decoding,
     SettingsSource,
-    Speculation,
     Vocabulary,
     check_prompts,
 )
 from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.static.batch import StaticBatch, row_bucket
 from mars_runtime.decoders.static.step import StaticModel
-from mars_runtime.events import Event
 from mars_runtime.prefix_cache import PrefixCache, PrefixHit
 
 MAX_KEPT = 2
@@ -42,23 +41,17 @@ def new_batch(
     capacity: int,
     costs: ForwardCosts | None = None,
     *,
-    steps_per_read: int = 1,
-    forced: ForcedAcceptance | None = None,
     prefix_cache: PrefixCache | None = None,
-    speculation: Speculation | None = None,
+    draft_models: DraftModels | None = None,
 ) -> Batch:
-    """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
+    """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together: on CUDA
+    a ``StaticBatch``, which has no use for ``prefix_cache`` and ``draft_models``.
 
-    On CUDA, and wherever ``forced`` is given, a ``StaticBatch``; steps_per_read is of that alone,
-    ``prefix_cache`` and ``speculation``, how draft models are come by, of all others.
     costs: of forwards on this device; without them no row can leave B to be chosen.
     """
-    if not _is_static(model, forced):
-        return CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, speculation)
-    static = cast(StaticModel, model)
-    return StaticBatch(
-        static, vocabulary, num_rows, capacity, costs, steps_per_read=steps_per_read, forced=forced
-    )
+    if _is_static(model):
+        return StaticBatch(cast(StaticModel, model), vocabulary, num_rows, capacity, costs)
+    return CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, draft_models)
 
 
 def decode(
@@ -71,27 +64,36 @@ def decode(
     steps_per_read: int = 1,
     forced: ForcedAcceptance | None = None,
     hit: PrefixHit | None = None,
-    speculation: Speculation | None = None,
-) -> Iterator[Event]:
+    draft_models: DraftModels | None = None,
+) -> Decoding:
     """Decode a ragged batch by the method that the settings name at each step.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
     belongs to the engine. costs are needed by ``block_size="auto"`` alone. steps_per_read: on CUDA,
     how many forwards may be under way before one is read; 1 where somebody watches or steers, 4 or
     so where nobody does. forced: for timing models without real weights. hit: of what is kept,
-    for a single prompt, and speculation, what ``speculative`` needs; not on CUDA. Raises
+    for a single prompt, and draft_models, what ``speculative`` needs; not on CUDA. Raises
     DecodeError at once when a prompt cannot fit.
     """
-    if not _is_static(model, forced):
-        return cursor.decode(model, vocabulary, prompts, settings, costs, hit, speculation)
-    check_prompts(model, prompts, settings().max_new_tokens)
-    capacity = max(map(len, prompts)) + settings().max_new_tokens
-    kind = (vocabulary, steps_per_read, forced)
-    lent = _borrowed(cast(StaticModel, model), kind, len(prompts), capacity, costs)
-    return Decoding(lent, prompts, settings)
+    limit = settings().max_new_tokens
+    check_prompts(model, prompts, limit)
+    num_rows, capacity = len(prompts), max(map(len, prompts)) + limit
+    if _is_static(model, forced):
+        kind, static = (vocabulary, steps_per_read, forced), cast(StaticModel, model)
+        return Decoding(
+            lambda: _borrowed(static, kind, num_rows, capacity, costs), prompts, settings
+        )
+    assert hit is None or num_rows == 1, "a hit is of one prompt"
+    exact = partial(new_batch, model, vocabulary, num_rows, capacity, costs)
+    return Decoding(
+        lambda: nullcontext(exact(prefix_cache=hit, draft_models=draft_models)),
+        prompts,
+        settings,
+        hit,
+    )
 
 
-def _is_static(model: CausalModel, forced: ForcedAcceptance | None) -> bool:
+def _is_static(model: CausalModel, forced: ForcedAcceptance | None = None) -> bool:
     return model.device.type == "cuda" or forced is not None
 
 

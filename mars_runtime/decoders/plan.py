@@ -26,7 +26,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mars_runtime.acceptance import DecodeError, Judgement, judge, num_proposals, up_to_end
-from mars_runtime.decoders.base import Drafted, DraftProposer, DraftRequest, NoMaskError
+from mars_runtime.decoders.base import NoMaskError
+from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
 from mars_runtime.decoders.drafting import BlockSizes, Drafter, Feed, basis_of
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
@@ -221,15 +222,15 @@ class RowOutcome:
 
 
 def drafted_for(
-    outcomes: Sequence[RowOutcome], proposer: DraftProposer | None, eos_ids: frozenset[int]
+    outcomes: Sequence[RowOutcome], draft_rows: DraftRows | None, eos_ids: frozenset[int]
 ) -> dict[int, Drafted]:
     """What draft models put behind the drafts, by number of the row. Raises DecodeError."""
     requests = [found for one in outcomes if (found := one.request(eos_ids)) is not None]
     if not requests:
         return {}
-    if proposer is None:
+    if draft_rows is None:
         raise DecodeError(NO_DRAFT, tuple(request.row.number for request in requests))
-    return proposer.propose(requests)
+    return draft_rows.propose(requests)
 
 
 class Ahead(NamedTuple):

@@ -185,7 +185,7 @@ class Rows:
         """How many slots of a place may have been written, also by a forward that failed."""
         return self._cache.cursors[place] + len(self._rows[place].unread) + MAX_FED
 
-    def seat(self, numbers: Sequence[int]) -> list[Row]:
+    def gather(self, numbers: Sequence[int]) -> list[Row]:
         """Bring these rows to the first places, moving as few as possible; returns them in the
         order of their places. Raises KeyError."""
         wanted = set(numbers)

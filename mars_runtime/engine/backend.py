@@ -209,7 +209,7 @@ class CheckpointBackend:
             self._batch = new_batch(
                 *(model, tokenizer, room.num_rows, room.capacity, self.costs),
                 prefix_cache=self._store,
-                speculation=self._drafts,
+                draft_models=self._drafts,
             )
         return self._batch
 
@@ -231,7 +231,7 @@ class CheckpointBackend:
         return decode(
             *(model, tokenizer, [ids], settings, self.costs),
             hit=hit,
-            speculation=self._drafts,
+            draft_models=self._drafts,
         )
 
     def synchronize(self) -> None:

@@ -1,6 +1,6 @@
 """What a forward of Q tokens costs here, measured once before anybody is served.
 
-Times the model and the reading of its logits as a step does; knows no prompts and no decoding.
+Times the model and the reading of its logits as a step does.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
+import torch
+
+from mars_runtime.decoders.base import CausalModel, forbidden_ids
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.static.batch import StepProbe
+from mars_runtime.decoders.static.step import StaticModel
+from mars_runtime.model.forward import MaskGroup
+from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
 from mars_runtime.settings import Metric
-
-if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel
-    from mars_runtime.decoders.static.batch import StepProbe
-    from mars_runtime.decoders.static.step import StaticModel
-    from mars_runtime.model.load import Checkpoint
 
 MASKED = range(2, 6)  # lengths by which it is measured what masks add
 CONTEXT = 128  # tokens before those that are timed
@@ -125,7 +126,6 @@ class _Timer:
     """One forward with all slots read, in seconds."""
 
     def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
-        import torch
 
         model: CausalModel = checkpoint.model
         self._model = model
@@ -135,14 +135,10 @@ class _Timer:
         context = max(1, min(CONTEXT, model.config.max_positions - longest))
         self._cache = model.new_cache(num_rows, context + longest)
         self._cache.cursors[:] = [context] * num_rows
-        ids = sorted(checkpoint.tokenizer.forbidden_ids)
-        self._forbidden = torch.tensor(ids, dtype=torch.long, device=model.device)
-
+        self._forbidden = forbidden_ids(checkpoint.tokenizer, model)
         self._probe: StepProbe | None = None
         if model.device.type == "cuda":
-            from mars_runtime.decoders.static.batch import StepProbe
-
-            self._probe = StepProbe(cast("StaticModel", model), num_rows, context)
+            self._probe = StepProbe(cast(StaticModel, model), num_rows, context)
 
     @property
     def tells_masks(self) -> bool:
@@ -162,10 +158,6 @@ class _Timer:
             self._model.threads.fixed = None
 
     def _seconds(self, length: int, num_masks: int) -> float:
-        import torch
-
-        from mars_runtime.model.forward import MaskGroup
-
         if self._probe is not None:  # a captured step, as it is when decoding
             torch.cuda.synchronize(self._model.device)
             began = time.perf_counter()

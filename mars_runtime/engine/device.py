@@ -133,7 +133,7 @@ class Device:
         """One forward that these runs share."""
         batch = self._open_batch()
         numbers = [self._numbers[run] for run in runs]
-        batch.seat(numbers)
+        batch.gather(numbers)
         step, seconds = self._timed(lambda: batch.step(numbers))
         step = batch.checked(step, [self._numbers[run] for run in runs if _is_checked(run)])
         ends = {}

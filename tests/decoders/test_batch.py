@@ -18,7 +18,7 @@ from static_scripted import StaticScriptedModel
 from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode, new_batch
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch, decode_uncached
+from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.factory import MAX_KEPT
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.rows import Rows
@@ -86,10 +86,9 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
     )
     prompts = [[3 + (seed + i) % 13 for i in range(length)] for length in lengths]
     script = foresight_script(seed)
-    slow, fast = (
-        list(decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for decode in (slow_twin.decode, decode_uncached)
-    )
+    model = ScriptedModel(script)
+    slow = list(slow_twin.decode(ScriptedModel(script), IDS, prompts, lambda: settings))
+    fast = list(decode_batch(model, IDS, prompts, "uncached", lambda: settings, len(prompts)))
     for row in range(len(prompts)):
         ours, theirs = steps_of(fast, row), steps_of(slow, row)
         assert [(s.start, s.proposals, s.accepted, s.stop, s.num_pending) for s in ours] == [
@@ -297,14 +296,14 @@ class Machine(RuleBasedStateMachine):
     def step(self, data: st.DataObject, fails: bool) -> None:
         """A forward of some rows that are read; one that fails has written to the cache too."""
         chosen = data.draw(st.lists(st.sampled_from(self.rows.ready), min_size=1, unique=True))
-        seated = self.rows.seat(chosen)
-        assert sorted(row.number for row in seated) == sorted(chosen)
-        assert self.rows.numbers[: len(seated)] == tuple(row.number for row in seated)
-        for place, row in enumerate(seated):
+        gathered = self.rows.gather(chosen)
+        assert sorted(row.number for row in gathered) == sorted(chosen)
+        assert self.rows.numbers[: len(gathered)] == tuple(row.number for row in gathered)
+        for place, row in enumerate(gathered):
             self.paper.write(place, [*row.pending, MASK])
         if fails:
             return
-        for place, row in enumerate(seated):
+        for place, row in enumerate(gathered):
             num_agreed = data.draw(st.integers(0, row.num_drafts))
             text = self.texts[row.number]
             count = num_agreed + data.draw(st.integers(1, 3))
@@ -333,7 +332,7 @@ class Machine(RuleBasedStateMachine):
         self.rows.drop(number)
         del self.texts[number]
         for unknown in (number, self.last_number + 1):
-            for refuse in (self.rows.drop, self.rows.find, lambda n: self.rows.seat([n])):
+            for refuse in (self.rows.drop, self.rows.find, lambda n: self.rows.gather([n])):
                 with pytest.raises(KeyError):
                     refuse(unknown)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import cursor
-from mars_runtime.decoders.baselines import decode_block
+from mars_runtime.decoders import decode
+from mars_runtime.decoders.baselines import MAX_BATCH_SIZE, decode_batch
 from mars_runtime.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
@@ -31,6 +31,10 @@ def forgetful(prefix):
     """Counts as well, but masks are sure of themselves only behind prompts that began with 3."""
     height = 30.0 if prefix[0] == 3 or IDS.mask_id not in prefix else 0.1
     return [height / 30.0 * logit for logit in counting(prefix)]
+
+
+def decode_block(model, ids, prompts, settings, cache_block=32):
+    return decode_batch(model, ids, prompts, "block", settings, MAX_BATCH_SIZE, cache_block)
 
 
 def run(script, prompts, settings=SURE, cache_block=4, **model):
@@ -168,8 +172,8 @@ def test_law_8_one_token_a_forward_is_the_same_everywhere(
     script, prompts = foresight_script(seed), [[3 + seed % 13] * length, [5, 6, 7]]
     by_block, _ = run(script, prompts, settings, cache_block)
     others = [
-        list(decode(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for decode in (cursor.decode, slow_twin.decode)
+        list(decoder(ScriptedModel(script), IDS, prompts, lambda: settings))
+        for decoder in (decode, slow_twin.decode)
     ]
     for row in range(2):
         ours = steps_of(by_block, row)

@@ -40,7 +40,7 @@ def models(script, block_size=8, ids=IDS):
 def run(script, settings, prompts=([3, 4],), draft=counting, ids=IDS, block_size=8):
     speculation = models(draft, block_size, ids)
     target = ScriptedModel(script)
-    return list(decode(target, ids, prompts, lambda: settings, speculation=speculation))
+    return list(decode(target, ids, prompts, lambda: settings, draft_models=speculation))
 
 
 def test_a_draft_that_is_always_right_gives_k_and_one_token_per_forward_of_the_target() -> None:
@@ -133,7 +133,7 @@ def test_rows_draft_in_the_same_forwards_of_the_draft() -> None:
     speculation = DraftModels(lambda name: DraftModel(drafter, IDS, 1), 8)
     prompts = [[3, 4], [7, 8, 9]]
     events = list(
-        decode(ScriptedModel(counting), IDS, prompts, lambda: AR_ENDS, speculation=speculation)
+        decode(ScriptedModel(counting), IDS, prompts, lambda: AR_ENDS, draft_models=speculation)
     )
     assert [len(row) for row in tokens_of(events, 2)] == [12, 12]
     shared = [fed for fed in drafter.forwards if len(fed) == 2]
@@ -147,7 +147,7 @@ def test_a_draft_that_fails_leaves_every_row_as_it_was() -> None:
     def failing(prefix: tuple[int, ...]) -> list[float]:
         return [math.nan] * 18 if broken["now"] and prefix[0] == 7 else counting(prefix)
 
-    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, speculation=models(failing))
+    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, draft_models=models(failing))
     batch.add(4, [3, 4], lambda: AR_ENDS)
     batch.add(9, [7, 8], lambda: AR_ENDS)
     first = batch.step()
@@ -175,7 +175,7 @@ def test_a_threshold_by_agreement_learns_nothing_from_a_step_that_failed() -> No
     )
     thresholds = []
     for has_fault in (False, True):
-        batch = CursorBatch(ScriptedModel(wrong_masks), IDS, 2, 64, speculation=models(failing))
+        batch = CursorBatch(ScriptedModel(wrong_masks), IDS, 2, 64, draft_models=models(failing))
         batch.add(4, [3, 4], lambda: follows)
         batch.add(9, [7, 8], lambda: AR_ENDS)
         found = [batch.step().rows[0].threshold]
@@ -203,7 +203,7 @@ def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:
     def find(name: str) -> DraftModel:
         raise DecodeError("There is none.")
 
-    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, speculation=DraftModels(find, 8))
+    batch = CursorBatch(ScriptedModel(counting), IDS, 2, 32, draft_models=DraftModels(find, 8))
     batch.add(1, [3], lambda: DecodeSettings("ar", max_new_tokens=5))
     with pytest.raises(DecodeError) as caught:
         batch.add(2, [3, 4], lambda: AR_ENDS)
@@ -211,7 +211,7 @@ def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:
 
 
 def test_a_row_that_leaves_frees_its_place_beside_the_draft() -> None:
-    batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32, speculation=models(counting))
+    batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32, draft_models=models(counting))
     for number in range(4):
         batch.add(number, [3 + number, 4], lambda: AR_ENDS)
         found: list[int] = []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import decode
-from mars_runtime.decoders.baselines import decode_uncached
+from mars_runtime.decoders.baselines import decode_batch
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.plan import (
     CLASSES,
@@ -138,8 +138,9 @@ def test_verified_runs_and_other_methods_have_none() -> None:
 
 def test_only_the_cursor_cache_adapts() -> None:
     settings = DecodeSettings(threshold="entropy")
+    model = ScriptedModel(foresight_script(1))
     with pytest.raises(DecodeError, match="fixed threshold"):
-        list(decode_uncached(ScriptedModel(foresight_script(1)), IDS, [[3]], lambda: settings))
+        decode_batch(model, IDS, [[3]], "uncached", lambda: settings, 1)
     with pytest.raises(SettingsError, match="how τ is held"):
         DecodeSettings(threshold="mood")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="target of agreement"):

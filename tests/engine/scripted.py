@@ -120,7 +120,7 @@ class Script:
         self.rows[number].num_unread -= 1
         return self.rows[number].num_unread
 
-    def seat(self, numbers: Sequence[int]) -> None:
+    def gather(self, numbers: Sequence[int]) -> None:
         assert all(not self.rows[number].num_unread for number in numbers)
 
     def step(self, numbers: Sequence[int]) -> Step:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tiny_checkpoint import write_checkpoint
 
-from mars_runtime.decoders import cursor, factory
+from mars_runtime.decoders import CursorBatch, factory
+from mars_runtime.decoders.base import decode_on
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event, Step
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -25,13 +26,20 @@ WAYS = [
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
-    monkeypatch.setattr(factory, "_is_static", lambda model, forced: True)
+    monkeypatch.setattr(factory, "_is_static", lambda model, forced=None: True)
     return load_checkpoint(str(write_checkpoint(tmp_path)), device="cpu", dtype="fp32")
 
 
 def tokens(events: list[Event]) -> list[tuple[int, ...]]:
     """Of one run, step by step."""
     return [event.rows[0].accepted for event in events if isinstance(event, Step)]
+
+
+def alone(checkpoint: Checkpoint, ids: list[int], settings: DecodeSettings) -> list[Event]:
+    """By exact steps on a batch of its own."""
+    capacity = len(ids) + settings.max_new_tokens
+    batch = CursorBatch(checkpoint.model, checkpoint.tokenizer, 1, capacity)
+    return list(decode_on(batch, [ids], lambda: settings))
 
 
 def test_runs_in_company_equal_the_cursor_decoder_alone(checkpoint: Checkpoint) -> None:
@@ -44,8 +52,7 @@ def test_runs_in_company_equal_the_cursor_decoder_alone(checkpoint: Checkpoint) 
         runs = [engine.submit(Request(ids, settings)) for ids, settings in asked]
         assert all(run.wait(120) for run in runs)
     for (ids, settings), run in zip(asked, runs, strict=True):
-        alone = cursor.decode(checkpoint.model, tokenizer, [ids], lambda now=settings: now)
-        assert tokens(run.events_since(0)) == tokens(list(alone))
+        assert tokens(run.events_since(0)) == tokens(alone(checkpoint, ids, settings))
 
 
 def test_a_race_decodes_on_batches_that_are_kept(checkpoint: Checkpoint) -> None:
@@ -55,8 +62,5 @@ def test_a_race_decodes_on_batches_that_are_kept(checkpoint: Checkpoint) -> None
             runs = engine.race([Request(ids, way) for way in WAYS[:2]])
             assert all(run.wait(120) for run in runs)
             for way, run in zip(WAYS, runs, strict=False):
-                alone = cursor.decode(
-                    checkpoint.model, checkpoint.tokenizer, [ids], lambda now=way: now
-                )
-                assert tokens(run.events_since(0)) == tokens(list(alone))
+                assert tokens(run.events_since(0)) == tokens(alone(checkpoint, ids, way))
     assert 1 <= len(checkpoint.model.kept["idle batches"]) <= factory.MAX_KEPT

@@ -153,7 +153,7 @@ class StaticBatch(Batch):
             for event in self._waiting
         )
 
-    def seat(self, numbers: Sequence[int]) -> None:
+    def gather(self, numbers: Sequence[int]) -> None:
         """Nothing to do: rows that sit out a step may stand anywhere."""
 
     @torch.inference_mode()

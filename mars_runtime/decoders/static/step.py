@@ -81,7 +81,7 @@ class StaticStep:
         self._cache = cache
         self._state = state
         self._mask = vocabulary.mask_id or 0  # 0 only where no row asks for masks
-        self._forbidden = self._ids(forbidden_ids(vocabulary, model))
+        self._forbidden = forbidden_ids(vocabulary, model)
         # A row of forced lengths must not end where random weights happen to say EOS.
         self._eos = self._ids(vocabulary.eos_ids if forced is None else ())
         self._forced = forced

@@ -44,7 +44,7 @@ def subject_of(checkpoint: Checkpoint) -> Subject:
         return decode(
             *(model, tokenizer, prompts, lambda: settings, known),
             steps_per_read=ahead,
-            speculation=speculation,
+            draft_models=speculation,
         )
 
     def to_text(tokens: Sequence[int]) -> str:

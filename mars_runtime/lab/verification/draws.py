@@ -113,7 +113,7 @@ def _chances(
     checkpoint: Checkpoint, prompt: Sequence[int], drawn: Drawn, way: DecodeSettings
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Of each place the tokens drawn there and the probabilities that AR draws them with."""
-    forbidden = torch.tensor(sorted(forbidden_ids(checkpoint.tokenizer, checkpoint.model)))
+    forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model).cpu()
     found = []
     for logits in answer_logits(checkpoint.model, prompt, drawn):
         allowed = logits.cpu().index_fill(-1, forbidden, -torch.inf)

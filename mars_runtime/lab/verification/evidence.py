@@ -112,7 +112,7 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
     ids = [subject.encode_prompt(prompt) for prompt in prompts]
     bar = begin("answers in fp32", len(ids))
     answers = decode_in_batches(subject.decode, ids, case.ar, ANSWER_BATCH, bar)
-    forbidden = sorted(forbidden_ids(exact.tokenizer, exact.model))
+    forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
     theirs, ours = loader(exact)(), case.load().model
     bar = begin("logits", len(ids))
     apart, parted = [], []
