@@ -9,9 +9,8 @@ its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,9 @@ from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 FAILURES = Path(__file__).with_name("failures.json")
+OPEN = "{}: open requests of five kinds"
+FAMILIES = "{}: six families of tasks"
+ADAPTIVE = "{}: thresholds that adapt, on six families of tasks"
 BENCHMARKS = {
     "ifeval_local": "IFEval, prompts followed to the letter",
     "bbh_local": "BIG-Bench Hard, without examples",
@@ -69,8 +71,7 @@ class Failure:
     settings: DecodeSettings = RECOMMENDED
 
 
-Maker = Callable[[Mapping[str, Any], str], Iterator[PointSet]]
-"""Given a file's content and its name: the sets that it holds."""
+Rows = Sequence[Mapping[str, Any]]
 
 
 def frontier_tab() -> None:
@@ -102,72 +103,57 @@ def failures() -> Iterator[Failure]:
 
 def read_sets(folder: Path) -> list[PointSet]:
     """The sets of a folder of results, those that are there."""
-    makers: dict[str, Maker] = {
-        "chat_evaluation": _requests,
-        "evaluation": partial(_tasks, title="{}: six families of tasks"),
-        "methods": _methods,
-        "thresholds": partial(_tasks, title="{}: thresholds that adapt, on six families of tasks"),
-        "lm_eval": _benchmarks,
-    }
-    found: list[PointSet] = []
-    for name, make in makers.items():
+
+    def told(name: str, key: str) -> Rows:
         path = folder / f"{name}.json"
-        if path.is_file():
-            found += make(_read(path), path.name)
+        found: Rows = _read(path)[key] if path.is_file() else ()
+        return found
+
+    found = [
+        # Open requests have no right answer: how often a text is AR's own stands for quality.
+        *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
+        *_sets(told("evaluation", "averages"), "evaluation", FAMILIES),
+        *_methods(told("methods", "averages")),
+        *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),
+    ]
+    cells = told("lm_eval", "cells")
+    for task, name in BENCHMARKS.items():
+        rows = [cell for cell in cells if cell["task"] == task]
+        found += _sets(rows, "lm_eval", f"{{}}: {name} ({{}} prompts)", CHAT)
     return [one for one in found if len(one.points) > 1]
 
 
-def _requests(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
-    """Open requests have no right answer: how often a text is AR's own stands for quality."""
-    for checkpoint, rows in _by_checkpoint(told["requests"]):
-        points = tuple(_point(row, Estimate(*[row["agreement"]] * 3), row["tpf"]) for row in rows)
-        title = f"{checkpoint}: open requests of five kinds"
-        yield PointSet(title, checkpoint, "agreement", GRID[CHAT][0], source, points)
-
-
-def _tasks(told: Mapping[str, Any], source: str, title: str) -> Iterator[PointSet]:
-    for checkpoint, rows in _by_checkpoint(told["averages"]):
-        points = tuple(_point(row, Estimate(**row["accuracy"]), row["tpf"]) for row in rows)
-        named = title.format(checkpoint)
-        yield PointSet(named, checkpoint, "accuracy", GRID[TASKS][0], source, points)
-
-
-def _methods(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
-    """Every method on the same tasks: one set, though some have a checkpoint of their own."""
-    rows = [row for row in told["averages"] if row["settings"].get("masked", "both") == "both"]
-    if rows:  # the page drafts with masks in both models
-        checkpoint = rows[0]["checkpoint"]
-        points = tuple(
-            _point(row, Estimate(**row["accuracy"]), row["tpf"], beside=checkpoint) for row in rows
-        )
-        title = f"{checkpoint} and what it is compared with: every method"
-        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], source, points)
-
-
-def _benchmarks(told: Mapping[str, Any], source: str) -> Iterator[PointSet]:
-    for task, name in BENCHMARKS.items():
-        for checkpoint, rows in _by_checkpoint([c for c in told["cells"] if c["task"] == task]):
-            points = tuple(_point(row, Estimate(**row["accuracy"]), row["tpf"]) for row in rows)
-            title = f"{checkpoint}: {name} ({rows[0]['num_answers']} prompts)"
-            yield PointSet(title, checkpoint, "accuracy", GRID[CHAT][0], source, points)
-
-
-def _by_checkpoint(
-    rows: Sequence[Mapping[str, Any]],
-) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+def _sets(
+    rows: Rows, source: str, title: str, prompts: str = TASKS, quality: str = "accuracy"
+) -> Iterator[PointSet]:
+    """A set for each checkpoint of a file. title: of its name and of the number of answers;
+    prompts: the set of examples that a point is opened with."""
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
-        yield checkpoint, [row for row in rows if row["checkpoint"] == checkpoint]
+        own = [row for row in rows if row["checkpoint"] == checkpoint]
+        named = title.format(checkpoint, own[0].get("num_answers"))
+        points = tuple(_point(row, quality) for row in own)
+        yield PointSet(named, checkpoint, quality, GRID[prompts][0], f"{source}.json", points)
 
 
-def _point(
-    row: Mapping[str, Any], quality: Estimate, tpf: Mapping[str, float], beside: str = ""
-) -> Point:
+def _methods(rows: Rows) -> Iterator[PointSet]:
+    """Every method on the same tasks: one set, though some have a checkpoint of their own."""
+    drawn = [row for row in rows if row["settings"].get("masked", "both") == "both"]
+    if drawn:  # the page drafts with masks in both models
+        checkpoint = drawn[0]["checkpoint"]
+        points = tuple(_point(row, "accuracy", beside=checkpoint) for row in drawn)
+        title = f"{checkpoint} and what it is compared with: every method"
+        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], "methods.json", points)
+
+
+def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
     """``beside``: the checkpoint that most have, which goes without saying."""
     settings, checkpoint = DecodeSettings(**row["settings"]), row["checkpoint"]
     name = describe(settings)
     if beside and checkpoint != beside:
         name = f"{name} · {checkpoint}"
-    return Point(name, checkpoint, settings, quality, Estimate(**tpf))
+    told = row[quality]
+    held = Estimate(**told) if isinstance(told, dict) else Estimate(told, told, told)
+    return Point(name, checkpoint, settings, held, Estimate(**row["tpf"]))
 
 
 def _read(path: Path) -> Any:

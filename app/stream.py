@@ -42,20 +42,21 @@ HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would
 LOOK_SECONDS = 0.2  # between two looks at whether a visitor still waits
 CLEAR_SECONDS = 2.0
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
+STOPPED = "Stopped; what is drawn was measured up to there."
 WARMING_UP = "Warming up: what forwards cost on this machine is measured first…"
 Wait = Callable[[], object]
 """Returns when there may be news, and soon in any case."""
 log = logging.getLogger(__name__)
 
 
-class Order(Protocol):
+class TabOrder(Protocol):
     """What a tab's controls ask for, read and checked."""
 
     @property
     def checkpoint(self) -> str: ...
 
 
-OrderT = TypeVar("OrderT", bound=Order)
+OrderT = TypeVar("OrderT", bound=TabOrder)
 
 
 class TabRun(ABC, Generic[OrderT]):
@@ -131,6 +132,11 @@ class TabRun(ABC, Generic[OrderT]):
             is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
             self.log.add("verdict", {**about, "right": is_right})
 
+    @property
+    def time_is_over(self) -> str:
+        """The beginning of what is told at the deadline."""
+        return f"The time limit of {self.max_seconds:g} s is over"
+
     def cancel(self) -> None:
         """End within one forward, and begin nothing else; a second call does nothing."""
         self.is_cancelled = True
@@ -141,7 +147,7 @@ class TabRun(ABC, Generic[OrderT]):
 R = TypeVar("R", bound=TabRun[Any])
 
 
-class SessionRuns(Generic[R]):
+class RunRegistry(Generic[R]):
     """Session -> what it is running, at most one thing; safe between threads."""
 
     def __init__(self) -> None:
@@ -204,7 +210,7 @@ class TabHandlers(ABC, Generic[R]):
         self.engines = engines
         self.logs = logs
         self.book = book
-        self.runs: SessionRuns[R] = SessionRuns()
+        self.runs: RunRegistry[R] = RunRegistry()
 
     @property
     def max_tokens(self) -> int:
@@ -261,7 +267,7 @@ class TabHandlers(ABC, Generic[R]):
     def _values(self, session: str, run: R) -> Iterator[str]:
         """The log until the run is over or the visitor has begun another."""
         shown = -math.inf
-        for wait in self._loaded_and_decoded(run):
+        for wait in self._decoded(run):
             if run.log.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
                 shown = time.monotonic()
                 yield run.log.latest()
@@ -269,26 +275,21 @@ class TabHandlers(ABC, Generic[R]):
             if self.runs.of(session) is not run:
                 return
 
-    def _loaded_and_decoded(self, run: R) -> Iterator[Wait]:
-        """Raises UnavailableError."""
-        with self.engines.kept(run.order.checkpoint):
-            yield from self._decoded(run)
-
     def _decoded(self, run: R) -> Iterator[Wait]:
-        load = self.engines.begin(run.order.checkpoint)
-        served = load.wait(0.0)
-        while served is None and not run.is_cancelled:
-            run.log.say(load.situation)
-            yield partial(load.wait, LOOK_SECONDS)
-            served = load.wait(0.0)
-        # What is moved meanwhile is in the order by the time that the lanes are made of it.
-        while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
-            run.log.say(WARMING_UP)
-            yield partial(served.engine.is_ready, LOOK_SECONDS)
-        if served is None or run.is_cancelled:
-            run.log.stop()
-        else:
-            yield from run.decode(served)
+        """The run, once its checkpoint is there and warm. Raises UnavailableError."""
+        with self.engines.kept(run.order.checkpoint):
+            load = self.engines.begin(run.order.checkpoint)
+            while (served := load.wait(0.0)) is None and not run.is_cancelled:
+                run.log.say(load.situation)
+                yield partial(load.wait, LOOK_SECONDS)
+            # What is moved meanwhile is in the order by the time that the lanes are made of it.
+            while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
+                run.log.say(WARMING_UP)
+                yield partial(served.engine.is_ready, LOOK_SECONDS)
+            if served is None or run.is_cancelled:
+                run.log.stop()
+            else:
+                yield from run.decode(served)
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:

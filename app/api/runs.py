@@ -120,7 +120,7 @@ def refused() -> Iterator[None]:
         raise RefusalError("prompt", sentence_of(error)) from None
 
 
-class Answer:
+class ReadLane:
     """What a caller is told of a lane, as far as it was read."""
 
     def __init__(self, transcript: Transcript, token_bytes: Callable[[int], bytes]) -> None:
@@ -229,19 +229,19 @@ def _method(values: Mapping[str, Any]) -> str:
 @contextmanager
 def _lanes(
     engines: Engines, book: ExampleBook, served: Served, order: LiveOrder, owner: str
-) -> Iterator[list[Answer]]:
+) -> Iterator[list[ReadLane]]:
     """The lanes of the order, begun; cancelled at the end. Raises RefusalError."""
     with refused():
         task = book.task(order.prompt)
         lanes = start_lanes(served, order, engines.settings.max_seconds, task, owner)
     try:
-        yield [Answer(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
+        yield [ReadLane(lane, served.checkpoint.tokenizer.token_bytes) for lane in lanes]
     finally:
         for lane in lanes:
             lane.run.cancel()
 
 
-def _news(lanes: Sequence[Answer], seconds: float) -> Iterator[None]:
+def _news(lanes: Sequence[ReadLane], seconds: float) -> Iterator[None]:
     """Whenever something came, at most once in ``seconds``, and now and then without: a quiet
     generator would not be closed."""
     shown = time.monotonic()

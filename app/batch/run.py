@@ -20,7 +20,7 @@ from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_
 from app.examples.book import BATCH, ExampleBook, ExamplePages
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
-from app.stream import TabHandlers, TabRun, Transcript, Wait
+from app.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step
@@ -67,7 +67,7 @@ class BatchRun(TabRun[BatchOrder]):
                 break
         end = self.transcripts[-1].end
         if end is None or end.reason == "cancelled":
-            self.log.say("Stopped; what is drawn was measured up to there.", "stopped")
+            self.log.say(STOPPED, "stopped")
         elif end.message:
             self.log.say(end.message, "error")
         else:

@@ -94,8 +94,7 @@ class GridRun(TabRun[GridOrder]):
         elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
             self.log.say(f"Stopped: {counted}.", "stopped")
         elif self.num_done < self.order.num_cells:
-            limit = f"The time limit of {self.max_seconds:g} s is over"
-            self.log.say(f"{limit}: {counted}.", "stopped")
+            self.log.say(f"{self.time_is_over}: {counted}.", "stopped")
         else:
             self.log.say(f"Finished: {counted}.", "finished")
 

@@ -174,7 +174,7 @@ class Refusals:
                 start = message
                 return
             if start:
-                is_sentence = bool(_object(message.get("body", b"")).get("error"))
+                is_sentence = bool(parsed_object(message.get("body", b"")).get("error"))
                 await send({**start, "status": 400 if is_sentence else 500})
                 start = {}
             await send(message)
@@ -224,7 +224,8 @@ def parsed(body: bytes) -> Any:
         return None
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def parsed_object(body: bytes) -> dict[str, Any]:
+    """The same; an empty one for what is no object."""
     value = parsed(body)
     return value if isinstance(value, dict) else {}
 

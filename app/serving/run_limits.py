@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
-from app.serving.routes import API, answer
+from app.serving.routes import API, answer, parsed_object
 from mars_runtime.serving.limits import (
     Application,
     Message,
@@ -119,16 +119,16 @@ class RunLimits:
             await send(message)
 
         await self._app(scope, replayed(body, receive), kept)
-        event = _field(answered, "event_id")
+        event = parsed_object(answered).get("event_id")
         if is_run and isinstance(event, str):
-            self._expect(str(_field(body, "session_hash") or event))
+            self._expect(str(parsed_object(body).get("session_hash") or event))
 
     def _expect(self, session: str) -> None:
         if not self._open[session] and session not in self._expected:
             self._expected[session] = asyncio.create_task(self._forget(session))
 
     def _decodes(self, path: str, body: bytes) -> bool:
-        return not path.endswith("/join") or self._is_run(_field(body, "fn_index"))
+        return not path.endswith("/join") or self._is_run(parsed_object(body).get("fn_index"))
 
     def _num_runs(self, scope: Message) -> int:
         """How many runs the address has that asks, waiting ones included."""
@@ -155,11 +155,3 @@ async def _no_stream(scope: Message, send: Send) -> None:
     headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": f"data: {json.dumps(LOST)}\n\n".encode()})
-
-
-def _field(body: bytes, name: str) -> object:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return value.get(name) if isinstance(value, dict) else None

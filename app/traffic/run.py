@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 from app.controls import RefusalError
 from app.examples.book import ExampleBook
 from app.run_log import RunLog
 from app.serving.engines import Served
-from app.stream import TabHandlers, TabRun, Wait
+from app.stream import STOPPED, TabHandlers, TabRun, Wait
 from app.traffic.order import CURVE, MAX_TOKENS, SEED, Traffic, TrafficOrder, read_traffic_order
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.traffic.controller import AR, Bounds, Decision, Way, steered, ways_of
@@ -55,6 +56,8 @@ class TrafficRun(TabRun[TrafficOrder]):
     def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
         super().__init__(RunLog(order.head()), order, book, max_seconds)
         self._until = 0.0
+        self._places = 1
+        self._asks: tuple[Ask, ...] = ()
         self._drive: Drive | None = None
         self._records: dict[str, Records] = {}
         self._num_served = 0
@@ -70,28 +73,28 @@ class TrafficRun(TabRun[TrafficOrder]):
         if served.is_elsewhere:
             raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self.max_seconds
-        places = max(1, served.engine.max_running - 1)
-        self.log.add("about", about(served, places))
-        asks = self._asks(served)
+        self._places = max(1, served.engine.max_running - 1)
+        self.log.add("about", about(served, self._places))
+        self._asks = self._drawn(served)
         for number, part in enumerate(self.order.parts, 1):
             if self._is_over:
                 break
             told = f"{part.way.title}, {number} of {len(self.order.parts)}"
-            tell = partial(self._tell, part, told)
-            found = yield from self._driven(served, part, asks, places, tell)
+            asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, told)
+            found = yield from self._driven(served, part, asks, tell)
             self._records[part.way.name] = found  # of a curve the latest
             self._num_served += len(found)
         if not self._is_over:
-            yield from self._held_against_ar(served, asks, places)
+            yield from self._held_against_ar(served)
         if not self._is_over:
-            yield from self._simulated(served, asks, places)
+            yield from self._simulated(served)
         self._say_how_it_ended()
 
     @property
     def _is_over(self) -> bool:
         return self.is_cancelled or time.monotonic() >= self._until
 
-    def _asks(self, served: Served) -> tuple[Ask, ...]:
+    def _drawn(self, served: Served) -> tuple[Ask, ...]:
         order, checkpoint = self.order, served.checkpoint
         count = max(len(part.arrivals) for part in order.parts)
         return asks_of(
@@ -104,13 +107,12 @@ class TrafficRun(TabRun[TrafficOrder]):
         served: Served,
         part: Traffic,
         asks: tuple[Ask, ...],
-        places: int,
         tell: Callable[[Progress], None],
+        places: int = 0,
     ) -> Generator[Wait, None, Records]:
         """Drive a part in a thread of its own; tell of it twice a second. Raises EngineError."""
-        asks = asks[: len(part.arrivals)]
-        left = max(0.0, self._until - time.monotonic())
-        left = min(left, part.seconds + DRAIN_SECONDS)
+        places = places or self._places
+        left = min(max(0.0, self._until - time.monotonic()), part.seconds + DRAIN_SECONDS)
         workload = Workload(part.arrivals, asks, part.way, places, len(asks), left, self.owner)
         drive = self._drive = Drive(served.engine, workload)
         faults: list[Exception] = []
@@ -149,44 +151,41 @@ class TrafficRun(TabRun[TrafficOrder]):
             self.log.add("point", {"way": part.way.name, **asdict(point)})
 
     def _closed(
-        self, served: Served, way: Way, asks: tuple[Ask, ...], places: int
+        self, served: Served, way: Way, asks: tuple[Ask, ...], places: int = 0
     ) -> Generator[Wait, None, Records]:
         """Requests that are all there at the start, and of which nothing is told."""
         part = Traffic(way, (0.0,) * len(asks), 0.0, 0.0)
-        return (yield from self._driven(served, part, asks, places, lambda _: None))
+        return (yield from self._driven(served, part, asks, lambda _: None, places))
 
-    def _held_against_ar(
-        self, served: Served, asks: tuple[Ask, ...], places: int
-    ) -> Iterator[Wait]:
+    def _held_against_ar(self, served: Served) -> Iterator[Wait]:
         """The share of each way's tokens that plain AR wrote too: of all requests where it was
         among the ways, else of a few that it answers now."""
         self.log.say("Holding the answers against those of plain AR…", "running")
         is_sampled = AR not in self._records
         if is_sampled:
             way = ways_of(Bounds())[AR]
-            found = yield from self._closed(served, way, asks[:NUM_SAMPLED], places)
+            found = yield from self._closed(served, way, self._asks[:NUM_SAMPLED])
         else:
             found = self._records[AR]
         for line in agreement_lines(self._records, found, is_sampled):
             self.log.add("agreement", line)
 
-    def _simulated(self, served: Served, asks: tuple[Ask, ...], places: int) -> Iterator[Wait]:
+    def _simulated(self, served: Served) -> Iterator[Wait]:
         """What a day of such requests would need, from costs measured now, by the last way."""
         self.log.say("Measuring costs for the simulated day…", "running")
         way = self.order.parts[-1].way
-        again = tuple(asks[place % len(asks)] for place in range(3 * places))
-        alone = yield from self._closed(served, way, again[:places], 1)
-        full = yield from self._closed(served, way, again, places)
-        measured = costs_of(alone, full, places)
+        again = tuple(islice(cycle(self._asks), 3 * self._places))
+        alone = yield from self._closed(served, way, again[: self._places], places=1)
+        full = yield from self._closed(served, way, again)
+        measured = costs_of(alone, full, self._places)
         if measured is not None and not self._is_over:
             self.log.add("day", day_line(way, measured))
 
     def _say_how_it_ended(self) -> None:
         if self.is_cancelled:
-            self.log.say("Stopped; what is drawn was measured up to there.", "stopped")
+            self.log.say(STOPPED, "stopped")
         elif time.monotonic() >= self._until:
-            limit = f"The time limit of {self.max_seconds:g} s is over"
-            self.log.say(f"{limit}; what is drawn was measured up to there.", "stopped")
+            self.log.say(f"{self.time_is_over}; what is drawn was measured up to there.", "stopped")
         else:
             self.log.say(f"Finished: {self._num_served} requests were served.", "finished")
 
