@@ -16,7 +16,7 @@ from tools import soak as soaking
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_no_run_is_lost(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
-    given = ["--minutes", "0.15", "--checkpoint", "mars-tiny", "--out", str(out)]
+    given = ["--minutes", "0.05", "--checkpoint", "mars-tiny", "--out", str(out)]
     code = soaking.main(given)
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["lost"] == []

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,19 +36,6 @@ def wait_for(address: str, seconds: float) -> None:
             time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def app(random_folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # A suite that was started in the background ignores SIGINT, and its children inherit that.
-    restore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = subprocess.Popen(command, cwd=ROOT, **quiet, **restore)
-    yield process, f"http://127.0.0.1:{port}/"
-    process.kill()
-    process.wait()
-
-
 def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -63,22 +49,8 @@ def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
     assert "--port" in sentence
 
 
-def test_it_serves_decodes_and_ends(app: tuple[subprocess.Popen[bytes], str]) -> None:
-    process, address = app
-    began = time.monotonic()
-    wait_for(address, 90)
-    print(f"page after {time.monotonic() - began:.1f} s")
-    client = gradio_client.Client(address, verbose=False)
-    item = client.predict(prompt="Once", max_new_tokens=12, api_name="/generate")
-    print(f"first answer after {time.monotonic() - began:.1f} s")
-    assert 1 <= item["num_tokens"] <= 12
-    assert item["ended"] in ("eos", "limit")
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) is not None
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_end_leaves_no_temporary_file(
+def test_it_serves_decodes_and_ends_without_a_temporary_file(
     random_folder: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     port = free_port()
@@ -89,11 +61,17 @@ def test_an_end_leaves_no_temporary_file(
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # A suite that was started in the background ignores SIGINT; its children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    address = f"http://127.0.0.1:{port}/"
     try:
-        wait_for(f"http://127.0.0.1:{port}/", 90)
+        wait_for(address, 90)
         assert list(tmp_path.glob("mars-live-*"))
+        client = gradio_client.Client(address, verbose=False)
+        item = client.predict(prompt="Once", max_new_tokens=12, api_name="/generate")
+        assert 1 <= item["num_tokens"] <= 12
+        assert item["ended"] in ("eos", "limit")
         process.send_signal(number)
         assert process.wait(30) in (0, 128 + number)
     finally:

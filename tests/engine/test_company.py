@@ -255,11 +255,12 @@ class PoisonedCheckpoint(CheckpointBackend):
 @pytest.mark.skipif(
     not (REGISTRY.parent / "mars-tiny" / "config.json").exists(), reason="it is not bundled"
 )
-def test_law_2_64_runs_on_the_bundled_checkpoint() -> None:
+@pytest.mark.parametrize("num_runs", [16, pytest.param(NUM_REQUESTS, marks=pytest.mark.slow)])
+def test_law_2_on_the_bundled_checkpoint(num_runs: int) -> None:
     from law_checkpoints import task_prompts
 
     checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="fp32")
-    crowd = Crowd(task_prompts("mars-tiny", NUM_REQUESTS), 7, DecodeSettings())
+    crowd = Crowd(task_prompts("mars-tiny", num_runs), 7, DecodeSettings())
     crowd.serve(PoisonedCheckpoint(checkpoint))
     num_tied = 0
     for number, run in crowd.runs.items():
