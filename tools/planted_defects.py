@@ -110,9 +110,9 @@ DEFECTS = (
     ),
     Defect(
         STALE,
-        f"{WEB}/views/load/plots.js",
-        "if (!holder.hidden) this.react",
-        'if (!holder.hidden && !node.classList.contains("js-plotly-plot")) this.react',
+        f"{WEB}/charts/plots.js",
+        "if (!figure) continue;",
+        'if (!figure || node.classList.contains("js-plotly-plot")) continue;',
         ("tests/app/test_load_lab.py",),
     ),
     Defect(
@@ -195,8 +195,10 @@ DEFECTS = (
     Defect(
         TEXT,
         f"{WEB}/core/dom.js",
-        "if (text !== undefined) node.textContent = text;",
-        "if (text !== undefined) node.innerHTML = text;",
+        "node.append(...content);",
+        "for (const each of content)"
+        ' typeof each === "string" ? node.insertAdjacentHTML("beforeend", each)'
+        " : node.append(each);",
         (NODE, "tests/app/test_compare_tab.py", f"{RACE}.py", "tests/app/components"),
     ),
     Defect(

@@ -8,6 +8,7 @@ import { beginOf, mainLane, numUntil } from "../core/folds.js";
 import { loadPlotly } from "../core/plotly.js";
 import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
+import { chartFrame, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /** @type {[key: string, title: string, isOfOne: boolean][]} */
@@ -52,12 +53,8 @@ export class Charts {
     /** @type {Focus | null} */
     this.selected = null;
     for (const [key] of CHARTS) {
-      const figureNode = make("figure");
-      figureNode.dataset.chart = key;
-      const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
-      const caption = make("figcaption");
-      figureNode.append(caption, node);
-      this.element.append(figureNode);
+      const { frame, node, caption } = chartFrame(key);
+      this.element.append(frame);
       this.nodes[key] = { node, caption, overlay: new Overlay(node), isPlotted: false, isTall: false };
     }
     loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
@@ -67,15 +64,8 @@ export class Charts {
   /** @param {Plotly | null} plotly */
   ready(plotly) {
     this.plotly = plotly;
-    if (plotly) return this.refresh();
-    this.element.replaceChildren(
-      make(
-        "p",
-        "rv-noplot",
-        "The charts need plotly.js, which did not load; text and figures are complete without them.",
-      ),
-    );
-    return undefined;
+    if (plotly) this.refresh();
+    else this.element.replaceChildren(noCharts("text and figures are"));
   }
 
   /** @param {Run | null} run */
@@ -198,13 +188,8 @@ export class Charts {
   config(key) {
     const entry = this.nodes[key];
     const showAll = { name: "all", title: "Show all", icon: this.plotly?.Icons.home, click: () => this.unzoom() };
-    entry.config ||= {
-      displaylogo: false,
-      responsive: false,
-      doubleClick: false,
-      modeBarButtons: [["toImage", showAll]],
-    };
-    return entry.config;
+    const config = { displaylogo: false, responsive: false, doubleClick: false };
+    return (entry.config ||= { ...config, modeBarButtons: [["toImage", showAll]] });
   }
 
   /**
@@ -256,13 +241,11 @@ export class Overlay {
   /** @param {PlotNode} node */
   constructor(node) {
     this.node = node;
-    this.cursor = make("div", "rv-cursor");
-    this.chosen = make("div", "rv-cursor rv-cursor-chosen");
-    this.later = make("div", "rv-later");
-    for (const mark of [this.later, this.chosen, this.cursor]) {
-      mark.hidden = true;
-      node.append(mark); // inside the plot: its own offsets place them, so that moving them asks for no layout
-    }
+    this.cursor = make("div", { class: "rv-cursor", hidden: "" });
+    this.chosen = make("div", { class: "rv-cursor rv-cursor-chosen", hidden: "" });
+    this.later = make("div", { class: "rv-later", hidden: "" });
+    // Inside the plot: its own offsets place them, so that moving them asks for no layout.
+    node.append(this.later, this.chosen, this.cursor);
   }
 
   /**
@@ -386,9 +369,7 @@ class ChartLegend {
     while (this.element.children.length > lanes.length) this.element.lastElementChild?.remove();
     lanes.forEach((lane, i) => {
       if (!this.element.children[i]) {
-        const item = make("span", "rv-run");
-        item.append(make("i"), make("b", "rv-run-name"), make("span"));
-        this.element.append(item);
+        this.element.append(make("span", "rv-run", make("i"), make("b", "rv-run-name"), make("span")));
       }
       const item = /** @type {HTMLElement} */ (this.element.children[i]);
       item.dataset.colour = String(runColours.placeOf(lane));

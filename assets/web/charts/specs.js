@@ -2,7 +2,7 @@
 // forward. No DOM, no Plotly; colours come in as `c`.
 
 import { runColours } from "../core/colours.js";
-import { beginOf, lastOf, photoFinish } from "../core/folds.js";
+import { beginOf, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
@@ -30,6 +30,12 @@ export const axis = (c, title, more) => ({
   ticklabeloverflow: "allow",
   ...more,
 });
+
+/**
+ * @param {Colours} c
+ * @param {Span} span
+ */
+const secondsAxis = (c, { from, to }) => axis(c, "seconds of decoding", { range: [from, to], showgrid: false });
 
 /**
  * @param {Colours} c
@@ -92,14 +98,8 @@ function moveMarks(lane, c, span, isNamed) {
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
   /** @type {Json[]} */
   const annotations = moves.filter(hasRoom).map((move) => ({
-    x: at(move),
-    y: 1,
-    xref: "x",
+    ...endLabel(moveText(move), at(move), 1, c.warm, "top"),
     yref: "paper",
-    text: moveText(move),
-    showarrow: false,
-    xanchor: "left",
-    yanchor: "top",
     xshift: 3,
     font: { size: 11, color: c.warm },
   }));
@@ -151,14 +151,14 @@ export function forwardsFigure(lane, c, span, isLive, seen = span) {
     tick0: 0,
     dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
-  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const marks = moveMarks(lane, c, span, true);
   marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
-  return { data: [EMPTY], layout: layout(c, x, y, marks) };
+  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, marks) };
 }
 
 const NINES = [-0.12, 4.15]; // from where to where confidence is shown
 const THICK = 2.5; // pixels of a dash
+const BESIDE = { xref: "paper", xshift: 3 }; // of a label: to the right of the chart
 
 /**
  * @param {Lane} lane
@@ -182,18 +182,13 @@ export function confidenceFigure(lane, c, span, seen = span) {
   const metric = (lane.settings && lane.settings.metric) || "probability";
   const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
   const y = axis(c, metric, { range: NINES, ...ticks });
-  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const marks = moveMarks(lane, c, span, false);
   const tau = lane.steps.at(-1)?.tau;
   if (threshold.marks.length && tau !== undefined) {
-    marks.annotations.push({
-      ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm),
-      xref: "paper",
-      xshift: 3,
-    });
+    marks.annotations.push({ ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm), ...BESIDE });
   }
   marks.shapes.unshift(...[accepted, refused, threshold].flatMap((dashes) => dashes.shapes));
-  return { data: [EMPTY], layout: layout(c, x, y, marks) };
+  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, marks) };
 }
 
 /**
@@ -203,7 +198,7 @@ export function confidenceFigure(lane, c, span, seen = span) {
  * @param {string} color
  * @param {string} [yanchor]
  */
-const endLabel = (text, x, y, color, yanchor = "middle") => ({
+export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   x,
   y,
   xref: "x",
@@ -225,8 +220,7 @@ const endLabel = (text, x, y, color, yanchor = "middle") => ({
 export function timeFigure(lanes, c, span) {
   let most = 10;
   const data = lanes.map((lane) => {
-    const stride = Math.max(1, Math.ceil(lane.steps.length / 250));
-    const kept = lane.steps.filter((step, i) => i % stride === 0 || i === lane.steps.length - 1);
+    const kept = thinned(lane.steps, 250);
     most = Math.max(most, lane.tokens.length);
     const isTwin = lanes.indexOf(lane) > 0 && lanes[0].method === lane.method;
     return {
@@ -241,11 +235,10 @@ export function timeFigure(lanes, c, span) {
   const annotations = data.map(({ x: xs, y: ys, line }, i) =>
     endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isAr ? "top" : "bottom"),
   );
-  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
   const finish = finishMarks(lanes, c);
   const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
-  return { data, layout: layout(c, x, y, more) };
+  return { data, layout: layout(c, secondsAxis(c, span), y, more) };
 }
 
 /**
@@ -282,7 +275,6 @@ const took = (step) => step.seconds * 1000;
  * @param {Colours} c
  * @param {Span} span
  * @param {Span} [seen]
- * @returns {Figure}
  */
 export function latencyFigure(lanes, c, span, seen = span) {
   const each = lanes.map((lane) => stepsIn(lane, span));
@@ -300,21 +292,16 @@ export function latencyFigure(lanes, c, span, seen = span) {
   const labels = lanes.map((lane, i) => {
     const isUpper = middles[i] >= Math.max(...middles);
     const side = isNear ? (isUpper ? "bottom" : "top") : "middle";
-    return {
-      ...endLabel(`${figure(middles[i])} ms`, 1, middles[i], laneColour(lane, c), side),
-      xref: "paper",
-      xshift: 3,
-    };
+    return { ...endLabel(`${figure(middles[i])} ms`, 1, middles[i], laneColour(lane, c), side), ...BESIDE };
   });
   const cut = longest > top ? [cutLabel(`the longest took ${figure(longest)} ms`, c)] : [];
-  const x = axis(c, "seconds of decoding", { range: [span.from, span.to], showgrid: false });
   const y = axis(c, "milliseconds", { range: [0, top], nticks: 5 });
   const marks = finishMarks(lanes, c);
   const more = {
     shapes: [...shapes, ...marks.shapes],
     annotations: [...labels.filter((_, i) => each[i].length), ...cut],
   };
-  return { data: [EMPTY], layout: layout(c, x, y, more) };
+  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, more) };
 }
 
 /**

@@ -1,32 +1,98 @@
-// Words for the document: make an element or a shape, find one, put text where it changed, find a place. Text only, never markup.
+// Words for the document: make an element or a shape, find one, put text where it changed, find a place, follow the keys.
+// Text only, never markup.
 
 /**
+ * An element: its class, or its attributes with the class among them; then what is in it.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
- * @param {string} [className]
- * @param {string} [text]
+ * @param {string | Attributes} [given]
+ * @param {(string | Node)[]} content
  * @returns {HTMLElementTagNameMap[K]}
  */
-export const make = (tag, className, text) => {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-};
+export const make = (tag, given = "", ...content) => filled(document.createElement(tag), given, content);
 
 /**
- * An element of SVG with its attributes.
+ * The same of SVG.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
- * @param {string} [className]
- * @param {Record<string, string | number>} [attributes]
+ * @param {string | Attributes} [given]
+ * @param {(string | Node)[]} content
  * @returns {SVGElementTagNameMap[K]}
  */
-export function shape(tag, className, attributes = {}) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  if (className) node.setAttribute("class", className);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+export const shape = (tag, given = "", ...content) =>
+  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), given, content);
+
+/**
+ * @template {Element} E
+ * @param {E} node
+ * @param {string | Attributes} given
+ * @param {(string | Node)[]} content
+ */
+function filled(node, given, content) {
+  if (typeof given !== "string") attribute(node, given);
+  else if (given) node.setAttribute("class", given);
+  node.append(...content);
   return node;
+}
+
+/**
+ * @param {Element} node
+ * @param {Attributes} attributes
+ */
+export function attribute(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+}
+
+/**
+ * A button that does something when it is pressed.
+ * @param {string | Attributes} given
+ * @param {string | Node[]} content
+ * @param {(event: MouseEvent) => void} act
+ */
+export function button(given, content, act) {
+  const node = make("button", given, ...[content].flat());
+  node.type = "button";
+  node.addEventListener("click", act);
+  return node;
+}
+
+/**
+ * A button that stays pressed until it is pressed again.
+ * @param {string} text
+ * @param {boolean} isOn
+ * @param {(isOn: boolean) => void} act
+ */
+export function toggle(text, isOn, act) {
+  const node = button({ "aria-pressed": isOn }, text, () => {
+    const isNow = node.getAttribute("aria-pressed") !== "true";
+    attribute(node, { "aria-pressed": isNow });
+    act(isNow);
+  });
+  return node;
+}
+
+/**
+ * Something that takes the keyboard as one: the arrow keys move inside of it.
+ * @param {string} className
+ * @param {string} label
+ * @param {(string | Node)[]} content
+ */
+export const group = (className, label, ...content) =>
+  make("div", { class: className, tabindex: 0, role: "group", "aria-label": label }, ...content);
+
+/** @param {KeyboardEvent} event */
+export const isModified = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
+/**
+ * The place among 0 to `last` that a key leads to, null for a key that leads nowhere. `places`: by key, kept inside.
+ * @param {KeyboardEvent} event
+ * @param {Record<string, number>} places
+ * @param {number} last
+ */
+export function ledTo(event, places, last) {
+  if (last < 0 || !(event.key in places)) return null;
+  event.preventDefault();
+  return Math.max(0, Math.min(last, places[event.key]));
 }
 
 /**
@@ -90,6 +156,17 @@ export function fill(list, nodes) {
     if (list.children[i] !== node) list.insertBefore(node, list.children[i] || null);
   });
   while (list.children.length > nodes.length) list.lastElementChild?.remove();
+}
+
+/**
+ * Colours change with the theme: a view hears of it as long as it stands in the page.
+ * @param {Element} root
+ * @param {() => void} changed
+ */
+export function watchTheme(root, changed) {
+  const observer = new MutationObserver(() => (root.isConnected ? changed() : observer.disconnect()));
+  for (const node of [document.body, document.documentElement])
+    observer.observe(node, { attributes: true, attributeFilter: ["class"] });
 }
 
 /**

@@ -139,6 +139,16 @@ export function mainLane(run) {
 }
 
 /**
+ * So many of the steps at most, spread over all of them, and the last.
+ * @param {Step[]} steps
+ * @param {number} most
+ */
+export function thinned(steps, most) {
+  const stride = Math.max(1, Math.ceil(steps.length / most));
+  return steps.filter((_, i) => i % stride === 0 || i === steps.length - 1);
+}
+
+/**
  * The header of a lane of which something was read.
  * @param {Lane} lane
  * @returns {HeaderEvent}

@@ -1,7 +1,7 @@
 // What a word or a control of the page means, in a few words where it stands: a button, and what it opens. One table.
 // The browser's own popovers: Enter and Space open, Escape closes, and so does a press elsewhere. Knows no view.
 
-import { make, tabOf } from "./dom.js";
+import { button, make, tabOf } from "./dom.js";
 import { DEFINITION } from "./speedup.js";
 
 /** @type {Record<string, { title: string, text: string, place: string }>} */
@@ -53,43 +53,33 @@ let counted = 0;
  */
 export function helpFor(name) {
   const { title, text, place } = HELP[name];
-  const element = make("span", "help mars-page");
-  element.dataset.help = name;
-  const button = make("button", "help-button", "i");
-  button.type = "button";
-  button.setAttribute("aria-label", `About: ${title}`);
-  const popover = make("div", "help-text");
-  popover.popover = "auto";
-  const words = make("p", "", text);
   counted += 1;
-  words.id = `help-${name}-${counted}`;
-  const link = make("button", "help-link", EXPLAINED_IN);
-  link.type = "button";
-  link.addEventListener("click", () => {
+  const words = make("p", { id: `help-${name}-${counted}` }, text);
+  const link = button("help-link", EXPLAINED_IN, () => {
     popover.hidePopover();
     go(place);
   });
-  popover.append(make("b", "help-name", title), words, link);
+  const popover = make("div", { class: "help-text", popover: "auto" }, make("b", "help-name", title), words, link);
+  const opener = make("button", { class: "help-button", type: "button", "aria-label": `About: ${title}` }, "i");
   popover.addEventListener("beforetoggle", () => {
     link.hidden = !tabOf(EXPLAINED_IN);
-    stand(popover, button.getBoundingClientRect());
+    stand(popover, opener.getBoundingClientRect());
   });
-  button.popoverTargetElement = popover;
-  element.append(button, popover);
-  return element;
+  opener.popoverTargetElement = popover;
+  return make("span", { class: "help mars-page", "data-help": name }, opener, popover);
 }
 
 /**
  * Beneath the button, or above it where it stands low on the screen.
  * @param {HTMLElement} popover
- * @param {DOMRect} button
+ * @param {DOMRect} opener
  */
-function stand({ style }, button) {
-  const isLow = button.bottom > 0.7 * window.innerHeight;
+function stand({ style }, opener) {
+  const isLow = opener.bottom > 0.7 * window.innerHeight;
   style.maxWidth = `${Math.min(WIDTH, window.innerWidth - 2 * GAP)}px`;
-  style.left = `${Math.max(GAP, Math.min(button.left, window.innerWidth - WIDTH - GAP))}px`;
-  style.top = isLow ? "auto" : `${button.bottom + GAP}px`;
-  style.bottom = isLow ? `${window.innerHeight - button.top + GAP}px` : "auto";
+  style.left = `${Math.max(GAP, Math.min(opener.left, window.innerWidth - WIDTH - GAP))}px`;
+  style.top = isLow ? "auto" : `${opener.bottom + GAP}px`;
+  style.bottom = isLow ? `${window.innerHeight - opener.top + GAP}px` : "auto";
 }
 
 /** @param {string} place */

@@ -1,7 +1,7 @@
 // What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
 
 import { runColours } from "./colours.js";
-import { find } from "./dom.js";
+import { find, put, watchTheme } from "./dom.js";
 import { Feed } from "./wire.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
@@ -110,37 +110,58 @@ export class LineView {
 
   // Colours change with the theme, and as runs are pinned.
   watchTheme() {
-    const observer = new MutationObserver(() => changed());
     const changed = () => {
-      if (this.root.isConnected) {
-        this.recolour();
-        this.schedule();
-        return;
-      }
-      observer.disconnect();
-      runColours.listeners.delete(changed);
+      if (!this.root.isConnected) return void runColours.listeners.delete(changed);
+      this.recolour();
+      return this.schedule();
     };
     runColours.listeners.add(changed);
-    for (const node of [document.body, document.documentElement]) {
-      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
-    }
+    watchTheme(this.root, changed);
+  }
+}
+
+// A view whose run is told by sentences: one is its state, and said aloud where it is no empty page and no run that goes on.
+export class PhaseView extends LineView {
+  static what = ""; // that cannot be drawn where a line is broken
+
+  /** @param {ConstructorParameters<typeof LineView>} given */
+  constructor(...given) {
+    super(...given);
+    this.live = find(this.root, ".rv-live");
+    this.status = find(this.root, ".rv-phase");
+  }
+
+  /** @param {string} [text] */
+  fail(text = `${/** @type {typeof PhaseView} */ (this.constructor).what} cannot be drawn: a line of it is broken.`) {
+    this.say({ text, kind: "error" });
+  }
+
+  /** @param {Note} given */
+  say({ text, kind }) {
+    put(this.status, text);
+    this.root.dataset.phase = kind;
+    if (kind !== "empty" && kind !== "running") put(this.live, text);
   }
 }
 
 /**
- * Called by a component's js_on_load, or by a page of its own: one view on one element, kept there as `lineView`.
- * missed: run -> promise of the whole of it as one value, "" where it is not known any more.
- * @param {new (root: HTMLElement, missed: (run: string) => Promise<string>) => LineView} View
- * @param {HTMLElement} element
- * @param {{ value: string }} props
- * @param {(name: string, changed: () => void) => void} watch
- * @param {(run: string) => Promise<string>} [missed]
+ * What mounts such a view: called by a component's js_on_load, or by a page of its own. One view on one element, kept
+ * there as `lineView`. missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+ * @param {new (...given: ConstructorParameters<typeof LineView>) => LineView} View
  */
-export function mountView(View, element, props, watch, missed = async () => "") {
-  const root = find(element, ".mars-race");
-  const view = new View(root, missed);
-  root.lineView = view;
-  watch("value", () => view.read(props.value));
-  view.read(props.value);
-  return view;
-}
+export const mountOf =
+  (View) =>
+  /**
+   * @param {HTMLElement} element
+   * @param {{ value: string }} props
+   * @param {(name: string, changed: () => void) => void} watch
+   * @param {(run: string) => Promise<string>} [missed]
+   */
+  (element, props, watch, missed = async () => "") => {
+    const root = find(element, ".mars-race");
+    const view = new View(root, missed);
+    root.lineView = view;
+    watch("value", () => view.read(props.value));
+    view.read(props.value);
+    return view;
+  };

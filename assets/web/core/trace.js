@@ -233,6 +233,23 @@ export class Lane {
     return bytes ? visible(aloneText(bytes)) : `#${id}`;
   }
 
+  // What was written, as ids.
+  get ids() {
+    return this.tokens.map(({ id }) => id);
+  }
+
+  /**
+   * The names of the tokens from one place up to another.
+   * @param {number} from
+   * @param {number} to
+   */
+  namesOf(from, to) {
+    return this.tokens
+      .slice(from, to)
+      .map(({ id }) => this.tokenName(id))
+      .join("");
+  }
+
   // The latest step's unused proposals as text that continues the tokens: drafts first, then refused.
   ghosts() {
     const step = this.steps[this.steps.length - 1];

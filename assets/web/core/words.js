@@ -50,13 +50,35 @@ export function memory(bytes) {
 }
 
 /**
+ * Facts in a row, of those that are known.
+ * @param {string[]} facts
+ */
+export const joined = (...facts) => facts.filter(Boolean).join(" · ");
+
+/**
+ * Whether an answer is right; empty where nobody knows.
+ * @param {boolean | null} isRight
+ */
+export const verdictText = (isRight) => (isRight === null ? "" : isRight ? "✓ right" : "✗ wrong");
+
+/**
+ * When a run was made: its day, and the minute.
+ * @param {Partial<HeaderEvent> | null | undefined} header
+ */
+export const dayOf = (header) => (header?.date || "").slice(0, 10);
+
+/** @param {Partial<HeaderEvent> | null | undefined} header */
+export const minuteOf = (header) => (header?.date || "").slice(0, 16).replace("T", " ");
+
+/**
  * On what a run was made, from the header of its trace: checkpoint, hardware, arithmetic, threads, versions.
  * @param {Partial<HeaderEvent> | null | undefined} header
  */
 export function environment(header) {
   if (!header) return "";
   const versions = Object.entries(header.versions || {}).map(([name, version]) => `${name} ${version}`);
-  return [header.checkpoint, header.hardware, header.dtype, threads(header), ...versions].filter(Boolean).join(" · ");
+  const { checkpoint = "", hardware = "", dtype = "" } = header;
+  return joined(checkpoint, hardware, dtype, threads(header), ...versions);
 }
 
 /** @param {{ threads?: number }} header */

@@ -9,43 +9,28 @@ import { TauView } from "./tau.js";
 /** @type {Record<string, (element: HTMLElement) => unknown>} */
 export const PICTURES = {
   mask: (element) => new MaskView(element),
-  caches: (element) =>
-    ofRecording(
-      element,
-      "block-cache",
-      (r) =>
-        new SlotPlayer(
-          element,
-          r.lanes.map((l) => slotRun(l.title, l.lines)),
-          cacheWords,
-        ),
-    ),
+  caches: (element) => ofRecording(element, "block-cache", (runs) => new SlotPlayer(element, runs, cacheWords)),
   lossless: (element) =>
-    ofRecording(
-      element,
-      "lossless",
-      (r) => new SlotPlayer(element, [slotRun("Lossless MARS", r.lanes[0].lines)], losslessWords),
-    ),
-  tau: (element) =>
-    ofRecording(element, "tau-moved", (r) => new TauView(element, slotRun(r.lanes[0].title, r.lanes[0].lines))),
+    ofRecording(element, "lossless", ([run]) => new SlotPlayer(element, [run], losslessWords), "Lossless MARS"),
+  tau: (element) => ofRecording(element, "tau-moved", ([run]) => new TauView(element, run)),
 };
 
 /**
- * A picture of a recorded run, under what was asked and when it was recorded.
+ * A picture of a recorded run, under what was asked and when it was recorded. title: of its lanes, where not their own.
  * @param {HTMLElement} element
  * @param {string} name
- * @param {(recorded: Recording) => unknown} draw
+ * @param {(runs: SlotRun[]) => unknown} draw
+ * @param {string} [title]
  */
-function ofRecording(element, name, draw) {
+function ofRecording(element, name, draw, title) {
   const recorded = recording(name);
   if (!recorded) {
     element.append(make("p", "ex-said", "The recording of this picture did not come with the page."));
     return null;
   }
-  const asked = make("p", "ex-asked", "Asked: ");
-  asked.append(make("q", "", recorded.prompt), ` · recorded ${recorded.note}`);
-  element.append(asked);
-  return draw(recorded);
+  const { prompt, note, lanes } = recorded;
+  element.append(make("p", "ex-asked", "Asked: ", make("q", "", prompt), ` · recorded ${note}`));
+  return draw(lanes.map((lane) => slotRun(title ?? lane.title, lane.lines)));
 }
 
 /**

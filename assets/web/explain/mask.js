@@ -1,6 +1,7 @@
 // The training mask as a picture: choose a query, see its keys. Sliders for length, prompt and B.
 
-import { make, put, shape } from "../core/dom.js";
+import { group, ledTo, make, put, shape } from "../core/dom.js";
+import { keyList, knob } from "./parts.js";
 
 const CELL = 20;
 const GAP = 10;
@@ -11,14 +12,18 @@ const KNOBS = [
   ["prompt", "of it prompt", 0, 12, 4],
   ["blockSize", "Block B", 1, 8, 4],
 ];
+const LEGEND = [
+  ["clean", "clean query, clean key: plain causal, the AR half"],
+  ["past", "mask, clean key: text before its block"],
+  ["own", "mask, mask: its own block, up to itself"],
+  ["none", "not seen"],
+];
 
 export class MaskView {
   /** @type {MaskSlot[]} */
   slots;
-  /** @type {Record<string, { input: HTMLInputElement, output: HTMLOutputElement }>} */
+  /** @type {Record<string, ReturnType<typeof knob>>} */
   inputs;
-  /** @type {{ length: number, prompt: number, blockSize: number }} */
-  values;
   /** @type {boolean[][]} */
   grid;
   /** @type {SVGSVGElement} */
@@ -37,20 +42,14 @@ export class MaskView {
     this.element = element;
     this.values = { length: 12, prompt: 4, blockSize: 4 };
     for (const [name, , , , value] of KNOBS) this.values[name] = value;
-    this.picture = make("div", "ex-mask");
-    this.picture.tabIndex = 0;
-    this.picture.setAttribute("role", "group");
-    this.picture.setAttribute(
-      "aria-label",
+    this.picture = group(
+      "ex-mask",
       "Attention mask. Up and down arrows choose a query, left and right change between the clean and the noisy stream.",
     );
     this.strips = make("div", "ex-streams");
-    this.said = make("p", "ex-said");
-    this.said.setAttribute("aria-live", "polite");
-    const side = make("div", "ex-side");
-    side.append(this.knobs(), this.strips, this.said, this.legend());
+    this.said = make("p", { class: "ex-said", "aria-live": "polite" });
     element.classList.add("ex-training");
-    element.append(this.picture, side);
+    element.append(this.picture, make("div", "ex-side", this.knobs(), this.strips, this.said, keyList(LEGEND)));
     this.picture.addEventListener("pointermove", (event) => this.point(event));
     this.picture.addEventListener("keydown", (event) => this.key(event));
     this.rebuild();
@@ -58,19 +57,10 @@ export class MaskView {
   }
 
   knobs() {
-    const box = make("div", "ex-knobs");
     this.inputs = {};
-    for (const [name, label, min, max, value] of KNOBS) {
-      const row = make("label", "ex-knob");
-      const input = make("input");
-      Object.assign(input, { type: "range", min, max, value, step: 1, name });
-      const output = make("output", "", String(value));
-      input.addEventListener("input", () => this.turn(name, Number(input.value)));
-      row.append(make("span", "", label), input, output);
-      box.append(row);
-      this.inputs[name] = { input, output };
-    }
-    return box;
+    for (const [name, label, min, max, value] of KNOBS)
+      this.inputs[name] = knob(label, { min, max, value, step: 1, name }, (turned) => this.turn(name, turned));
+    return make("div", "ex-knobs", ...Object.values(this.inputs).map(({ row }) => row));
   }
 
   /**
@@ -93,21 +83,6 @@ export class MaskView {
     this.choose(same >= 0 ? same : this.slots.length - 1);
   }
 
-  legend() {
-    const list = make("p", "ex-legend");
-    for (const [kind, text] of [
-      ["clean", "clean query, clean key: plain causal, the AR half"],
-      ["past", "mask, clean key: text before its block"],
-      ["own", "mask, mask: its own block, up to itself"],
-      ["none", "not seen"],
-    ]) {
-      const entry = make("span", "ex-entry");
-      entry.append(make("i", `ex-key ex-${kind}`), text);
-      list.append(entry);
-    }
-    return list;
-  }
-
   rebuild() {
     const { length, prompt, blockSize } = this.values;
     this.slots = streams(length, prompt, blockSize);
@@ -126,7 +101,7 @@ export class MaskView {
 
   drawGrid() {
     const size = this.offset(this.slots.length) + 2;
-    this.svg = shape("svg", "", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" });
+    this.svg = shape("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" });
     const paths = { none: "", clean: "", past: "", own: "" };
     this.grid.forEach((row, q) =>
       row.forEach((isSeen, k) => {
@@ -134,10 +109,10 @@ export class MaskView {
         paths[kind] += this.square(q, k);
       }),
     );
-    for (const [kind, d] of Object.entries(paths)) this.svg.append(shape("path", `ex-${kind}`, { d }));
+    for (const [kind, d] of Object.entries(paths)) this.svg.append(shape("path", { class: `ex-${kind}`, d }));
     this.slots.forEach((slot, i) => this.label(slot, i));
-    this.lit = shape("path", "ex-lit", { d: "" });
-    this.row = shape("rect", "ex-row", { x: EDGE - 2, width: size - EDGE, height: CELL });
+    this.lit = shape("path", { class: "ex-lit", d: "" });
+    this.row = shape("rect", { class: "ex-row", x: EDGE - 2, width: size - EDGE, height: CELL });
     this.svg.append(this.lit, this.row);
     this.picture.replaceChildren(this.svg);
   }
@@ -159,15 +134,11 @@ export class MaskView {
   label(slot, i) {
     const middle = this.offset(i) + CELL / 2;
     const text = slot.isNoisy ? `m${slot.position}` : String(slot.position);
-    const size = text.length > 2 ? "ex-long" : "";
-    for (const place of [
-      { x: EDGE - 6, y: middle + 3.5, "text-anchor": "end" },
-      { x: middle, y: EDGE - 8, "text-anchor": "middle" },
-    ]) {
-      const node = shape("text", `${slot.isNoisy ? "ex-mlabel" : ""} ${size}`, place);
-      node.textContent = text;
-      this.svg.append(node);
-    }
+    const className = `${slot.isNoisy ? "ex-mlabel" : ""} ${text.length > 2 ? "ex-long" : ""}`;
+    this.svg.append(
+      shape("text", { class: className, x: EDGE - 6, y: middle + 3.5, "text-anchor": "end" }, text),
+      shape("text", { class: className, x: middle, y: EDGE - 8, "text-anchor": "middle" }, text),
+    );
   }
 
   // The two streams as they are fed, so that a query's keys read as a sentence would.
@@ -180,9 +151,7 @@ export class MaskView {
       ["noisy", prompt, length],
     ];
     const rows = streamed.map(([name, from, to]) => {
-      const row = make("div", "ex-stream");
-      row.style.setProperty("--n", String(length));
-      row.append(make("span", "ex-name", name));
+      const row = make("div", { class: "ex-stream", style: `--n: ${length}` }, make("span", "ex-name", name));
       for (let t = from; t < to; t += 1) {
         const cell = make(
           "span",
@@ -215,18 +184,14 @@ export class MaskView {
     const { length, prompt } = this.values;
     const slot = this.slots[this.at];
     const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
-    /** @type {Record<string, number>} */
-    const moves = {
-      ArrowUp: this.at - 1,
-      ArrowDown: this.at + 1,
-      ArrowLeft: other,
-      ArrowRight: other,
-      Home: 0,
-      End: this.slots.length - 1,
-    };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    this.choose(Math.max(0, Math.min(this.slots.length - 1, moves[event.key])));
+    const last = this.slots.length - 1;
+    const [above, below] = [this.at - 1, this.at + 1];
+    const place = ledTo(
+      event,
+      { ArrowUp: above, ArrowDown: below, ArrowLeft: other, ArrowRight: other, Home: 0, End: last },
+      last,
+    );
+    if (place !== null) this.choose(place);
   }
 
   /** @param {number} index */

@@ -2,12 +2,13 @@
 // that says so. Two moments per forward: fed, then read. Drawn once, then only classes and texts change.
 // Places count from the end of the prompt: -1 is its last token, 0 the first token of the output.
 
-import { make, put, targetOf } from "../core/dom.js";
+import { attribute, button, group, isModified, make, put, targetOf } from "../core/dom.js";
 import { draftIds, headerOf, lastOf } from "../core/folds.js";
 import { Lane } from "../core/trace.js";
 import { counted, probability, short } from "../core/words.js";
 import { proposalRows } from "../folds/proposals.js";
 import { promptTokens, slotsAt } from "../folds/slots.js";
+import { keyList } from "./parts.js";
 
 /** @type {Record<string, string>} */
 const NAMES = { final: "final", pending: "fed again", draft: "draft", mask: "mask", ahead: "" };
@@ -17,28 +18,19 @@ const MARKS = { accepted: "✓", agreed: "✓", replaced: "↺", refused: "✗",
 class SlotLane {
   /** @type {{ place: number, above: HTMLElement, below: HTMLElement }[]} */
   columns;
-  /** @type {SlotRun} */
-  run;
   /** @type {number} */
   width;
 
   /** @param {SlotRun} run */
   constructor(run) {
     this.run = run;
-    this.element = make("section", "ex-lane");
     this.count = make("span", "ex-count");
-    const head = make("header", "ex-lanehead");
-    head.append(make("h4", "", run.title), this.count);
-    this.strip = make("div", "ex-strip");
-    this.strip.tabIndex = 0;
-    this.strip.setAttribute("role", "group");
-    this.strip.setAttribute("aria-label", `Cache slots of ${run.title}. Left and right arrows step, space plays.`);
-    this.grid = make("div", "ex-slots");
-    this.grid.setAttribute("aria-hidden", "true");
-    this.strip.append(this.grid);
-    this.bar = make("div", "ex-bar");
-    this.parts = ["final", "pending", "mask"].map((kind) => this.bar.appendChild(make("i", `ex-part ex-${kind}`)));
-    this.element.append(head, this.strip, this.bar);
+    this.grid = make("div", { class: "ex-slots", "aria-hidden": "true" });
+    const label = `Cache slots of ${run.title}. Left and right arrows step, space plays.`;
+    this.strip = group("ex-strip", label, this.grid);
+    this.parts = ["final", "pending", "mask"].map((kind) => make("i", `ex-part ex-${kind}`));
+    const head = make("header", "ex-lanehead", make("h4", "", run.title), this.count);
+    this.element = make("section", "ex-lane", head, this.strip, make("div", "ex-bar", ...this.parts));
     this.build();
   }
 
@@ -49,10 +41,8 @@ class SlotLane {
     this.grid.style.setProperty("--n", String(this.width));
     this.columns = [];
     for (let place = -1; place < this.width - 1; place += 1) {
-      const above = make("span", "ex-cell ex-in");
-      const below = make("span", "ex-cell ex-out");
-      above.style.gridArea = `1 / ${place + 2}`;
-      below.style.gridArea = `2 / ${place + 2}`;
+      const above = make("span", { class: "ex-cell ex-in", style: `grid-area: 1 / ${place + 2}` });
+      const below = make("span", { class: "ex-cell ex-out", style: `grid-area: 2 / ${place + 2}` });
       this.grid.append(above, below);
       this.columns.push({ place, above, below });
     }
@@ -129,12 +119,8 @@ class SlotLane {
 }
 
 export class SlotPlayer {
-  /** @type {HTMLInputElement} */
-  range;
   /** @type {number | null} */
   timer;
-  /** @type {HTMLButtonElement} */
-  button;
 
   /**
    * @param {HTMLElement} element
@@ -148,40 +134,27 @@ export class SlotPlayer {
     this.moment = 0;
     this.last = 2 * Math.max(...runs.map((run) => run.forwards.length));
     this.lanes = runs.map((run) => new SlotLane(run));
-    this.said = make("p", "ex-said");
-    this.said.setAttribute("aria-live", "polite");
-    element.append(this.controls(), this.said, ...this.lanes.map((lane) => lane.element), legend(runs));
+    this.said = make("p", { class: "ex-said", "aria-live": "polite" });
+    this.button = button({ class: "ex-play", "aria-label": "Play" }, "Play", () => this.toggle());
+    this.range = make("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Moment of the run" });
+    this.range.addEventListener("input", () => this.seek(Number(this.range.value)));
+    const lanes = this.lanes.map((lane) => lane.element);
+    element.append(this.controls(), this.said, ...lanes, keyList(legendOf(runs)));
     element.addEventListener("keydown", (event) => this.key(event));
     this.show(1);
   }
 
   controls() {
-    const box = make("div", "ex-controls");
-    /**
-     * @param {string} text
-     * @param {string} label
-     * @param {() => void} act
-     */
-    const button = (text, label, act) => {
-      const node = make("button", "", text);
-      node.type = "button";
-      node.setAttribute("aria-label", label);
-      node.addEventListener("click", act);
-      box.append(node);
-      return node;
-    };
-    button("‹", "Step back", () => this.step(-1));
-    this.button = button("Play", "Play", () => this.toggle());
-    this.button.classList.add("ex-play");
-    button("›", "Step forward", () => this.step(1));
-    this.range = make("input");
-    Object.assign(this.range, { type: "range", min: 0, max: this.last, step: 1 });
-    this.range.setAttribute("aria-label", "Moment of the run");
-    this.range.addEventListener("input", () => this.seek(Number(this.range.value)));
-    box.append(this.range);
-    if (this.mismatches.length) {
-      button("Next mismatch", "Go to the next mismatch", () => this.toMismatch()).classList.add("ex-word");
-    }
+    const box = make(
+      "div",
+      "ex-controls",
+      button({ "aria-label": "Step back" }, "‹", () => this.step(-1)),
+      this.button,
+      button({ "aria-label": "Step forward" }, "›", () => this.step(1)),
+      this.range,
+    );
+    const mismatch = { class: "ex-word", "aria-label": "Go to the next mismatch" };
+    if (this.mismatches.length) box.append(button(mismatch, "Next mismatch", () => this.toMismatch()));
     return box;
   }
 
@@ -196,9 +169,9 @@ export class SlotPlayer {
 
   // The one before which AR agreed with most drafts.
   tellingMismatch() {
-    const { mismatches } = this;
+    const [first] = this.mismatches;
     return (
-      mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), mismatches[0])?.index ?? 0
+      this.mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), first)?.index ?? 0
     );
   }
 
@@ -209,7 +182,7 @@ export class SlotPlayer {
   /** @param {KeyboardEvent} event */
   key(event) {
     const isButton = targetOf(event).tagName === "BUTTON";
-    if (event.target === this.range || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target === this.range || isModified(event)) return;
     /** @type {Record<string, () => void>} */
     const acts = {
       ArrowRight: () => this.step(1),
@@ -259,9 +232,9 @@ export class SlotPlayer {
   }
 
   face() {
-    const isPlaying = Boolean(this.timer);
-    put(this.button, isPlaying ? "Pause" : "Play");
-    this.button.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
+    const word = this.timer ? "Pause" : "Play";
+    put(this.button, word);
+    attribute(this.button, { "aria-label": word });
   }
 
   /**
@@ -302,7 +275,7 @@ const FATES = {
 export function slotRun(title, lines) {
   const lane = Lane.of(lines, { lane: "recorded", title });
   const forwards = lane.steps.map((step) => readForward(lane, step));
-  return { title, lane, forwards, emitted: lane.tokens.map((token) => token.id) };
+  return { title, lane, forwards, emitted: lane.ids };
 }
 
 /**
@@ -357,7 +330,7 @@ export function momentOf(run, count, isFed) {
 }
 
 /** @param {SlotRun[]} runs */
-function legend(runs) {
+function legendOf(runs) {
   const isLossless = runs[0].forwards[0].isLossless;
   const entries = [
     ["final", "keys and values final"],
@@ -372,13 +345,7 @@ function legend(runs) {
       ["dropped", "dropped ✗"],
     );
   else entries.push(["accepted ex-n3", "accepted ✓"], ["refused", "refused, below τ ✗"]);
-  const list = make("p", "ex-legend");
-  for (const [kind, text] of entries) {
-    const entry = make("span", "ex-entry");
-    entry.append(make("i", `ex-key ex-${kind}`), text);
-    list.append(entry);
-  }
-  return list;
+  return entries;
 }
 
 /**

@@ -1,8 +1,19 @@
 // One recorded forward and a threshold: how many of its proposals would be taken.
 
-import { make, put } from "../core/dom.js";
+import { button, make, put } from "../core/dom.js";
 import { probability, short } from "../core/words.js";
 import { acceptPrefix } from "../folds/whatif.js";
+import { knob } from "./parts.js";
+
+/**
+ * How many proposals of a forward are taken at `tau`.
+ * @param {SlotForward} given
+ * @param {number} tau
+ */
+function numTaken({ predicted }, tau) {
+  const confidences = predicted.map(({ confidence }) => confidence);
+  return acceptPrefix(confidences, tau);
+}
 
 export class TauPicture {
   /** @type {{ row: HTMLElement, fate: HTMLElement }[]} */
@@ -14,7 +25,6 @@ export class TauPicture {
   constructor(run) {
     this.run = run;
     this.element = make("div", "ex-bars");
-    this.line = make("i", "ex-tau");
   }
 
   /**
@@ -24,11 +34,7 @@ export class TauPicture {
    */
   show(index, tau) {
     if (index !== this.index) this.build(index);
-    const { predicted } = this.run.forwards[index];
-    const count = acceptPrefix(
-      predicted.map((p) => p.confidence),
-      tau,
-    );
+    const count = numTaken(this.run.forwards[index], tau);
     this.rows.forEach(({ row, fate }, i) => {
       row.className = `ex-prop ${i < count ? `ex-taken ex-n${Math.min(count, 5)}` : i === count ? "ex-stopper" : "ex-behind"}`;
       put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ behind it");
@@ -42,32 +48,23 @@ export class TauPicture {
     this.index = index;
     const { predicted } = this.run.forwards[index];
     this.rows = predicted.map(({ id, confidence }) => {
-      const row = make("div", "ex-prop");
-      const track = make("span", "ex-track");
-      const bar = track.appendChild(make("i", ""));
-      bar.style.width = `${100 * Math.max(confidence, 0)}%`;
       const fate = make("span", "ex-fate");
-      row.append(
+      const row = make(
+        "div",
+        "ex-prop",
         make("code", "", this.run.lane.tokenName(id)),
-        track,
+        make("span", "ex-track", make("i", { style: `width: ${100 * Math.max(confidence, 0)}%` })),
         make("span", "ex-p", probability(confidence)),
         fate,
       );
       return { row, fate };
     });
-    const axis = make("div", "ex-axis");
-    const track = axis.appendChild(make("span", "ex-track"));
-    track.append(this.line);
+    const axis = make("div", "ex-axis", make("span", "ex-track", make("i", "ex-tau")));
     this.element.replaceChildren(...this.rows.map(({ row }) => row), axis);
   }
 }
 
 export class TauView {
-  /** @type {HTMLInputElement} */
-  slider;
-  /** @type {HTMLOutputElement} */
-  output;
-
   /**
    * @param {HTMLElement} element
    * @param {SlotRun} run
@@ -76,35 +73,18 @@ export class TauView {
     this.run = run;
     this.picture = new TauPicture(run);
     this.index = tellingForward(run);
-    this.said = make("p", "ex-said ex-big");
-    this.said.setAttribute("aria-live", "polite");
+    this.said = make("p", { class: "ex-said ex-big", "aria-live": "polite" });
     this.where = make("span", "ex-where");
-    element.append(this.controls(), this.said, this.picture.element);
+    this.knob = knob("Threshold τ", { min: 0, max: 1, step: 0.01, value: 0.95, name: "tau" }, () => this.draw());
+    const pick = make(
+      "div",
+      "ex-controls",
+      button({ "aria-label": "Forward before" }, "‹", () => this.move(-1)),
+      button({ "aria-label": "Next forward" }, "›", () => this.move(1)),
+      this.where,
+    );
+    element.append(make("div", "ex-knobs", this.knob.row, pick), this.said, this.picture.element);
     this.draw();
-  }
-
-  controls() {
-    const box = make("div", "ex-knobs");
-    const row = make("label", "ex-knob");
-    this.slider = make("input");
-    Object.assign(this.slider, { type: "range", min: 0, max: 1, step: 0.01, value: 0.95, name: "tau" });
-    this.output = make("output");
-    this.slider.addEventListener("input", () => this.draw());
-    row.append(make("span", "", "Threshold τ"), this.slider, this.output);
-    const pick = make("div", "ex-controls");
-    for (const { text, label, by } of [
-      { text: "‹", label: "Forward before", by: -1 },
-      { text: "›", label: "Next forward", by: 1 },
-    ]) {
-      const button = make("button", "", text);
-      button.type = "button";
-      button.setAttribute("aria-label", label);
-      button.addEventListener("click", () => this.move(by));
-      pick.append(button);
-    }
-    pick.append(this.where);
-    box.append(row, pick);
-    return box;
   }
 
   /** @param {number} by */
@@ -116,13 +96,13 @@ export class TauView {
 
   /** @param {number} tau */
   setTau(tau) {
-    this.slider.value = String(tau);
+    this.knob.input.value = String(tau);
     this.draw();
   }
 
   draw() {
-    const tau = Number(this.slider.value);
-    put(this.output, short(tau));
+    const tau = Number(this.knob.input.value);
+    put(this.knob.output, short(tau));
     const count = this.picture.show(this.index, tau);
     const { length } = this.run.forwards[this.index].predicted;
     put(this.where, `forward ${this.index + 1} of ${this.run.forwards.length}`);
@@ -137,16 +117,6 @@ const TRIED = [0.5, 0.8, 0.95, 1]; // what a visitor tries first, and the tour
  * @param {SlotRun} run
  */
 function tellingForward(run) {
-  /** @param {SlotForward} given */
-  const counts = ({ predicted }) =>
-    new Set(
-      TRIED.map((tau) =>
-        acceptPrefix(
-          predicted.map((p) => p.confidence),
-          tau,
-        ),
-      ),
-    ).size;
-  const scores = run.forwards.map(counts);
+  const scores = run.forwards.map((forward) => new Set(TRIED.map((tau) => numTaken(forward, tau))).size);
   return scores.indexOf(Math.max(...scores));
 }

@@ -1,10 +1,12 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards, and a page of its own: the one that the
 // server keeps ready for it, with the run's lines in it. Knows lanes; no drawing.
 
+import { make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { fileAddress } from "../core/plotly.js";
 import { statusLine, valueOf } from "../core/wire.js";
+import { dayOf } from "../core/words.js";
 
 const MOST_NAME = 120;
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
@@ -87,9 +89,7 @@ export const textBlob = (text, type) => new Blob([text], { type: `${type};charse
  * @param {Blob} blob
  */
 export function download(name, blob) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);
   link.click();
   link.remove();
@@ -126,7 +126,6 @@ export async function replayHtml({ root, run }) {
  */
 function runValue(run) {
   const header = headerOf(run.lanes[0]);
-  const recorded =
-    run.recorded || [(header.date || "").slice(0, 10), header.hardware].filter(Boolean).join(", on ") || true;
+  const recorded = run.recorded || [dayOf(header), header.hardware].filter(Boolean).join(", on ") || true;
   return valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
 }

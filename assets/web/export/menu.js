@@ -4,7 +4,7 @@
 import { timeSpan } from "../charts/marks.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
 import { coloursOf } from "../core/colours.js";
-import { find, make, put, targetOf } from "../core/dom.js";
+import { button, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
 import { loadPlotly } from "../core/plotly.js";
 import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
@@ -18,11 +18,9 @@ const NO_CHARTS = "The charts need plotly.js, which did not load.";
  * @param {string} [name]
  */
 export function exportMenu(offers, name = "Export") {
-  const menu = make("details", "ex-menu");
   const panel = make("div", "ex-panel");
-  const said = make("p", "ex-said");
-  said.setAttribute("role", "status");
-  menu.append(make("summary", "", name), panel);
+  const said = make("p", { class: "ex-said", role: "status" });
+  const menu = make("details", "ex-menu", make("summary", "", name), panel);
   menu.addEventListener("toggle", () => {
     if (!menu.open) return;
     put(said, "");
@@ -38,15 +36,9 @@ export function exportMenu(offers, name = "Export") {
  * @param {HTMLElement} said
  */
 function lineOf({ label, files }, said) {
-  const line = make("div", "ex-line");
-  line.append(make("span", "ex-label", label));
-  for (const { text, hint, make: made } of files) {
-    const button = make("button", "", text);
-    button.type = "button";
-    button.title = hint;
-    button.setAttribute("aria-label", `${label}: ${hint}`);
-    button.addEventListener("click", async () => {
-      button.disabled = true;
+  const buttons = files.map(({ text, hint, make: made }) => {
+    const node = button({ title: hint, "aria-label": `${label}: ${hint}` }, text, async () => {
+      node.disabled = true;
       try {
         const { name, blob } = await made();
         download(name, blob);
@@ -54,13 +46,35 @@ function lineOf({ label, files }, said) {
       } catch (error) {
         put(said, /** @type {{ sentence?: string }} */ (error).sentence || FAILED);
       }
-      button.disabled = false;
-      button.focus();
+      node.disabled = false;
+      node.focus();
     });
-    line.append(button);
-  }
-  return line;
+    return node;
+  });
+  return make("div", "ex-line", make("span", "ex-label", label), ...buttons);
 }
+
+/**
+ * A file of an offer: what it is called and what is in it.
+ * @param {string} text
+ * @param {string} hint
+ * @param {string} name
+ * @param {() => Blob | Promise<Blob>} blob
+ * @returns {FileOffer}
+ */
+export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
+
+/**
+ * The charts of an offer as a picture.
+ * @param {string} name
+ * @param {HTMLElement} root
+ * @param {() => { title: string, spec: Figure }[]} figures
+ * @returns {Offer}
+ */
+export const picturesOffer = (name, root, figures) => ({
+  label: "Charts",
+  files: [fileOf("PNG", "picture of the charts", name, async () => chartsPng(figures(), root, await plotlyOf(root)))],
+});
 
 /**
  * Escape closes and stays with the menu; so does looking elsewhere.
@@ -101,21 +115,11 @@ function closeByItself(menu) {
 export const laneOffer = (lane, label, root, found = null) => ({
   label,
   files: [
-    {
-      text: "JSONL",
-      hint: "trace, one line per forward",
-      make: () => ({ name: fileName(lane, "jsonl"), blob: textBlob(traceText(lane.lines), "application/x-ndjson") }),
-    },
-    {
-      text: "CSV",
-      hint: "table of the forwards",
-      make: () => ({ name: fileName(lane, "csv"), blob: textBlob(stepsCsv(lane), "text/csv") }),
-    },
-    {
-      text: "PNG",
-      hint: "picture of the text",
-      make: async () => ({ name: fileName(lane, "png"), blob: await textPng(lane, label, root, found) }),
-    },
+    fileOf("JSONL", "trace, one line per forward", fileName(lane, "jsonl"), () =>
+      textBlob(traceText(lane.lines), "application/x-ndjson"),
+    ),
+    fileOf("CSV", "table of the forwards", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
+    fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, found)),
   ],
 });
 
@@ -126,30 +130,17 @@ export const laneOffer = (lane, label, root, found = null) => ({
  * @param {HTMLElement} root
  * @returns {Offer}
  */
-export const chartsOffer = (lane, lanes, root) => ({
-  label: "Charts",
-  files: [
-    {
-      text: "PNG",
-      hint: "picture of the charts",
-      make: async () => {
-        const plotly = await plotlyOf(root);
-        const c = coloursOf(root);
-        const span = timeSpan(lanes, false);
-        const figures = [
-          { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, false) },
-          { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span) },
-          { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span) },
-          { title: "Time of each forward", spec: latencyFigure(lanes, c, span) },
-        ];
-        return {
-          name: fileName(lane, "charts.png"),
-          blob: await chartsPng(figures, root, plotly),
-        };
-      },
-    },
-  ],
-});
+export const chartsOffer = (lane, lanes, root) =>
+  picturesOffer(fileName(lane, "charts.png"), root, () => {
+    const c = coloursOf(root);
+    const span = timeSpan(lanes, false);
+    return [
+      { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, false) },
+      { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span) },
+      { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span) },
+      { title: "Time of each forward", spec: latencyFigure(lanes, c, span) },
+    ];
+  });
 
 /**
  * The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
@@ -161,11 +152,8 @@ export const runMenu = (view) =>
     const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
     if (!run || !lanes.length) return [];
     const main = mainLane(run);
-    const page = {
-      text: "HTML",
-      hint: "page that replays the run without a network",
-      make: () => replayFile(view.root, run, main),
-    };
+    const hint = "page that replays the run without a network";
+    const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
     const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
     return [
       ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
@@ -177,11 +165,10 @@ export const runMenu = (view) =>
 /**
  * @param {HTMLElement} root
  * @param {Run} run
- * @param {Lane} main
  */
-async function replayFile(root, run, main) {
+async function replayFile(root, run) {
   try {
-    return { name: fileName(main, "html"), blob: textBlob(await replayHtml({ root, run }), "text/html") };
+    return textBlob(await replayHtml({ root, run }), "text/html");
   } catch (error) {
     throw Object.assign(/** @type {Error} */ (error), {
       sentence: "The page for replays did not load from the server; try again.",
@@ -190,7 +177,7 @@ async function replayFile(root, run, main) {
 }
 
 /** @param {HTMLElement} root */
-export async function plotlyOf(root) {
+async function plotlyOf(root) {
   const plotly = await loadPlotly(root.dataset.plotly || "");
   if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });
   return plotly;

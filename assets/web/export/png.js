@@ -3,7 +3,7 @@
 
 import { coloursOf } from "../core/colours.js";
 import { find, make, put } from "../core/dom.js";
-import { environment } from "../core/words.js";
+import { environment, joined, minuteOf } from "../core/words.js";
 import { Asked } from "../text/asked.js";
 import { Pane } from "../text/panes.js";
 
@@ -12,6 +12,8 @@ const CHART = { width: 880, height: 260 };
 const CAPTION = 28;
 const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
 const MOST_PIXELS = 120_000_000;
+const WHOLE =
+  ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }";
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
 
 /**
@@ -39,9 +41,7 @@ export function textPng(lane, title, root, found = null) {
   const { element } = paneOf(lane, title, found);
   const asked = new Asked(make("div", "rv-asked"));
   asked.drawRun([lane], null);
-  const foot = [environment(lane.header), (lane.header?.date || "").slice(0, 16).replace("T", " ")]
-    .filter(Boolean)
-    .join(" · ");
+  const foot = joined(environment(lane.header), minuteOf(lane.header));
   return elementPng([asked.element, element, make("p", "rv-env", foot)], root, WIDTH);
 }
 
@@ -52,18 +52,9 @@ export function textPng(lane, title, root, found = null) {
  * @param {number} width
  */
 export async function elementPng(elements, root, width) {
-  const host = make("section", root.className);
-  host.style.cssText = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
-  host.append(
-    make(
-      "style",
-      "",
-      ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }",
-    ),
-  );
-  const panes = make("div", "rv-panes rv-counts");
-  panes.append(...elements);
-  host.append(panes);
+  const style = `position: absolute; left: -20000px; top: 0; width: ${width}px; box-sizing: border-box; padding: 8px 20px 20px; background: var(--rv-surface);`;
+  const host = make("section", { class: root.className, style }, make("style", "", WHOLE));
+  host.append(make("div", "rv-panes rv-counts", ...elements));
   document.body.append(host);
   const height = Math.ceil(host.getBoundingClientRect().height);
   const background = getComputedStyle(host).getPropertyValue("--rv-surface").trim();
@@ -80,8 +71,7 @@ export async function elementPng(elements, root, width) {
  * @param {{ width: number, height: number, isDark: boolean }} given
  */
 function svgOf(host, { width, height, isDark }) {
-  const body = make("div", isDark ? "dark" : "");
-  body.append(make("style", "", stylesOfViews()), host);
+  const body = make("div", isDark ? "dark" : "", make("style", "", stylesOfViews()), host);
   dropUnwritable(body);
   const markup = new XMLSerializer().serializeToString(body);
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;

@@ -15,12 +15,7 @@ const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
 export function aligned(first, second) {
   /** @type {Segment[]} */
   const segments = [];
-  /**
-   * @param {string} kind
-   * @param {number} a
-   * @param {number} b
-   * @param {number} num
-   */
+  /** @type {Add} */
   const add = (kind, a, b, num) => {
     if (!num) return;
     const last = segments.at(-1);

@@ -2,7 +2,7 @@
 // Folds in, text out; the aligned texts wait for a pause of half a second while a run goes on.
 
 import { shown, visible } from "../core/bytes.js";
-import { make, put } from "../core/dom.js";
+import { button, group, make, put } from "../core/dom.js";
 import { divergence } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 import { counted, figure, probability, whole } from "../core/words.js";
@@ -41,25 +41,21 @@ export class AgainstArPanel {
   constructor(element, view) {
     this.view = view;
     element.classList.add("rv-against");
-    this.head = make("p", "rv-ag-head");
     this.share = make("b", "rv-ag-share rv-num");
     this.headText = make("span");
-    this.head.append(this.share, this.headText);
-    this.bar = make("div", "rv-ag-bar");
-    this.bar.setAttribute("role", "img");
     this.parts = Object.fromEntries(PARTS.map((name) => [name, make("i", `rv-ag-${name}`)]));
-    this.bar.append(...Object.values(this.parts));
+    this.bar = make("div", { class: "rv-ag-bar", role: "img" }, ...Object.values(this.parts));
     this.detail = make("p", "rv-ag-detail rv-num");
     this.list = make("ol", "rv-ag-list");
     this.listTitle = make("h4");
     this.place = make("div", "rv-ag-place");
     this.placeTitle = make("h4");
     this.diff = new DiffText(["MARS", "AR"]);
-    const left = make("section", "rv-ag-left");
-    left.append(this.head, this.bar, this.detail, this.listTitle, this.list);
-    const right = make("section", "rv-ag-right");
-    right.append(this.placeTitle, this.place, this.diff.element);
-    element.append(left, right);
+    const head = make("p", "rv-ag-head", this.share, this.headText);
+    element.append(
+      make("section", "rv-ag-left", head, this.bar, this.detail, this.listTitle, this.list),
+      make("section", "rv-ag-right", this.placeTitle, this.place, this.diff.element),
+    );
   }
 
   draw() {
@@ -103,7 +99,9 @@ export class AgainstArPanel {
       );
       return this.drawList(
         "Where AR corrected a draft",
-        refused.map(({ place, draft, token }) => correction(lane, place, draft, token)),
+        refused.map(({ place, draft, token }) =>
+          entryOf(lane, place, token, draft[0], { id: token.id, p: token.confidence }),
+        ),
       );
     }
     if (!hasMeter || !found) {
@@ -117,13 +115,7 @@ export class AgainstArPanel {
     const wrong = found.judged.filter((each) => !each.agrees);
     return this.drawList(
       wrong.length ? "Where AR would have chosen otherwise" : "",
-      wrong.map(({ place, token, ar }) => ({
-        place,
-        step: token.step.index,
-        mine: lane.tokenName(token.id),
-        theirs: lane.tokenName(ar.id),
-        p: ar.p,
-      })),
+      wrong.map(({ place, token, ar }) => entryOf(lane, place, token, token.id, ar)),
     );
   }
 
@@ -168,19 +160,18 @@ export class AgainstArPanel {
 
   /** @param {PlaceEntry} found */
   entry({ place, step, mine, theirs, p }) {
-    const item = make("li");
-    const button = make("button", "rv-num");
-    button.type = "button";
-    button.append(
+    const parts = [
       make("span", "rv-ag-where", `token ${whole(place + 1)}`),
       make("code", "rv-ag-mine", mine),
       make("span", "rv-ag-word", "AR"),
       make("code", "rv-ag-theirs", theirs),
       make("span", "rv-ag-p", p !== null && Number.isFinite(p) ? probability(p) : ""),
+    ];
+    return make(
+      "li",
+      "",
+      button("rv-num", parts, () => this.view.choose(subject(this.view), step)),
     );
-    button.addEventListener("click", () => this.view.choose(subject(this.view), step));
-    item.append(button);
-    return item;
   }
 
   /**
@@ -225,17 +216,20 @@ function nothing(lane) {
 }
 
 /**
+ * A place where AR chose otherwise: `ar`, and how sure it was.
  * @param {Lane} lane
  * @param {number} place
- * @param {Proposal} draft
  * @param {Token} token
+ * @param {number} mine
+ * @param {Verdict["ar"]} ar
+ * @returns {PlaceEntry}
  */
-const correction = (lane, place, draft, token) => ({
+const entryOf = (lane, place, { step }, mine, ar) => ({
   place,
-  step: token.step.index,
-  mine: lane.tokenName(draft[0]),
-  theirs: lane.tokenName(token.id),
-  p: token.confidence,
+  step: step.index,
+  mine: lane.tokenName(mine),
+  theirs: lane.tokenName(ar.id),
+  p: ar.p,
 });
 
 /**
@@ -257,25 +251,14 @@ function placeText(lane, other, place) {
  * @param {number} place
  */
 function around(lane, place) {
-  const line = make("p");
-  /**
-   * @param {number} from
-   * @param {number} to
-   */
-  const text = (from, to) =>
-    lane.tokens
-      .slice(Math.max(0, from), to)
-      .map((token) => lane.tokenName(token.id))
-      .join("");
-  const rest = text(place + 1, place + 1 + AROUND);
-  const words = make("span");
-  words.append(
-    make("code", "", (place > AROUND ? "…" : "") + text(place - AROUND, place)),
-    make("code", "rv-mark", lane.tokenName(lane.tokens[place].id)),
-    make("code", "", rest),
+  const words = make(
+    "span",
+    "",
+    make("code", "", (place > AROUND ? "…" : "") + lane.namesOf(Math.max(0, place - AROUND), place)),
+    make("code", "rv-mark", lane.namesOf(place, place + 1)),
+    make("code", "", lane.namesOf(place + 1, place + 1 + AROUND)),
   );
-  line.append(make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
-  return line;
+  return make("p", "", make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
 }
 
 const CONTEXT = 16; // tokens of a folded part that stay on each side
@@ -290,13 +273,9 @@ class DiffText {
    */
   constructor(names) {
     this.names = names;
-    this.element = make("div", "rv-df");
     this.title = make("h4");
-    this.text = make("div", "rv-df-text");
-    this.text.tabIndex = 0;
-    this.text.setAttribute("role", "group");
-    this.text.setAttribute("aria-label", "Both texts aligned");
-    this.element.append(this.title, this.text);
+    this.text = group("rv-df-text", "Both texts aligned");
+    this.element = make("div", "rv-df", this.title, this.text);
     this.unfolded = new Set();
   }
 
@@ -305,13 +284,7 @@ class DiffText {
    * @param {Lane | undefined} other
    */
   draw(lane, other) {
-    const segments =
-      lane?.tokens.length && other?.tokens.length
-        ? aligned(
-            lane.tokens.map((token) => token.id),
-            other.tokens.map((token) => token.id),
-          )
-        : [];
+    const segments = lane?.tokens.length && other?.tokens.length ? aligned(lane.ids, other.ids) : [];
     this.element.hidden = segments.every((segment) => segment.kind === "both");
     if (this.element.hidden || !lane || !other) return;
     markAhead(segments, lane, other);
@@ -331,10 +304,9 @@ class DiffText {
     if (kind === "both") return this.both(lane, a, num);
     const source = kind === "first" ? lane : other;
     const text = oneText(source, kind === "first" ? a : b, num);
-    const node = make("span", segment.isAhead ? "rv-df-ahead" : `rv-df-${kind}`);
     const word = this.names[kind === "first" ? 0 : 1];
-    node.append(make("span", "rv-df-word", segment.isAhead ? `${word} is ahead` : word), make("span", "", text));
-    return [node];
+    const owner = make("span", "rv-df-word", segment.isAhead ? `${word} is ahead` : word);
+    return [make("span", segment.isAhead ? "rv-df-ahead" : `rv-df-${kind}`, owner, make("span", "", text))];
   }
 
   /**
@@ -351,13 +323,11 @@ class DiffText {
     const end = from + num;
     if (num <= FOLD || this.unfolded.has(from)) return [text(from, end)];
     const head = from === 0 ? from : from + CONTEXT;
-    const button = make("button", "rv-df-fold rv-num", `… ${counted(end - CONTEXT - head, "token")} in both …`);
-    button.type = "button";
-    button.addEventListener("click", () => {
+    const fold = button("rv-df-fold rv-num", `… ${counted(end - CONTEXT - head, "token")} in both …`, () => {
       this.unfolded.add(from);
-      button.replaceWith(text(head, end - CONTEXT));
+      fold.replaceWith(text(head, end - CONTEXT));
     });
-    return [...(head > from ? [text(from, head)] : []), button, text(end - CONTEXT, end)];
+    return [...(head > from ? [text(from, head)] : []), fold, text(end - CONTEXT, end)];
   }
 }
 
@@ -371,9 +341,11 @@ const textOf = (token) => (token.isEnd ? " ■" : token.text);
  * @param {number} num
  */
 function oneText(lane, from, num) {
-  const tokens = lane.tokens.slice(from, from + num);
-  const text = tokens.map(textOf).join("");
-  if (!text) return tokens.map((token) => lane.tokenName(token.id)).join("");
+  const text = lane.tokens
+    .slice(from, from + num)
+    .map(textOf)
+    .join("");
+  if (!text) return lane.namesOf(from, from + num);
   return text.trim() ? shown(text) : visible(text);
 }
 

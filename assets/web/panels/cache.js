@@ -1,8 +1,8 @@
 // The panel "Cache": the slots of the shown forward, what each forward fed, and bytes.
 // Draws folds/slots.js; nodes are kept and updated, so that pointing survives a new forward.
 
-import { make, put, shape, targetOf } from "../core/dom.js";
-import { lastOf } from "../core/folds.js";
+import { attribute, group, ledTo, make, put, shape, targetOf } from "../core/dom.js";
+import { lastOf, thinned } from "../core/folds.js";
 import { counted, memory, probability, whole } from "../core/words.js";
 import { cacheAt, fedBy, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
 
@@ -19,12 +19,8 @@ const NUMBERS = [
 const WIDE = new Set(["bytes", "room"]);
 
 export class CachePanel {
-  /** @type {Record<string, { row: HTMLElement, value: HTMLElement, name: HTMLElement }>} */
-  values;
   /** @type {string} */
   key;
-  /** @type {View} */
-  view;
 
   static id = "cache";
 
@@ -40,12 +36,11 @@ export class CachePanel {
     this.head = make("p", "rv-ca-head rv-num");
     this.strip = new SlotStrip();
     this.list = make("dl", "rv-ca-numbers rv-num");
+    /** @type {Record<string, HTMLElement>} */
     this.values = {};
     for (const [key, name] of NUMBERS) {
-      const row = make("div", WIDE.has(key) ? "rv-ca-wide" : "");
-      this.values[key] = { row, value: make("dd"), name: make("dt", "", name) };
-      row.append(this.values[key].name, this.values[key].value);
-      this.list.append(row);
+      this.values[key] = make("dd");
+      this.list.append(make("div", WIDE.has(key) ? "rv-ca-wide" : "", make("dt", "", name), this.values[key]));
     }
     this.chart = new FedChart((lane, index) => view.choose(lane, index));
     element.append(this.head, this.strip.element, this.list, this.chart.element);
@@ -98,8 +93,8 @@ export class CachePanel {
      * @param {string} text
      */
     const set = (key, text) => {
-      this.values[key].row.hidden = !text;
-      put(this.values[key].value, text);
+      /** @type {HTMLElement} */ (this.values[key].parentElement).hidden = !text;
+      put(this.values[key], text);
     };
     set("final", `${whole(state.cursor)} (prompt ${whole(state.prompt)}, output ${whole(state.output)})`);
     set("again", whole(state.pending));
@@ -179,7 +174,11 @@ function slotSay(lane, slot) {
 const COLUMNS = 60; // forwards in sight, the shown one among them
 const POINTS = 200; // of the line of the cursor
 /** @type {("pending" | "drafts" | "masks")[]} */
-const PARTS = ["pending", "drafts", "masks"];
+const PARTS = ["masks", "drafts", "pending"]; // from the top
+
+/** @param {Fed} given */
+const fedText = ({ index, pending, drafts, masks }) =>
+  `forward ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
 
 // What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
 class FedChart {
@@ -195,34 +194,22 @@ class FedChart {
   /** @param {(lane: Lane, index: number) => void} choose */
   constructor(choose) {
     this.choose = choose;
-    this.element = make("div", "rv-fc");
     this.title = make("h4");
-    this.columns = make("div", "rv-fc-columns");
-    this.columns.tabIndex = 0;
-    this.columns.setAttribute("role", "slider");
-    this.columns.setAttribute("aria-label", "Forward shown in the cache");
-    this.scale = make("p", "rv-fc-scale rv-num");
+    const slider = { tabindex: 0, role: "slider", "aria-label": "Forward shown in the cache" };
+    this.columns = make("div", { class: "rv-fc-columns", ...slider });
     this.ends = [make("span"), make("span")];
-    this.scale.append(...this.ends);
-    this.lineTitle = make("h4", "", "Cursor: slots that are final");
-    this.line = shape("svg");
-    this.line.setAttribute("class", "rv-fc-line");
-    this.line.setAttribute("viewBox", "0 0 100 100");
-    this.line.setAttribute("preserveAspectRatio", "none");
-    this.line.setAttribute("role", "img");
     this.path = shape("path");
-    this.mark = shape("line");
-    this.mark.setAttribute("y1", "0");
-    this.mark.setAttribute("y2", "100");
-    this.line.append(this.path, this.mark);
-    const first = make("div");
-    first.append(this.title, this.columns, this.scale);
-    const second = make("div");
-    this.lineScale = make("p", "rv-fc-scale rv-num");
+    this.mark = shape("line", { y1: 0, y2: 100 });
+    const drawing = { class: "rv-fc-line", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img" };
+    this.line = shape("svg", drawing, this.path, this.mark);
     this.lineEnds = [make("span"), make("span")];
-    this.lineScale.append(...this.lineEnds);
-    second.append(this.lineTitle, this.line, this.lineScale);
-    this.element.append(first, second);
+    const lineTitle = make("h4", "", "Cursor: slots that are final");
+    this.element = make(
+      "div",
+      "rv-fc",
+      make("div", "", this.title, this.columns, make("p", "rv-fc-scale rv-num", ...this.ends)),
+      make("div", "", lineTitle, this.line, make("p", "rv-fc-scale rv-num", ...this.lineEnds)),
+    );
     this.nodes = [];
     this.listen();
   }
@@ -257,22 +244,16 @@ class FedChart {
    * @param {number} last
    */
   setValue(at, last) {
-    for (const [name, value] of [
-      ["min", 1],
-      ["max", last],
-      ["now", this.index + 1],
-    ])
-      this.columns.setAttribute(`aria-value${name}`, String(value));
-    const drafts = at.drafts ? `, ${counted(at.drafts, "draft")}` : "";
-    this.columns.setAttribute(
-      "aria-valuetext",
-      `forward ${this.index + 1}: ${at.pending} fed again${drafts}, ${counted(at.masks, "mask")}${at.isCommit ? ", commits the block" : ""}`,
-    );
+    attribute(this.columns, {
+      "aria-valuemin": 1,
+      "aria-valuemax": last,
+      "aria-valuenow": this.index + 1,
+      "aria-valuetext": `${fedText(at)}${at.isCommit ? ", commits the block" : ""}`,
+    });
   }
 
   add() {
-    const node = make("div", "rv-fc-column");
-    node.append(...[...PARTS].reverse().map((name) => make("i", `rv-fc-${name}`)));
+    const node = make("div", "rv-fc-column", ...PARTS.map((name) => make("i", `rv-fc-${name}`)));
     this.columns.append(node);
     this.nodes.push(node);
   }
@@ -283,12 +264,12 @@ class FedChart {
    * @param {number} most
    */
   drawColumn(node, each, most) {
-    [...PARTS].reverse().forEach((name, i) => {
+    PARTS.forEach((name, i) => {
       /** @type {HTMLElement} */ (node.children[i]).style.height = `${(100 * each[name]) / most}%`;
     });
     node.classList.toggle("rv-fc-at", each.index === this.index);
     node.classList.toggle("rv-fc-commit", each.isCommit);
-    const title = `forward ${each.index + 1}: ${each.pending} fed again${each.drafts ? `, ${counted(each.drafts, "draft")}` : ""}, ${counted(each.masks, "mask")}${each.isCommit ? ", commit" : ""}`;
+    const title = `${fedText(each)}${each.isCommit ? ", commit" : ""}`;
     if (node.title !== title) node.title = title;
   }
 
@@ -299,20 +280,19 @@ class FedChart {
    */
   drawLine(lane, index) {
     const { steps } = lane;
-    const stride = Math.max(1, Math.ceil(steps.length / POINTS));
     const most = Math.max(1, lastOf(steps).cursor + lastOf(steps).fed);
     /** @param {number} i */
     const x = (i) => (100 * (i + 0.5)) / steps.length;
-    const points = steps
-      .filter((_, i) => i % stride === 0 || i === steps.length - 1)
-      .map((step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`);
+    const points = thinned(steps, POINTS).map(
+      (step) => `${x(step.index).toFixed(2)},${(100 - (100 * step.cursor) / most).toFixed(2)}`,
+    );
     /** @param {string} point */
     const level = (point) => point.split(",")[1];
     this.path.setAttribute(
       "d",
       `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(lastOf(points))} L100,100 Z`,
     );
-    for (const name of ["x1", "x2"]) this.mark.setAttribute(name, x(index).toFixed(2));
+    attribute(this.mark, { x1: x(index).toFixed(2), x2: x(index).toFixed(2) });
     put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
     put(this.lineEnds[1], `${whole(steps.length)}: ${whole(lastOf(steps).cursor)}`);
     this.line.setAttribute(
@@ -362,34 +342,23 @@ class SlotStrip {
   nodes;
   /** @type {(Slot & { text: string, say: string })[]} */
   slots;
-  /** @type {Record<string, HTMLElement>} */
-  pieces;
   /** @type {HTMLElement | undefined} */
   lit;
 
   constructor() {
-    this.element = make("div", "rv-ca-strip");
-    this.row = make("div", "rv-ca-slots");
-    this.row.tabIndex = 0;
-    this.row.setAttribute("role", "group");
-    this.row.setAttribute("aria-label", "Slots of the cache. Left and right arrows read them.");
+    this.row = group("rv-ca-slots", "Slots of the cache. Left and right arrows read them.");
     this.cursor = make("span", "rv-ca-cursor rv-num");
+    /** @type {Record<string, HTMLElement>} */
     this.pieces = {
       prompt: make("span", "rv-ca-piece rv-num"),
       output: make("span", "rv-ca-piece rv-num"),
       free: make("span", "rv-ca-piece rv-ca-free rv-num"),
     };
-    this.readout = make("p", "rv-ca-say rv-num", HINT);
-    this.readout.setAttribute("aria-live", "polite");
-    const legend = make("p", "rv-ca-legend");
-    for (const [state, text] of LEGEND) {
-      const item = make("span");
-      const swatch = make("i", "rv-ca-slot");
-      swatch.dataset.state = state;
-      item.append(swatch, text);
-      legend.append(item);
-    }
-    this.element.append(this.row, this.readout, legend);
+    this.readout = make("p", { class: "rv-ca-say rv-num", "aria-live": "polite" }, HINT);
+    const legend = LEGEND.map(([state, text]) =>
+      make("span", "", make("i", { class: "rv-ca-slot", "data-state": state }), text),
+    );
+    this.element = make("div", "rv-ca-strip", this.row, this.readout, make("p", "rv-ca-legend", ...legend));
     this.nodes = [];
     this.at = -1;
     this.listen();
@@ -445,18 +414,11 @@ class SlotStrip {
     this.row.addEventListener("blur", () => this.point(-1));
     this.row.addEventListener("keydown", (event) => {
       const last = this.nodes.length - 1;
-      /** @type {Record<string, number>} */
-      const targets = {
-        ArrowRight: this.at < 0 ? last : this.at + 1,
-        ArrowLeft: this.at < 0 ? last : this.at - 1,
-        Home: 0,
-        End: last,
-        Escape: -1,
-      };
-      if (!(event.key in targets)) return;
-      event.preventDefault();
+      const [right, left] = this.at < 0 ? [last, last] : [this.at + 1, this.at - 1];
+      const place = ledTo(event, { ArrowRight: right, ArrowLeft: left, Home: 0, End: last, Escape: -1 }, last);
+      if (place === null) return;
       event.stopPropagation();
-      this.point(event.key === "Escape" ? -1 : Math.max(0, Math.min(last, targets[event.key])));
+      this.point(event.key === "Escape" ? -1 : place);
     });
   }
 

@@ -1,6 +1,6 @@
 // The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
 
-import { make, put, targetOf } from "../core/dom.js";
+import { group, ledTo, make, put, targetOf } from "../core/dom.js";
 import { counted, figure, short, whole } from "../core/words.js";
 import { acceptance, byKind, calibration, draftsJudged, forwardCounts, judge } from "../folds/statistics.js";
 import { shownKey, shownLanes } from "./shown.js";
@@ -201,25 +201,21 @@ class Picture {
    * @param {{ key: string, title: string, label: string, value: string, isAcross?: boolean }} given
    */
   constructor({ key, title, label, value, isAcross }) {
-    this.element = make("figure", "rv-pic");
-    this.element.dataset.picture = key;
-    this.plot = make("div", isAcross ? "rv-pic-bars rv-pic-across" : "rv-pic-bars");
-    this.plot.tabIndex = 0;
-    this.plot.setAttribute("role", "group");
-    this.plot.setAttribute("aria-label", `${title}. Left and right arrows read the values.`);
+    const className = isAcross ? "rv-pic-bars rv-pic-across" : "rv-pic-bars";
+    this.plot = group(className, `${title}. Left and right arrows read the values.`);
     this.none = make("p", "rv-pic-none");
-    this.readout = make("p", "rv-pic-say rv-num");
-    this.readout.setAttribute("aria-live", "polite");
-    const table = make("table");
+    this.readout = make("p", { class: "rv-pic-say rv-num", "aria-live": "polite" });
     this.body = make("tbody");
-    const head = make("tr");
-    head.append(make("th", "", label), make("th", "", value));
-    const top = make("thead");
-    top.append(head);
-    table.append(make("caption", "", title), top, this.body);
-    const hidden = make("div", "rv-hidden");
-    hidden.append(table);
-    this.element.append(make("figcaption", "", title), this.plot, this.none, this.readout, hidden);
+    const head = make("thead", "", make("tr", "", make("th", "", label), make("th", "", value)));
+    this.element = make(
+      "figure",
+      { class: "rv-pic", "data-picture": key },
+      make("figcaption", "", title),
+      this.plot,
+      this.none,
+      this.readout,
+      make("div", "rv-hidden", make("table", "", make("caption", "", title), head, this.body)),
+    );
     this.items = [];
     this.bars = [];
     this.at = -1;
@@ -257,25 +253,14 @@ class Picture {
   }
 
   add() {
-    /** @type {Bar} */
-    const bar = {
-      node: make("div", "rv-pic-bar"),
-      top: make("span", "rv-pic-top rv-num"),
-      room: make("span", "rv-pic-room"),
-      fill: make("i"),
-      mark: make("b"),
-      label: make("span", "rv-pic-label rv-num"),
-      sub: make("span", "rv-pic-sub rv-num"),
-      row: make("tr"),
-      cells: [make("th"), make("td")],
-    };
-    bar.room.append(bar.fill, bar.mark, bar.top);
-    bar.node.append(bar.room, bar.label, bar.sub);
-    bar.cells[0].scope = "row";
-    bar.row.append(...bar.cells);
-    this.plot.append(bar.node);
-    this.body.append(bar.row);
-    this.bars.push(bar);
+    const [top, mark] = [make("span", "rv-pic-top rv-num"), make("b")];
+    const [label, sub] = [make("span", "rv-pic-label rv-num"), make("span", "rv-pic-sub rv-num")];
+    const cells = [make("th", { scope: "row" }), make("td")];
+    const node = make("div", "rv-pic-bar", make("span", "rv-pic-room", make("i"), mark, top), label, sub);
+    const row = make("tr", "", ...cells);
+    this.plot.append(node);
+    this.body.append(row);
+    this.bars.push({ node, top, mark, label, sub, row, cells });
   }
 
   drop() {
@@ -317,20 +302,12 @@ class Picture {
   /** @param {KeyboardEvent} event */
   key(event) {
     const last = this.items.length - 1;
-    /** @type {Record<string, number>} */
-    const targets = {
-      ArrowRight: this.at + 1,
-      ArrowDown: this.at + 1,
-      ArrowLeft: this.at - 1,
-      ArrowUp: this.at - 1,
-      Home: 0,
-      End: last,
-      Escape: -1,
-    };
-    if (!(event.key in targets) || last < 0) return;
-    event.preventDefault();
+    const [next, before] = [this.at + 1, this.at - 1];
+    const arrows = { ArrowRight: next, ArrowDown: next, ArrowLeft: before, ArrowUp: before };
+    const place = ledTo(event, { ...arrows, Home: 0, End: last, Escape: -1 }, last);
+    if (place === null) return;
     event.stopPropagation();
-    this.point(event.key === "Escape" ? -1 : Math.max(0, Math.min(last, targets[event.key])));
+    this.point(event.key === "Escape" ? -1 : place);
   }
 
   /** @param {number} index */

@@ -1,7 +1,7 @@
 // The panel "Another τ": every recorded forward judged again under a threshold of the visitor's choice; exact up to the
 // first forward that differs, an estimate behind it; one press runs it for real.
 
-import { make, put, targetOf } from "../core/dom.js";
+import { button, group, isModified, ledTo, make, put, targetOf } from "../core/dom.js";
 import { settingsOf } from "../core/folds.js";
 import { counted, figure, short, whole } from "../core/words.js";
 import { endIds, proposalRows } from "../folds/proposals.js";
@@ -19,16 +19,10 @@ export class WhatIfPanel {
   found;
   /** @type {string} */
   key;
-  /** @type {View} */
-  view;
-  /** @type {number} */
-  tau;
   /** @type {HTMLOutputElement} */
   output;
   /** @type {HTMLButtonElement} */
   run;
-  /** @type {HTMLElement} */
-  legendText;
   /** @type {number | null} */
   frame;
   /** @type {boolean} */
@@ -49,30 +43,30 @@ export class WhatIfPanel {
     this.tau = NaN; // until a lane is there
     element.classList.add("rv-wi");
     this.none = make("p", "rv-wi-none");
-    this.body = make("div", "rv-wi-body");
-    this.table = make("table", "rv-wi-table");
     this.tableHead = make("tr");
     this.tableBody = make("tbody");
-    const top = make("thead");
-    top.append(this.tableHead);
-    this.table.append(top, this.tableBody);
     this.says = ["divergence", "lossless", "taken", "left"].map((key) => make("p", `rv-wi-say rv-wi-${key}`));
     this.strip = new WhatIfStrip({ point: (i) => this.point(i), choose: (i) => view.choose(this.lane, i) });
-    this.detail = make("p", "rv-wi-detail rv-num");
-    this.detail.setAttribute("aria-live", "polite");
-    const text = make("div", "rv-wi-text");
-    text.append(this.table, ...this.says);
-    this.body.append(this.knob(), text, this.legend(), this.strip.element, this.detail);
+    this.detail = make("p", { class: "rv-wi-detail rv-num", "aria-live": "polite" });
+    this.legendText = make("span");
+    const cell = { class: "rv-wi-cell rv-wi-a2 rv-wi-b4 rv-wi-differs", "data-now": 4, "aria-hidden": true };
+    const table = make("table", "rv-wi-table", make("thead", "", this.tableHead), this.tableBody);
+    this.body = make(
+      "div",
+      "rv-wi-body",
+      this.knob(),
+      make("div", "rv-wi-text", table, ...this.says),
+      make("p", "rv-wi-legend", make("span", cell, "2"), this.legendText),
+      this.strip.element,
+      this.detail,
+    );
     element.append(this.none, this.body);
   }
 
   knob() {
     numKnobs += 1;
-    const row = make("div", "rv-wi-knob");
-    const label = make("label", "", "another τ");
-    this.slider = make("input");
-    Object.assign(this.slider, { type: "range", min: "0", max: "1", step: "0.01", id: `rv-wi-${numKnobs}` });
-    label.htmlFor = this.slider.id;
+    const id = `rv-wi-${numKnobs}`;
+    this.slider = make("input", { type: "range", min: 0, max: 1, step: 0.01, id });
     this.output = make("output", "rv-num");
     this.slider.addEventListener("input", () => {
       this.tau = Number(this.slider.value);
@@ -80,21 +74,8 @@ export class WhatIfPanel {
       this.view.lens.set(this.tau); // the text above is seen through it, once the run is over
       this.later();
     });
-    this.run = make("button", "rv-wi-run");
-    this.run.type = "button";
-    this.run.addEventListener("click", () => this.ask());
-    row.append(label, this.slider, this.output, this.run);
-    return row;
-  }
-
-  legend() {
-    const legend = make("p", "rv-wi-legend");
-    const cell = make("span", "rv-wi-cell rv-wi-a2 rv-wi-b4 rv-wi-differs", "2");
-    cell.dataset.now = "4";
-    cell.setAttribute("aria-hidden", "true");
-    this.legendText = make("span");
-    legend.append(cell, this.legendText);
-    return legend;
+    this.run = button("rv-wi-run", "", () => this.ask());
+    return make("div", "rv-wi-knob", make("label", { for: id }, "another τ"), this.slider, this.output, this.run);
   }
 
   // Once a frame, however fast the slider is dragged.
@@ -213,9 +194,9 @@ function telling(lane, ends) {
   const taus = settingsOf(lane).tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
   /** @param {number} tau */
   const differs = (tau) =>
-    lane.steps.some((_, index) => {
-      const cell = cellOf(lane, index, tau, ends);
-      return cell.now !== cell.then;
+    lane.steps.some(({ index }) => {
+      const { now, then } = cellOf(lane, index, tau, ends);
+      return now !== then;
     });
   return (lane.end && taus.find(differs)) ?? taus[0];
 }
@@ -277,15 +258,9 @@ class WhatIfStrip {
    */
   constructor({ point, choose }) {
     this.report = { point, choose };
-    this.element = make("div", "rv-wi-strip");
-    this.element.tabIndex = 0;
-    this.element.setAttribute("role", "group");
-    this.element.setAttribute(
-      "aria-label",
-      "Forwards, a cell each. Left and right arrows read them, Enter chooses one.",
-    );
     this.inner = make("div", "rv-wi-cells");
-    this.element.append(this.inner);
+    const label = "Forwards, a cell each. Left and right arrows read them, Enter chooses one.";
+    this.element = group("rv-wi-strip", label, this.inner);
     this.nodes = new Map(); // index -> element, those near the rows in sight
     this.cells = [];
     this.clear();
@@ -410,27 +385,18 @@ class WhatIfStrip {
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    if (isModified(event)) return;
     const last = this.cells.length - 1;
-    if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const from = this.at >= 0 ? this.at : this.chosen;
-    /** @type {Record<string, number>} */
-    const targets = {
-      ArrowRight: from + 1,
-      ArrowDown: from + this.columns,
-      ArrowLeft: from - 1,
-      ArrowUp: from - this.columns,
-      Home: 0,
-      End: last,
-      Enter: from,
-    };
-    if (!(event.key in targets)) return;
-    event.preventDefault();
+    const across = { ArrowRight: from + 1, ArrowLeft: from - 1, Home: 0, End: last };
+    const down = { ArrowDown: from + this.columns, ArrowUp: from - this.columns };
+    const target = ledTo(event, { ...across, ...down, Enter: from }, last);
+    if (target === null) return;
     event.stopPropagation();
     if (event.key === "Enter") {
       if (from >= 0) this.report.choose(from);
       return;
     }
-    const target = Math.max(0, Math.min(last, targets[event.key]));
     this.reveal(target);
     this.point(target);
   }

@@ -1,7 +1,7 @@
 // The panel "Why here?": every proposal of one forward, why no more of them were taken, what the run wrote in their
 // place, and a way to go on from there with another token. Speaks of the chosen forward, else of the last one shown.
 
-import { make, put } from "../core/dom.js";
+import { attribute, button, make, put } from "../core/dom.js";
 import { factsOf } from "../core/methods.js";
 import { counted, probability, short, whole } from "../core/words.js";
 import { endIds, proposalRows } from "../folds/proposals.js";
@@ -13,8 +13,6 @@ const BRANCH =
 export class WhyPanel {
   /** @type {Focus | null} */
   held;
-  /** @type {View} */
-  view;
   /** @type {Focus} */
   shown;
 
@@ -33,26 +31,18 @@ export class WhyPanel {
     this.lane = make("b", "rv-wh-lane");
     this.where = make("span", "rv-wh-where rv-num");
     this.settings = make("span", "rv-wh-settings rv-num");
-    this.buttons = [this.button(-1, "‹ previous"), this.button(1, "next ›")];
-    const head = make("div", "rv-wh-head");
-    head.append(this.lane, this.where, this.settings, ...this.buttons);
+    /** @param {number} by */
+    const step = (by) => this.view.choose(this.shown.lane, this.shown.step + by);
+    this.buttons = [
+      button({ class: "rv-wh-step", "aria-label": "previous forward" }, "‹ previous", () => step(-1)),
+      button({ class: "rv-wh-step", "aria-label": "next forward" }, "next ›", () => step(1)),
+    ];
+    const head = make("div", "rv-wh-head", this.lane, this.where, this.settings, ...this.buttons);
     this.sentence = make("p", "rv-wh-say");
     this.hint = make("p", "rv-wh-hint", BRANCH);
     this.table = new WhyTable({ can: (row) => this.canBranch(row), go: (place, id) => this.branch(place, id) });
     element.append(head, this.sentence, this.table.element, this.hint);
     this.hold();
-  }
-
-  /**
-   * @param {number} by
-   * @param {string} text
-   */
-  button(by, text) {
-    const node = make("button", "rv-wh-step", text);
-    node.type = "button";
-    node.setAttribute("aria-label", by < 0 ? "previous forward" : "next forward");
-    node.addEventListener("click", () => this.view.choose(this.shown.lane, this.shown.step + by));
-    return node;
   }
 
   // While somebody points at a row or stands in the table it keeps its forward, for a live run would change it under the hand.
@@ -155,13 +145,10 @@ class WhyTable {
    */
   constructor(branch) {
     this.branch = branch;
-    this.element = make("table", "rv-wh-table");
     this.caption = make("caption");
     this.head = make("tr");
     this.body = make("tbody");
-    const top = make("thead");
-    top.append(this.head);
-    this.element.append(this.caption, top, this.body);
+    this.element = make("table", "rv-wh-table", this.caption, make("thead", "", this.head), this.body);
     this.rows = [];
   }
 
@@ -192,22 +179,16 @@ class WhyTable {
    * @param {ProposalRow} row
    */
   row(lane, row) {
-    const node = make("tr");
-    node.dataset.fate = row.fate;
     const cells = Object.fromEntries(HEADS.map(([key]) => [key, make(key === "token" ? "th" : "td", `rv-wh-${key}`)]));
     cells.token.scope = "row";
     put(cells.place, String(row.place + 1));
     cells.place.classList.add("rv-num");
-    const bar = make("span", "rv-wh-track");
-    const fill = make("i");
-    fill.style.width = `${100 * Math.max(0, Math.min(1, row.confidence))}%`;
-    bar.append(fill);
-    cells.bar.append(bar);
+    const width = `width: ${100 * Math.max(0, Math.min(1, row.confidence))}%`;
+    cells.bar.append(make("span", "rv-wh-track", make("i", { style: width })));
     put(cells.value, probability(row.confidence));
     cells.value.classList.add("rv-num");
     put(cells.fate, fateText(lane, row));
-    node.append(...Object.values(cells));
-    return { node, cells, canBranch: null };
+    return { node: make("tr", { "data-fate": row.fate }, ...Object.values(cells)), cells, canBranch: null };
   }
 
   /**
@@ -243,16 +224,10 @@ class WhyTable {
     const name = lane.tokenName(id);
     const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
     const parts = [make("code", "", name), ...(p ? [make("small", "rv-num", p)] : [])];
-    const plain = make("span", "rv-wh-chip");
-    if (!isButton) plain.append(...parts);
-    if (!isButton) return plain;
-    const node = make("button", "rv-wh-chip");
-    node.append(...parts);
-    node.type = "button";
-    node.title = `Go on from token ${row.place + 1} with “${name}”`;
-    node.setAttribute("aria-label", p ? `${node.title}, ${p}` : node.title);
-    node.addEventListener("click", () => this.branch.go(row.place, id));
-    return node;
+    if (!isButton) return make("span", "rv-wh-chip", ...parts);
+    const title = `Go on from token ${row.place + 1} with “${name}”`;
+    const label = p ? `${title}, ${p}` : title;
+    return button({ class: "rv-wh-chip", title, "aria-label": label }, parts, () => this.branch.go(row.place, id));
   }
 }
 
@@ -263,15 +238,10 @@ class WhyTable {
  * @param {boolean} hasTau
  */
 function heading(key, text, settings, hasTau) {
-  const node = make("th", `rv-wh-${key}`, text);
-  node.scope = "col";
-  if (key === "value") node.setAttribute("aria-label", "confidence");
-  if (key !== "bar") return node;
-  const name = make("span", "rv-wh-metric", settings.metric || "probability");
-  node.append(name);
-  if (!hasTau) return node;
-  const mark = make("span", "rv-wh-mark rv-num", `τ ${short(Number(settings.tau))}`);
-  node.append(mark);
+  const node = make("th", { class: `rv-wh-${key}`, scope: "col" }, text);
+  if (key === "value") attribute(node, { "aria-label": "confidence" });
+  if (key === "bar") node.append(make("span", "rv-wh-metric", settings.metric || "probability"));
+  if (key === "bar" && hasTau) node.append(make("span", "rv-wh-mark rv-num", `τ ${short(Number(settings.tau))}`));
   return node;
 }
 

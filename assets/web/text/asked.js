@@ -22,10 +22,8 @@ export class Asked {
   /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
-    this.prompt = make("p", "rv-prompt");
-    this.prompt.tabIndex = 0; // a long one scrolls, by the keyboard too
-    this.prompt.setAttribute("role", "group");
-    this.prompt.setAttribute("aria-label", "Prompt of this result");
+    const place = { tabindex: 0, role: "group", "aria-label": "Prompt of this result" }; // a long one scrolls, by the keyboard too
+    this.prompt = make("p", { class: "rv-prompt", ...place });
     this.settings = make("p", "rv-once rv-num");
     this.foreign = make("p", "rv-foreign");
     this.context = new Context();
@@ -76,11 +74,9 @@ export function contextText(header) {
 // The conversation that a result belongs to: which turn it is, what was said before, what had no room.
 class Context {
   constructor() {
-    this.element = make("details", "rv-context");
-    this.element.hidden = true;
     this.summary = make("summary");
     this.turns = make("ol", "rv-earlier");
-    this.element.append(this.summary, this.turns);
+    this.element = make("details", { class: "rv-context", hidden: "" }, this.summary, this.turns);
     /** @type {Lane | undefined} */
     this.lane = undefined;
     this.element.addEventListener("toggle", () => this.fill());
@@ -101,11 +97,9 @@ class Context {
     const { lane } = this;
     const turns = (this.element.open && lane?.header?.history) || [];
     const rows = turns.map(({ prompt, tokens }) => {
-      const row = make("li");
       const bytes = tokens.map((id) => /** @type {Lane} */ (lane).bytes(id));
       const answer = new TextDecoder().decode(bytes.reduce(joinBytes, new Uint8Array(0)));
-      row.append(make("p", "rv-said", shown(prompt)), make("p", "rv-answered", shown(answer)));
-      return row;
+      return make("li", "", make("p", "rv-said", shown(prompt)), make("p", "rv-answered", shown(answer)));
     });
     this.turns.replaceChildren(...rows);
   }

@@ -52,6 +52,12 @@ export function settingsText(settings, chosen) {
 }
 
 /**
+ * The settings in force in a lane, as far as it goes.
+ * @param {Lane} lane
+ */
+export const laneText = ({ settings, steps }) => settingsText(settings, steps.at(-1)?.blockSize);
+
+/**
  * How many tokens a draft model drafts, and which of the two models is fed masks.
  * @param {Settings} settings
  */
@@ -157,21 +163,21 @@ export function sourceText(lane, token) {
  */
 function probs(lane, proposal) {
   const [token, confidence, runnersUp] = proposal;
-  const grid = make("div", "rv-probs");
-  const rest = (runnersUp || []).slice(0, 4);
-  /** @type {[id: number, p: number, isBest: boolean][]} */
-  const rows = [[token, confidence, true]];
-  for (const [id, p] of rest) rows.push([id, p, false]);
-  for (const [id, p, isBest] of rows) {
-    grid.append(make("code", "", lane.tokenName(id)));
-    const bar = make("span", isBest ? "rv-bar rv-best" : "rv-bar");
-    const fill = make("i");
-    fill.style.width = `${Math.max(0, Math.min(1, p)) * 100}%`;
-    bar.append(fill);
-    grid.append(bar, make("span", "", probability(p)));
-  }
-  return grid;
+  /** @type {[id: number, p: number][]} */
+  const rows = [[token, confidence], ...(runnersUp || []).slice(0, 4)];
+  const cells = rows.flatMap(([id, p], i) => [
+    make("code", "", lane.tokenName(id)),
+    make("span", i ? "rv-bar" : "rv-bar rv-best", make("i", { style: `width: ${Math.max(0, Math.min(1, p)) * 100}%` })),
+    make("span", "", probability(p)),
+  ]);
+  return make("div", "rv-probs", ...cells);
 }
+
+/**
+ * @param {string} name
+ * @param {string} where
+ */
+const titleOf = (name, where) => make("div", "rv-title", make("b", "", name), make("span", "rv-where rv-num", where));
 
 export class Card {
   /**
@@ -191,25 +197,16 @@ export class Card {
   token(lane, index, anchor) {
     const token = lane.tokens[index];
     const { step } = token;
-    const title = make("div", "rv-title");
-    title.append(
-      make("b", "", token.isEnd ? `end mark ${lane.tokenName(token.id)}` : lane.tokenName(token.id)),
-      make("span", "rv-where rv-num", `token ${index + 1}`),
-    );
-    const where = make(
-      "div",
-      "rv-where rv-num",
-      `forward ${step.index + 1} · ${step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`}`,
-    );
-    const parts = [title, where];
-    if (step.proposals[token.position]) parts.push(probs(lane, step.proposals[token.position]));
+    const name = lane.tokenName(token.id);
+    const place = step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`;
+    const proposal = step.proposals[token.position];
     this.show(
-      [
-        ...parts,
-        this.facts(step, token.confidence, sourceText(lane, token)),
-        make("div", "rv-why", whyText(lane, step)),
-      ],
       anchor,
+      titleOf(token.isEnd ? `end mark ${name}` : name, `token ${index + 1}`),
+      make("div", "rv-where rv-num", `forward ${step.index + 1} · ${place}`),
+      ...(proposal ? [probs(lane, proposal)] : []),
+      this.facts(step, token.confidence, sourceText(lane, token)),
+      make("div", "rv-why", whyText(lane, step)),
     );
   }
 
@@ -220,21 +217,13 @@ export class Card {
    */
   step(lane, index, anchor) {
     const step = lane.steps[index];
-    const text = lane.tokens
-      .slice(step.first, step.first + step.count)
-      .map((t) => lane.tokenName(t.id))
-      .join("");
-    const title = make("div", "rv-title");
-    title.append(make("b", "", text), make("span", "rv-where rv-num", `forward ${index + 1}`));
-    const count = counted(step.count, "token");
+    const text = lane.namesOf(step.first, step.first + step.count);
     this.show(
-      [
-        title,
-        make("div", "rv-where rv-num", `${count} of ${step.proposals.length} proposed`),
-        this.facts(step),
-        make("div", "rv-why", whyText(lane, step)),
-      ],
       anchor,
+      titleOf(text, `forward ${index + 1}`),
+      make("div", "rv-where rv-num", `${counted(step.count, "token")} of ${step.proposals.length} proposed`),
+      this.facts(step),
+      make("div", "rv-why", whyText(lane, step)),
     );
   }
 
@@ -244,7 +233,6 @@ export class Card {
    * @param {string} [source]
    */
   facts(step, confidence = null, source = "") {
-    const list = make("dl");
     const metric = (step.settings || {}).metric || "probability";
     const rows = [
       ["in force", settingsText(step.settings, step.blockSize)],
@@ -253,16 +241,15 @@ export class Card {
     if (step.draftForwards) rows.push(["of these", counted(step.draftForwards, "forward") + " of the draft model"]);
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
     if (source) rows.unshift([step.taken ? "order" : "drafted", source]);
-    for (const [name, value] of rows) list.append(make("dt", "", name), make("dd", "", value));
-    return list;
+    return make("dl", "", ...rows.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]));
   }
 
   /**
    * Below the anchor, or above it where the window ends; always inside the view.
-   * @param {HTMLElement[]} parts
    * @param {Anchor} anchor
+   * @param {HTMLElement[]} parts
    */
-  show(parts, anchor) {
+  show(anchor, ...parts) {
     const { element, root } = this;
     element.replaceChildren(...parts);
     element.hidden = false;

@@ -1,10 +1,10 @@
 // One lane's pane: its head (settings, verdict, counts, first difference) above its text.
 
 import { runColours } from "../core/colours.js";
-import { make, put } from "../core/dom.js";
+import { group, make, put } from "../core/dom.js";
 import { compared, divergence } from "../core/folds.js";
-import { counted } from "../core/words.js";
-import { settingsText } from "./card.js";
+import { counted, verdictText } from "../core/words.js";
+import { laneText } from "./card.js";
 import { TokenView } from "./text.js";
 
 export class Pane {
@@ -17,9 +17,6 @@ export class Pane {
     this.lane = lane;
     this.differs = -1; // from the lane that it is held against, where there are more than two
     this.checked = 0;
-    this.element = make("article", "rv-pane");
-    this.element.dataset.lane = lane.name;
-    this.head = make("header", "rv-head");
     this.parts = {
       settings: make("span", "rv-num"),
       verdict: make("span", "rv-verdict"),
@@ -28,15 +25,12 @@ export class Pane {
       forwards: make("span", "rv-forwards rv-num"),
     };
     this.parts.verdict.hidden = true;
-    this.head.append(make("h3", "", lane.title), ...Object.values(this.parts));
-    const text = make("div", "rv-text");
-    text.tabIndex = 0;
-    text.setAttribute("role", "group");
-    text.setAttribute(
-      "aria-label",
+    this.head = make("header", "rv-head", make("h3", "", lane.title), ...Object.values(this.parts));
+    const text = group(
+      "rv-text",
       `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`,
     );
-    this.element.append(this.head, text);
+    this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, text);
     this.view = new TokenView(text, lane, isFollowing, report);
   }
 
@@ -53,12 +47,12 @@ export class Pane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
-    put(parts.settings, settingsText(shown.settings, shown.steps.at(-1)?.blockSize));
+    put(parts.settings, laneText(shown));
     put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
     put(parts.forwards, lane.steps.length && !lane.isAr ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
-    put(parts.verdict, shown.verdict ? "✓ right" : "✗ wrong");
+    put(parts.verdict, verdictText(shown.verdict));
   }
 
   /**

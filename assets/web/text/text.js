@@ -25,8 +25,6 @@ export class TokenView {
   tokens;
   /** @type {string} */
   seen;
-  /** @type {Lane} */
-  lane;
   /** @type {HTMLElement | undefined} */
   lit;
   /** @type {HTMLElement | undefined} */

@@ -5,7 +5,7 @@ import { enter, make, put } from "../core/dom.js";
 import { folds, lastOf } from "../core/folds.js";
 import { laneSpeedup, speedupText } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
-import { counted, probability, short } from "../core/words.js";
+import { counted, joined, probability, short, verdictText } from "../core/words.js";
 import { recording } from "../explain/explain.js";
 import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau.js";
@@ -29,11 +29,9 @@ class Column {
   /** @param {Lane} lane */
   constructor(lane) {
     this.lane = lane;
-    this.element = make("article", "pr-lane");
     this.text = make("div", "rv-text");
     this.count = make("p", "pr-count");
-    const title = make("h3", "", lane.title);
-    this.element.append(title, this.text, this.count);
+    this.element = make("article", "pr-lane", make("h3", "", lane.title), this.text, this.count);
     this.view = new TokenView(this.text, lane, true, SILENT);
   }
 
@@ -44,10 +42,9 @@ class Column {
     this.view.follow();
     this.element.dataset.method = this.lane.method;
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
-    const done = shown.end && shown.verdict !== null ? (shown.verdict ? " · ✓ right" : " · ✗ wrong") : "";
-    const tau =
-      !this.lane.isAr && shown.settings && !shown.settings.lossless ? ` · τ ${short(shown.settings.tau)}` : "";
-    put(this.count, `${counted(tokens, "token")} in ${counted(forwards, "forward")}${tau}${done}`);
+    const done = shown.end ? verdictText(shown.verdict) : "";
+    const tau = !this.lane.isAr && shown.settings && !shown.settings.lossless ? `τ ${short(shown.settings.tau)}` : "";
+    put(this.count, joined(`${counted(tokens, "token")} in ${counted(forwards, "forward")}`, tau, done));
   }
 }
 
@@ -70,8 +67,6 @@ export class RaceScene {
   live;
   /** @type {HTMLElement | null} */
   why;
-  /** @type {Beat[]} */
-  beats;
 
   /**
    * @param {HTMLElement} element
@@ -82,8 +77,7 @@ export class RaceScene {
     this.recorded = recording(spec.recording || "");
     this.prompt = make("p", "pr-prompt");
     this.panes = make("div", "pr-lanes");
-    this.mark = make("p", "pr-mark");
-    this.mark.setAttribute("role", "status");
+    this.mark = make("p", { class: "pr-mark", role: "status" });
     element.append(this.prompt, this.panes, this.mark);
     this.beats = (this.recorded && spec.beats) || [];
     if (this.recorded) this.useRecording();
@@ -191,11 +185,12 @@ export class RaceScene {
     const picture = new TauPicture(run);
     const count = picture.show(forward.index, forward.tau);
     const refused = forward.predicted[count];
-    this.why = make("article", "pr-why");
     const reason = refused
       ? ` “${run.lane.tokenName(refused.id)}” is at ${probability(refused.confidence)}, below τ ${short(forward.tau)}.`
       : "";
-    this.why.append(
+    this.why = make(
+      "article",
+      "pr-why",
       make("h3", "", `Forward ${forward.index + 1}: ${count} of ${forward.predicted.length} taken`),
       picture.element,
       make("p", "pr-reason", `${reason} What follows is asked again, from the real text.`.trim()),
@@ -262,14 +257,8 @@ function tick(box, isOn) {
 
 // A run on the page behind the tour: fills in its controls, presses Run, follows its lanes. Knows the page by its ids.
 class LiveRun {
-  /** @type {View} */
-  view;
   /** @type {boolean} */
   hasBegun;
-  /** @type {number} */
-  timer;
-  /** @type {number} */
-  frame;
 
   // An exported page has no Run button, so nothing is offered there.
   static isPossible() {

@@ -2,7 +2,7 @@
 // and the scenes that show it.
 // The browser's own modal dialog keeps the focus in, the page inert, and gives the focus back.
 
-import { make, put, targetOf } from "../core/dom.js";
+import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
@@ -15,60 +15,55 @@ class Presenter {
   beat;
   /** @type {number} */
   stop;
-  /** @type {HTMLButtonElement} */
-  live;
-  /** @type {HTMLElement} */
-  where;
   /** @type {Scene} */
   scene;
 
   /** @param {Stop[]} tour */
   constructor(tour) {
     this.tour = tour;
-    this.dialog = make("dialog", "mars-race mars-present");
-    this.dialog.setAttribute("aria-modal", "true");
-    this.dialog.setAttribute("aria-labelledby", "pr-headline");
-    this.dialog.tabIndex = -1;
     this.line = make("i", "pr-done");
-    const track = make("div", "pr-progress");
-    track.append(this.line);
-    this.headline = make("h2", "pr-headline");
-    this.headline.id = "pr-headline";
-    this.says = make("p", "pr-says");
-    this.says.setAttribute("aria-live", "polite");
+    this.headline = make("h2", { class: "pr-headline", id: "pr-headline" });
+    this.says = make("p", { class: "pr-says", "aria-live": "polite" });
     this.stage = make("div", "pr-stage");
-    this.dialog.append(track, this.headline, this.says, this.stage, this.bar());
+    this.where = make("span", "pr-where");
+    this.live = this.button("Run it live", "L key", () => this.goLive(), "pr-golive");
+    this.dialog = make(
+      "dialog",
+      { class: "mars-race mars-present", "aria-modal": true, "aria-labelledby": "pr-headline", tabindex: -1 },
+      make("div", "pr-progress", this.line),
+      this.headline,
+      this.says,
+      this.stage,
+      this.bar(),
+    );
     this.dialog.addEventListener("keydown", (event) => this.key(event));
     this.dialog.addEventListener("close", () => this.closed());
   }
 
   bar() {
-    const bar = make("footer", "pr-bar");
-    /**
-     * @param {string} text
-     * @param {string} key
-     * @param {() => void} act
-     * @param {string} [className]
-     */
-    const button = (text, key, act, className = "") => {
-      const node = make("button", className, text);
-      node.type = "button";
-      node.title = key;
-      node.addEventListener("click", () => {
-        act();
-        this.dialog.focus(); // so that the space bar goes on
-      });
-      bar.append(node);
-      return node;
-    };
-    button("Back", "← key", () => this.back());
-    button("Next", "space bar or → key", () => this.next(), "pr-next");
-    button("Again", "R key", () => this.restart());
-    this.live = button("Run it live", "L key", () => this.goLive(), "pr-golive");
-    this.where = make("span", "pr-where");
-    bar.append(this.where);
-    button("Leave", "Escape key", () => this.dialog.close(), "pr-leave");
-    return bar;
+    return make(
+      "footer",
+      "pr-bar",
+      this.button("Back", "← key", () => this.back()),
+      this.button("Next", "space bar or → key", () => this.next(), "pr-next"),
+      this.button("Again", "R key", () => this.restart()),
+      this.live,
+      this.where,
+      this.button("Leave", "Escape key", () => this.dialog.close(), "pr-leave"),
+    );
+  }
+
+  /**
+   * @param {string} text
+   * @param {string} key
+   * @param {() => void} act
+   * @param {string} [className]
+   */
+  button(text, key, act, className = "") {
+    return button({ class: className, title: key }, text, () => {
+      act();
+      this.dialog.focus(); // so that the space bar goes on
+    });
   }
 
   open() {
@@ -137,7 +132,7 @@ class Presenter {
   /** @param {KeyboardEvent} event */
   key(event) {
     const isControl = targetOf(event).matches("button, input");
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isModified(event)) return;
     /** @type {Record<string, () => void>} */
     const acts = {
       PageDown: () => this.next(),
@@ -255,9 +250,6 @@ function ofRecording(name) {
 }
 
 class PictureScene {
-  /** @type {Beat[]} */
-  beats;
-
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
@@ -265,9 +257,7 @@ class PictureScene {
   constructor(element, spec) {
     this.beats = spec.beats || [];
     const place = make("div", "ex-picture");
-    const holder = make("div", "mars-explain pr-picture");
-    holder.append(place);
-    element.append(holder);
+    element.append(make("div", "mars-explain pr-picture", place));
     this.picture = /** @type {Picture | null} */ (PICTURES[spec.picture || ""](place));
     if (!this.picture) this.beats = [{}];
   }

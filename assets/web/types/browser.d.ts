@@ -52,6 +52,8 @@ interface Mars {
   [name: string]: unknown;
 }
 
+type Attributes = Record<string, string | number | boolean>;
+
 // How a view asks its page for what a trace cannot give.
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;

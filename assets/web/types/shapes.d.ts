@@ -178,7 +178,21 @@ interface FrontierPicture {
   axis: string;
 }
 
-interface FrontierScale {
+interface Margin {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+// Where the label of a point stands in a chart.
+interface LabelBox {
+  left: number;
+  right: number;
+  at: number;
+}
+
+interface PlaneScale {
   x(value: number): number;
   y(value: number): number;
 }
@@ -206,8 +220,6 @@ interface ListedRun {
 interface Bar {
   node: HTMLElement;
   top: HTMLElement;
-  room: HTMLElement;
-  fill: HTMLElement;
   mark: HTMLElement;
   label: HTMLElement;
   sub: HTMLElement;

@@ -199,7 +199,7 @@ def test_tau_takes_as_many_as_the_rule_says(page: playwright.Page) -> None:
     taken = []
     for tau in (0, 0.5, 0.8, 0.95, 1):
         page.evaluate(
-            f"""(tau) => {{ const {{ slider }} = {PICTURES}.tau; slider.value = tau;
+            f"""(tau) => {{ const slider = {PICTURES}.tau.knob.input; slider.value = tau;
               slider.dispatchEvent(new Event("input")); }}""",
             tau,
         )

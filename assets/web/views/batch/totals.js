@@ -1,13 +1,15 @@
 // The figures of a batch: the first method large, the second beneath; hardware and legend.
 // Every number was folded from the events by the server.
 
-import { find, make, put } from "../../core/dom.js";
-import { loadPlotly } from "../../core/plotly.js";
+import { Plots, chartFrame } from "../../charts/plots.js";
+import { coloursOf } from "../../core/colours.js";
+import { find, make, put, toggle } from "../../core/dom.js";
 import { DEFINITION, speedup, speedupRemark, speedupText } from "../../core/speedup.js";
+import { bigFigure } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
 
 const BIG = [
-  ["speed", "speedup of decoding, first over second", ""],
+  ["speedup", "speedup of decoding, first over second", ""],
   ["perSecond", "tokens per second", "tok/s"],
   ["tpf", "effective TPF", ""],
   ["idle", "row-forwards idle", "%"],
@@ -18,15 +20,15 @@ const SMALL = [
 ];
 /** @type {Record<string, string>} */
 const HINTS = {
-  speed: DEFINITION,
+  speedup: DEFINITION,
   tpf: "Tokens over row-forwards: idle rows and commits count as forwards.",
   idle: "Share of rows times forwards that took nothing.",
   cache: "Keys and values reserved for the largest group of rows.",
 };
 
 export class Totals {
-  /** @type {Record<string, { list: HTMLElement, number: Node, sub: HTMLElement }>} */
-  nodes;
+  /** @type {Record<string, ReturnType<typeof bigFigure>>} */
+  big;
   /** @type {Side[]} */
   sides;
 
@@ -34,74 +36,44 @@ export class Totals {
   constructor(root) {
     this.element = find(root, ".rv-figures");
     this.env = find(root, ".rv-env");
+    this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd")]));
   }
 
   /** @param {Side[]} sides */
   build(sides) {
     this.sides = sides;
-    this.nodes = {};
-    this.element.replaceChildren();
-    for (const [key, name, unit] of BIG.slice(sides.length > 1 ? 0 : 1)) {
-      const list = make("dl", "rv-figure");
-      list.dataset.key = key === "speed" ? "speedup" : key;
-      if (HINTS[key]) list.title = HINTS[key];
-      const value = make("dd", "rv-value rv-num");
-      const number = document.createTextNode("–");
-      value.append(number, make("small", "", unit));
-      this.nodes[key] = { list, number, sub: make("dd", "rv-sub rv-num") };
-      list.append(make("dt", "", name), value, this.nodes[key].sub);
-      this.element.append(list);
-    }
-    const list = make("dl", "rv-small rv-num");
-    for (const [key, name] of SMALL) {
-      this.nodes[key] = { number: make("dd", "", "–"), list, sub: make("dd") };
-      const title = make("dt", "", name);
-      if (HINTS[key]) title.title = HINTS[key];
-      list.append(title, this.nodes[key].number);
-    }
-    this.element.append(list);
+    const big = BIG.slice(sides.length > 1 ? 0 : 1);
+    this.big = Object.fromEntries(big.map(([key, name, unit]) => [key, bigFigure(key, name, unit)]));
+    for (const [key, { list }] of Object.entries(this.big)) list.title = HINTS[key] || "";
+    const rows = SMALL.flatMap(([key, name]) => [make("dt", { title: HINTS[key] || "" }, name), this.small[key]]);
+    const lists = Object.values(this.big).map(({ list }) => list);
+    this.element.replaceChildren(...lists, make("dl", "rv-small rv-num", ...rows));
     put(this.env, "");
   }
 
   update() {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
-    /** @param {(totals: BatchTotals) => string} text */
-    const beside = (text) => (second ? `${brief(sides[1])}: ${text(second)}` : "");
-    if (this.nodes.speed) {
+    if (this.big.speedup) {
       const found = first && second && sides[1].end ? speedup(measured(sides[0]), measured(sides[1])) : null;
-      this.nodes.speed.list.dataset.kind = found ? found.kind : "none";
+      this.big.speedup.list.dataset.kind = found ? found.kind : "none";
       this.set(
-        "speed",
+        "speedup",
         found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–",
         found ? speedupRemark(found) : "when both have run",
       );
     }
-    this.set(
-      "perSecond",
-      first ? figure(first.tokens_per_second) : "–",
-      beside((t) => figure(t.tokens_per_second)),
-    );
-    this.set(
-      "tpf",
-      first ? figure(first.effective_tpf) : "–",
-      beside((t) => figure(t.effective_tpf)),
-    );
-    this.set(
-      "idle",
-      first ? percent(first.idle_share) : "–",
-      beside((t) => `${percent(t.idle_share)} %`),
-    );
-    /** @param {(totals: BatchTotals) => string} text */
-    const both = (text) => [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–";
-    put(
-      this.nodes.forwards.number,
-      both((t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : "")),
-    );
-    put(
-      this.nodes.cache.number,
-      both((t) => memory(t.peak_cache_bytes)),
-    );
+    /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
+    const show = (key, text, unit = "") =>
+      this.set(key, first ? text(first) : "–", second ? `${brief(sides[1])}: ${text(second)}${unit}` : "");
+    show("perSecond", (totals) => figure(totals.tokens_per_second));
+    show("tpf", (totals) => figure(totals.effective_tpf));
+    show("idle", (totals) => percent(totals.idle_share), " %");
+    /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
+    const both = (key, text) =>
+      put(this.small[key], [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–");
+    both("forwards", (t) => whole(t.num_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : ""));
+    both("cache", (t) => memory(t.peak_cache_bytes));
     put(this.env, environment(sides.find((side) => side.header)?.header));
   }
 
@@ -111,9 +83,8 @@ export class Totals {
    * @param {string} sub
    */
   set(key, text, sub) {
-    const { number, sub: below } = this.nodes[key];
-    put(number, text);
-    put(below, sub);
+    put(this.big[key].number, text);
+    put(this.big[key].sub, sub);
   }
 }
 
@@ -136,44 +107,23 @@ export function buildLegend(element, onTexts) {
    * @param {Node} node
    * @param {string} text
    */
-  const item = (node, text) => {
-    const both = make("span", "bv-key");
-    both.append(node, make("span", "", text));
-    return both;
-  };
-  const swatches = make("span", "rv-keys");
-  for (const n of [1, 2, 3, 4, 5]) {
-    const swatch = make("i", "bv-cell bv-swatch", n === 5 ? "5+" : String(n));
-    swatch.dataset.n = String(n);
-    swatches.append(swatch);
-  }
+  const item = (node, text) => make("span", "bv-key", node, make("span", "", text));
+  const swatches = [1, 2, 3, 4, 5].map((n) =>
+    make("i", { class: "bv-cell bv-swatch", "data-n": n }, n === 5 ? "5+" : String(n)),
+  );
   /** @param {string} wait */
-  const idle = (wait) => {
-    const node = make("i", "bv-cell bv-swatch");
-    node.dataset.wait = wait;
-    return node;
-  };
-  const commit = make("i", "bv-cell bv-swatch bv-commit");
-  commit.dataset.n = "1";
+  const idle = (wait) => make("i", { class: "bv-cell bv-swatch", "data-wait": wait });
   /** @param {string} name */
   const bar = (name) => make("i", `bv-swatch bv-bar bv-${name}`);
-  const texts = make("button", "", "whole texts");
-  texts.type = "button";
-  texts.setAttribute("aria-pressed", "false");
-  texts.addEventListener("click", () => {
-    const isOn = texts.getAttribute("aria-pressed") !== "true";
-    texts.setAttribute("aria-pressed", String(isOn));
-    onTexts(isOn);
-  });
   element.replaceChildren(
-    item(swatches, "tokens per forward"),
-    item(commit, "commit"),
+    item(make("span", "rv-keys", ...swatches), "tokens per forward"),
+    item(make("i", { class: "bv-cell bv-swatch bv-commit", "data-n": 1 }), "commit"),
     item(idle("block"), "waits for the block"),
     item(idle("finished"), "finished"),
     item(bar("committed"), "cache committed"),
     item(bar("filling"), "filling"),
     item(bar("scratch"), "scratch"),
-    texts,
+    toggle("whole texts", false, onTexts),
   );
 }
 
@@ -189,84 +139,45 @@ const KEYS = [
 ];
 
 // The two figures, made by the server (app/batch_charts.py): here they get their colours and a node.
-export class Plots {
-  /** @type {Record<string, HTMLElement>} */
-  nodes;
+export class BatchPlots extends Plots {
   /** @type {Record<string, Figure> | null} */
-  figures;
-  /** @type {Plotly | null} */
-  plotly;
+  figures = null;
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    this.root = root;
-    this.element = find(root, ".bv-charts");
-    this.nodes = {};
-    for (const [key, title] of CHARTS) {
-      const holder = make("figure");
-      holder.dataset.chart = key;
-      const caption = make("figcaption", "", title);
-      if (key === "forwards") for (const [colour, name] of KEYS) caption.append(this.key(colour, name));
-      this.nodes[key] = make("div", "rv-plot");
-      holder.append(caption, this.nodes[key]);
-      this.element.append(holder);
-    }
+    const keys = KEYS.map(([colour, name]) =>
+      make("span", { class: "bv-chartkey", style: `--key: var(--rv-${colour})` }, name),
+    );
+    const charts = CHARTS.map(([key, title]) => chartFrame(key, title, ...(key === "forwards" ? keys : [])));
+    super(root, find(root, ".bv-charts"), charts, {
+      figure: (key) => this.figures && themed(this.figures[key], root),
+      rest: "lanes and figures are",
+      tools: ["toImage"],
+    });
     this.element.hidden = true;
-    new ResizeObserver(() => this.draw()).observe(this.element);
-  }
-
-  /**
-   * @param {string} colour
-   * @param {string} name
-   */
-  key(colour, name) {
-    const key = make("span", "bv-chartkey", name);
-    key.style.setProperty("--key", `var(--rv-${colour})`);
-    return key;
   }
 
   /** @param {Record<string, Figure> | null} figures */
-  show(figures) {
+  renew(figures) {
     this.figures = figures;
     this.element.hidden = !figures;
-    if (!figures) return;
-    loadPlotly(this.root.dataset.plotly || "").then((plotly) => {
-      this.plotly = plotly;
-      if (plotly) this.draw();
-      else
-        this.element.replaceChildren(
-          make(
-            "p",
-            "rv-noplot",
-            "The charts need plotly.js, which did not load; lanes and figures are complete without them.",
-          ),
-        );
-    });
+    if (figures) this.show();
   }
+}
 
-  draw() {
-    if (!this.plotly || !this.figures || !this.element.clientWidth) return;
-    const style = getComputedStyle(this.root);
-    const isCoarse = window.matchMedia("(pointer: coarse)").matches;
-    for (const [key] of CHARTS) {
-      const { data, layout } = coloured(this.figures[key], style);
-      const node = this.nodes[key];
-      const hover = {
-        bgcolor: style.getPropertyValue("--rv-card").trim(),
-        bordercolor: style.getPropertyValue("--rv-line").trim(),
-        font: { color: style.getPropertyValue("--rv-ink").trim() },
-      };
-      Object.assign(layout, {
-        width: node.clientWidth,
-        height: node.clientHeight,
-        dragmode: isCoarse ? false : "zoom",
-        hoverlabel: hover,
-        modebar: { bgcolor: "rgba(0,0,0,0)", color: style.getPropertyValue("--rv-muted").trim() },
-      });
-      const config = { displaylogo: false, responsive: false, modeBarButtons: [["toImage", "resetScale2d"]] };
-      this.plotly.react(node, data, layout, config);
-    }
-  }
+/**
+ * A figure of the server in the colours of the view.
+ * @param {Figure} figure
+ * @param {HTMLElement} root
+ * @returns {Figure}
+ */
+function themed(figure, root) {
+  const style = getComputedStyle(root);
+  const { card, line, ink, muted, isCoarse } = coloursOf(root);
+  const { data, layout } = coloured(figure, style);
+  const hoverlabel = { bgcolor: card, bordercolor: line, font: { color: ink } };
+  const modebar = { bgcolor: "rgba(0,0,0,0)", color: muted };
+  return { data, layout: { ...layout, dragmode: isCoarse ? false : "zoom", hoverlabel, modebar } };
 }
 
 /**

@@ -1,17 +1,19 @@
 // The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
 
-import { find, make, put, targetOf } from "../../core/dom.js";
+import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
-import { LineView, mountView } from "../../core/line_view.js";
-import { counted, whole } from "../../core/words.js";
+import { PhaseView, mountOf } from "../../core/line_view.js";
+import { counted, verdictText, whole } from "../../core/words.js";
 import { Side, cacheText, cellText } from "./side.js";
-import { Plots, Totals, buildLegend } from "./totals.js";
+import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
 const EMPTY =
   "Run decodes all prompts together, by one method and then by the other. Each prompt gets a lane that shows how many tokens every forward pass of the model gave it, and where it idled; plain AR writes one per pass.";
 
-class BatchView extends LineView {
+class BatchView extends PhaseView {
+  static what = "This batch";
+
   /** @type {string} */
   run;
   /** @type {Side[]} */
@@ -19,25 +21,16 @@ class BatchView extends LineView {
   /** @type {Lanes[]} */
   lanes;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(run: string) => Promise<string>} missed
-   */
-  constructor(root, missed) {
-    super(root, missed);
-    this.status = find(root, ".bv-status");
+  /** @param {ConstructorParameters<typeof PhaseView>} given */
+  constructor(...given) {
+    super(...given);
+    const { root } = this;
     this.holder = find(root, ".bv-sides");
-    this.live = find(root, ".rv-live");
     this.totals = new Totals(root);
-    this.plots = new Plots(root);
+    this.plots = new BatchPlots(root);
     buildLegend(find(root, ".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
     this.watchTheme();
     this.clear();
-  }
-
-  /** @param {string} [text] */
-  fail(text = "This batch cannot be drawn: a line of it is broken.") {
-    this.say({ text, kind: "error" });
   }
 
   clear() {
@@ -52,7 +45,7 @@ class BatchView extends LineView {
     this.lanes = this.sides.map((side) => new Lanes(side, (text) => this.pointed(text)));
     this.holder.replaceChildren(...this.lanes.map((lanes) => lanes.element));
     this.totals.build(this.sides);
-    this.plots.show(null);
+    this.plots.renew(null);
     this.say({ text: "", kind: "waiting" });
     this.schedule();
   }
@@ -64,18 +57,11 @@ class BatchView extends LineView {
   line(target, data) {
     const side = this.sides.find((each) => each.name === (data.side || target));
     if (target === "status") this.say(data);
-    else if (target === "figures") this.plots.show(data);
+    else if (target === "figures") this.plots.renew(data);
     else if (!side) throw new Error(`No side is called ${target}.`);
     else if (target === "totals") side.totals = data;
     else if (target === "verdict") side.rows[data.row].verdict = data.right;
     else side.push(data);
-  }
-
-  /** @param {Note} given */
-  say({ text, kind }) {
-    put(this.status, text);
-    this.root.dataset.phase = kind;
-    if (kind !== "empty" && kind !== "running") put(this.live, text);
   }
 
   draw() {
@@ -118,13 +104,30 @@ class BatchView extends LineView {
   }
 }
 
+export const mountBatchView = mountOf(BatchView);
+
 /**
- * @param {HTMLElement} element
- * @param {{ value: string }} props
- * @param {(name: string, changed: () => void) => void} watch
- * @param {(run: string) => Promise<string>} [missed]
+ * The nodes of a row.
+ * @param {Row} row
+ * @returns {RowLane}
  */
-export const mountBatchView = (element, props, watch, missed) => mountView(BatchView, element, props, watch, missed);
+function laneOf(row) {
+  const parts = ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`));
+  const [strip, text] = [make("div", "bv-strip"), make("div", "bv-text")];
+  const [slots, state] = [make("span", "bv-slots", ...parts), make("span", "bv-state rv-num")];
+  const [tokens, verdict] = [make("span", "bv-tokens rv-num"), make("span", "bv-verdict")];
+  const label = make(
+    "div",
+    "bv-label",
+    make("b", "bv-number rv-num", String(row.number + 1)),
+    make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
+    verdict,
+    tokens,
+  );
+  const cache = make("div", "bv-cache", make("i", "bv-prompt"), slots, state);
+  const node = make("section", { class: "bv-lane", "data-row": row.number }, label, strip, cache, text);
+  return { row, node, strip, slots, state, text, tokens, verdict, parts, drawn: 0 };
+}
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
@@ -145,51 +148,18 @@ class Lanes {
     this.report = report;
     this.scale = 0;
     this.at = null; // the row and forward that are pointed at
-    this.element = make("article", "bv-side");
-    this.element.dataset.side = side.name;
-    this.element.dataset.method = side.method;
-    const head = make("header", "bv-head");
     this.count = make("span", "bv-count rv-num");
-    head.append(make("h3", "", side.title), this.count);
     this.readout = make("p", "bv-readout rv-num", HINT);
-    this.list = make("div", "bv-list");
-    this.list.tabIndex = 0;
-    this.list.setAttribute("role", "group");
-    this.list.setAttribute(
-      "aria-label",
+    this.lanes = side.rows.map((row) => laneOf(row));
+    this.list = group(
+      "bv-list",
       `Rows of ${side.title}. Left and right arrows move between forwards, up and down between rows.`,
+      ...this.lanes.map((lane) => lane.node),
     );
-    this.lanes = side.rows.map((row) => this.lane(row));
-    this.element.append(head, this.readout, this.list);
+    const head = make("header", "bv-head", make("h3", "", side.title), this.count);
+    const given = { class: "bv-side", "data-side": side.name, "data-method": side.method };
+    this.element = make("article", given, head, this.readout, this.list);
     this.listen();
-  }
-
-  /** @param {Row} row */
-  lane(row) {
-    const node = make("section", "bv-lane");
-    node.dataset.row = String(row.number);
-    const label = make("div", "bv-label");
-    const parts = {
-      strip: make("div", "bv-strip"),
-      slots: make("span", "bv-slots"),
-      state: make("span", "bv-state rv-num"),
-      text: make("div", "bv-text"),
-      tokens: make("span", "bv-tokens rv-num"),
-      verdict: make("span", "bv-verdict"),
-      parts: ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`)),
-    };
-    parts.slots.append(...parts.parts);
-    label.append(
-      make("b", "bv-number rv-num", String(row.number + 1)),
-      make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
-      parts.verdict,
-      parts.tokens,
-    );
-    const cache = make("div", "bv-cache");
-    cache.append(make("i", "bv-prompt"), parts.slots, parts.state);
-    node.append(label, parts.strip, cache, parts.text);
-    this.list.append(node);
-    return { row, node, ...parts, drawn: 0 };
   }
 
   /**
@@ -225,7 +195,7 @@ class Lanes {
     );
     if (row.verdict !== null) {
       lane.verdict.dataset.right = String(row.verdict);
-      put(lane.verdict, row.verdict ? "✓ right" : "✗ wrong");
+      put(lane.verdict, verdictText(row.verdict));
     }
     const at = this.at && this.at.row === row ? this.at : null;
     this.drawCache(lane, at ? row.cellAt(at.forward) : row.cells.at(-1), limit);
@@ -236,17 +206,16 @@ class Lanes {
    * @param {RowCell} cell
    */
   append(lane, cell) {
-    const node = make("i", "bv-cell", cell.count > 1 ? String(cell.count) : "");
-    node.dataset.n = String(Math.min(cell.count, 5));
+    const number = cell.count > 1 ? String(cell.count) : "";
+    const node = make("i", { class: "bv-cell", "data-n": Math.min(cell.count, 5) }, number);
     if (cell.wait) node.dataset.wait = cell.wait;
     if (cell.isCommit) node.classList.add("bv-commit");
     if (!lane.strip.children.length && cell.forward)
       node.style.marginLeft = `calc(100% * ${cell.forward} / var(--forwards))`;
     lane.strip.append(node);
     if (cell.text) {
-      const chunk = make("span", cell.count > 1 ? `rv-c rv-n${Math.min(cell.count, 5)}` : "rv-c", cell.text);
-      chunk.dataset.forward = String(cell.forward);
-      lane.text.append(chunk);
+      const className = cell.count > 1 ? `rv-c rv-n${Math.min(cell.count, 5)}` : "rv-c";
+      lane.text.append(make("span", { class: className, "data-forward": cell.forward }, cell.text));
     }
   }
 

@@ -1,12 +1,12 @@
 // The runs that are ticked, compared: figures in a table, texts aligned, charts over each other.
 
-import { axis, layout } from "../../charts/specs.js";
+import { Plots, chartFrame } from "../../charts/plots.js";
+import { axis, endLabel, layout } from "../../charts/specs.js";
 import { coloursOf, runColours } from "../../core/colours.js";
-import { find, make } from "../../core/dom.js";
-import { folds, lastOf } from "../../core/folds.js";
-import { loadPlotly } from "../../core/plotly.js";
-import { exportMenu, plotlyOf } from "../../export/menu.js";
-import { chartsPng, elementPng, paneOf } from "../../export/png.js";
+import { find, group, make } from "../../core/dom.js";
+import { folds, lastOf, thinned } from "../../core/folds.js";
+import { exportMenu, fileOf, picturesOffer } from "../../export/menu.js";
+import { elementPng, paneOf } from "../../export/png.js";
 import { Card } from "../../text/card.js";
 import { FACTS, FIGURES, LETTERS, best, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
@@ -28,7 +28,11 @@ export class Comparison {
       token: (...a) => this.card.token(...a),
       leave: () => this.card.hide(),
     });
-    this.plots = new Plots(root, find(root, ".rv-charts"));
+    const charts = PLOTS.map(([key, title]) => chartFrame(key, title));
+    this.plots = new Plots(root, find(root, ".rv-charts"), charts, {
+      figure: (key) => (this.pins.length > 1 ? overlayFigure(key, this.lanes, coloursOf(root)) : null),
+      rest: "figures and texts are",
+    });
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
     find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
     this.pins = [];
@@ -51,7 +55,11 @@ export class Comparison {
     this.chooser.replaceChildren(...pins.map((pin, i) => make("option", "", `${LETTERS[i]} · ${pin.name}`)));
     this.chooser.selectedIndex = Math.max(0, pins.indexOf(kept));
     this.texts.show(pins, this.chooser.selectedIndex);
-    this.plots.show(pins.map((pin) => pin.lane));
+    this.plots.show();
+  }
+
+  get lanes() {
+    return this.pins.map((pin) => pin.lane);
   }
 
   recolour() {
@@ -61,48 +69,22 @@ export class Comparison {
   offers() {
     /** @param {string} what */
     const name = (what) => `compared-${this.pins.length}-runs-${what}.png`;
-    return [
-      {
-        label: "Texts",
-        files: [
-          {
-            text: "PNG",
-            hint: "picture of the aligned texts",
-            make: async () => ({ name: name("texts"), blob: await this.textsPng() }),
-          },
-        ],
-      },
-      {
-        label: "Charts",
-        files: [
-          {
-            text: "PNG",
-            hint: "picture of the charts",
-            make: async () => ({ name: name("charts"), blob: await this.chartsPng() }),
-          },
-        ],
-      },
-    ];
+    const texts = fileOf("PNG", "picture of the aligned texts", name("texts"), () => this.textsPng());
+    const figures = () =>
+      PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, this.lanes, coloursOf(this.root)) }));
+    return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, figures)];
   }
 
   // The panes anew, whole, with what is marked on the page.
   textsPng() {
-    const row = make("div", "cv-picture");
-    this.texts.panes.forEach((shown, i) => {
+    const panes = this.texts.panes.map((shown, i) => {
       const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
       shown.view.tokens.forEach((node, n) => {
         if (node.classList.contains("cv-differs")) view.tokens[n].classList.add("cv-differs");
       });
-      row.append(element);
+      return element;
     });
-    return elementPng([row], this.root, PANE * this.pins.length);
-  }
-
-  async chartsPng() {
-    const lanes = this.pins.map((pin) => pin.lane);
-    const c = coloursOf(this.root);
-    const figures = PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, lanes, c) }));
-    return chartsPng(figures, this.root, await plotlyOf(this.root));
+    return elementPng([make("div", "cv-picture", ...panes)], this.root, PANE * this.pins.length);
   }
 }
 
@@ -112,41 +94,29 @@ export class Comparison {
  */
 function drawTable(element, pins) {
   const lanes = pins.map((pin) => pin.lane);
-  const table = make("table", "cv-table rv-num");
-  table.append(
-    head(pins),
-    ...figureRows(lanes),
-    ...FACTS.map(([name, of]) =>
-      row(
-        name,
-        lanes.map((lane) => [make("span", "", of(lane))]),
-      ),
+  const facts = FACTS.map(([name, of]) =>
+    row(
+      name,
+      lanes.map((lane) => [make("span", "", of(lane))]),
     ),
   );
-  const scroll = make("div", "cv-scroll");
-  scroll.tabIndex = 0; // wider than a phone: the keyboard scrolls it too
-  scroll.setAttribute("role", "group");
-  scroll.setAttribute("aria-label", "Figures of the compared runs");
-  scroll.append(table);
+  const table = make("table", "cv-table rv-num", head(pins), ...figureRows(lanes), ...facts);
+  const scroll = group("cv-scroll", "Figures of the compared runs", table); // wider than a phone: the keyboard scrolls it too
   element.replaceChildren(scroll, ...remarks(lanes).map((sentence) => make("p", "cv-remark", sentence)));
 }
 
 /** @param {Pin[]} pins */
 function head(pins) {
-  const line = make("tr");
-  line.append(make("td"));
-  pins.forEach((pin, i) => {
-    const cell = make("th");
-    cell.scope = "col";
-    cell.dataset.colour = String(pin.record.colour);
-    cell.append(
+  const cells = pins.map((pin, i) =>
+    make(
+      "th",
+      { scope: "col", "data-colour": String(pin.record.colour) },
       make("span", "cv-letter", LETTERS[i]),
       make("span", "cv-run", pin.label),
       make("span", "cv-runname", pin.name),
-    );
-    line.append(cell);
-  });
-  return line;
+    ),
+  );
+  return make("tr", "", make("td"), ...cells);
 }
 
 /** @param {Lane[]} lanes */
@@ -171,78 +141,10 @@ function figureRows(lanes) {
  * @param {string} name
  * @param {(Node | string)[][]} cells
  */
-function row(name, cells) {
-  const line = make("tr");
-  const title = make("th", "", name);
-  title.scope = "row";
-  line.append(title);
-  for (const parts of cells) {
-    const cell = make("td");
-    cell.append(...parts);
-    line.append(cell);
-  }
-  return line;
-}
+const row = (name, cells) =>
+  make("tr", "", make("th", { scope: "row" }, name), ...cells.map((parts) => make("td", "", ...parts)));
 
-// The overlaid charts: plotly on two nodes that live as long as the view, redrawn with react. Runs are told apart by letter
-// and by the kind of line; each wears the colour that it has everywhere.
-class Plots {
-  /** @type {Lane[]} */
-  lanes;
-  /** @type {Plotly | null} */
-  plotly;
-
-  /**
-   * @param {HTMLElement} root
-   * @param {HTMLElement} element
-   */
-  constructor(root, element) {
-    this.root = root;
-    this.element = element;
-    this.lanes = [];
-    /** @type {[key: "time" | "forwards", node: HTMLElement][]} */
-    this.nodes = PLOTS.map(([key, title]) => {
-      const holder = make("figure");
-      const node = make("div", "rv-plot");
-      holder.dataset.chart = key;
-      holder.append(make("figcaption", "", title), node);
-      element.append(holder);
-      return [key, node];
-    });
-    new ResizeObserver(() => this.draw()).observe(element);
-  }
-
-  /** @param {Lane[]} lanes */
-  async show(lanes) {
-    this.lanes = lanes;
-    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
-    if (this.plotly) this.draw();
-    else
-      this.element.replaceChildren(
-        make(
-          "p",
-          "rv-noplot",
-          "The charts need plotly.js, which did not load; figures and texts are complete without them.",
-        ),
-      );
-  }
-
-  draw() {
-    if (!this.plotly || !this.lanes.length || !this.element.clientWidth) return;
-    const c = coloursOf(this.root);
-    for (const [key, node] of this.nodes) {
-      const { data, layout } = overlayFigure(key, this.lanes, c);
-      Object.assign(layout, { width: node.clientWidth, height: node.clientHeight });
-      this.plotly.react(node, data, layout, {
-        displaylogo: false,
-        responsive: false,
-        modeBarButtons: [["resetScale2d"]],
-      });
-    }
-  }
-}
-
-/** @type {[key: "time" | "forwards", title: string][]} */
+// Overlaid: runs are told apart by letter and by the kind of line; each wears the colour that it has everywhere.
 const PLOTS = [
   ["time", "Tokens against measured time, each run on its own clock"],
   ["forwards", "Tokens against forwards"],
@@ -252,22 +154,21 @@ const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const POINTS = 400; // a line is drawn through so many forwards at most
 const NEAR = 0.06; // of the height: labels closer than that stand one above the other
 
-/** @type {Record<"time" | "forwards", { title: string, of: (step: Step) => number, unit: string }>} */
+/** @type {Record<string, { title: string, of: (step: Step) => number, unit: string }>} */
 const AXES = {
   time: { title: "seconds of decoding", of: (step) => step.clock, unit: "s" },
   forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
 };
 
 /**
- * @param {"time" | "forwards"} key
+ * @param {string} key
  * @param {Lane[]} lanes
  * @param {Colours} c
  */
 function overlayFigure(key, lanes, c) {
   const { title, of, unit } = AXES[key];
   const data = lanes.map((lane, i) => {
-    const stride = Math.max(1, Math.ceil(lane.steps.length / POINTS));
-    const kept = lane.steps.filter((step, n) => n % stride === 0 || n === lane.steps.length - 1);
+    const kept = thinned(lane.steps, POINTS);
     return {
       type: "scatter",
       mode: "lines",
@@ -306,18 +207,7 @@ function labels(data, farthest, most) {
     const isNear = last && (end.y - last.y) / most < NEAR && Math.abs(end.x - last.x) / farthest < NEAR;
     shift = isNear ? shift + 13 : 0;
     last = end;
-    return {
-      x: end.x,
-      y: end.y,
-      xref: "x",
-      yref: "y",
-      text: `<b>${end.trace.name}</b>`,
-      showarrow: false,
-      xanchor: "left",
-      yanchor: "middle",
-      xshift: 5,
-      yshift: shift,
-      font: { size: 12, color: end.trace.line.color },
-    };
+    const label = endLabel(`<b>${end.trace.name}</b>`, end.x, end.y, end.trace.line.color);
+    return { ...label, xshift: 5, yshift: shift };
   });
 }

@@ -2,8 +2,8 @@
 // Pure: lanes in, numbers and sentences out.
 
 import { folds, headerOf } from "../../core/folds.js";
-import { figure, milliseconds, threads, whole } from "../../core/words.js";
-import { settingsText } from "../../text/card.js";
+import { dayOf, figure, milliseconds, minuteOf, threads, verdictText, whole } from "../../core/words.js";
+import { laneText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 
@@ -27,21 +27,16 @@ const ENDS = {
   cancelled: "stopped",
   error: "failed",
 };
-/** @param {Lane} lane */
-const verdictText = (lane) =>
-  lane.verdict === null || lane.verdict === undefined ? "not known" : lane.verdict ? "✓ right" : "✗ wrong";
-/** @param {Lane} lane */
-const dayOf = (lane) => (headerOf(lane).date || "").slice(0, 10);
 
 /** @type {[name: string, of: (lane: Lane) => string][]} */
 export const FACTS = [
-  ["verdict", verdictText],
+  ["verdict", (lane) => verdictText(lane.verdict) || "not known"],
   ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
-  ["settings", (lane) => settingsText(lane.settings, lane.steps.at(-1)?.blockSize)],
+  ["settings", laneText],
   ["checkpoint", (lane) => headerOf(lane).checkpoint || "not known"],
   ["arithmetic", (lane) => [headerOf(lane).dtype, threads(headerOf(lane))].filter(Boolean).join(", ")],
   ["hardware", (lane) => headerOf(lane).hardware || "not known"],
-  ["measured", (lane) => (headerOf(lane).date || "not known").slice(0, 16).replace("T", " ")],
+  ["measured", (lane) => minuteOf(lane.header) || "not known"],
 ];
 
 /**
@@ -78,9 +73,9 @@ export function remarks(lanes) {
     said.push(
       `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => headerOf(lane).hardware || "not known")}).`,
     );
-  else if (differ(dayOf))
+  else if (differ(({ header }) => dayOf(header)))
     said.push(
-      `Measured on different days (${each((lane) => dayOf(lane) || "not known")}): the same machine may have been faster on one of them.`,
+      `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the same machine may have been faster on one of them.`,
     );
   if (differ((lane) => headerOf(lane).dtype))
     said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);

@@ -2,8 +2,10 @@
 // of a file come in or none of them, and a file that is refused gets one sentence.
 
 import { lastOf } from "../../core/folds.js";
+import { traceText } from "../../export/files.js";
 
 const MOST_BYTES = 64_000_000; // of one file
+const UNREAD = "this file could not be read; it may be gone, or the server did not answer.";
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
 /**
@@ -29,14 +31,12 @@ export function runsOf(text) {
  * @param {Pin[]} pins
  */
 export const trayText = (pins) =>
-  pins
-    .map(({ record }) => {
-      const { name, note, rating, verdict } = record;
-      return [JSON.stringify({ type: "pin", name, note, rating, verdict }), ...record.lines]
-        .map((line) => `${line}\n`)
-        .join("");
-    })
-    .join("");
+  traceText(
+    pins.flatMap(({ record: { name, note, rating, verdict, lines } }) => [
+      JSON.stringify({ type: "pin", name, note, rating, verdict }),
+      ...lines,
+    ]),
+  );
 
 /**
  * judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
@@ -51,17 +51,15 @@ export async function importFiles(files, judge, tray, mostChars) {
   let added = 0;
   for (const file of files) {
     try {
-      const runs = await judged(file, judge, mostChars);
-      for (const { lines, pin } of runs) {
+      for (const { lines, pin } of await judged(file, judge, mostChars)) {
         const { isNew, sentence } = await tray.add(lines, { ...pin, isImported: true });
         if (isNew) added += 1;
         else sentences.push(`${file.name}: this run is in the tray already.`);
         if (sentence) sentences.push(`${file.name}: ${sentence}`);
       }
     } catch (error) {
-      sentences.push(
-        `${file.name}: ${/** @type {{ sentence?: string }} */ (error).sentence || "this file could not be read; it may be gone, or the server did not answer."}`,
-      );
+      const { sentence } = /** @type {{ sentence?: string }} */ (error);
+      sentences.push(`${file.name}: ${sentence || UNREAD}`);
     }
   }
   return { added, sentences };
@@ -81,14 +79,11 @@ async function judged(file, judge, mostChars) {
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
-    if (text.length > mostChars)
-      throw refused(
-        `${which}this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`,
-      );
-    const answer = await judge(text);
-    if (!answer || !Array.isArray(answer.lines))
-      throw refused(which + (answer?.error || "the server did not take it."));
-    runs.push({ lines: answer.lines, pin: answer.pin });
+    const long = `this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`;
+    if (text.length > mostChars) throw refused(which + long);
+    const { lines, pin, error } = (await judge(text)) || {};
+    if (!Array.isArray(lines)) throw refused(which + (error || "the server did not take it."));
+    runs.push({ lines, pin });
   }
   return runs;
 }
@@ -97,6 +92,4 @@ async function judged(file, judge, mostChars) {
 const megabytes = (bytes) => `${Number((bytes / 1e6).toPrecision(2))} MB`;
 
 /** @param {string} sentence */
-function refused(sentence) {
-  return Object.assign(new Error(sentence), { sentence });
-}
+const refused = (sentence) => Object.assign(new Error(sentence), { sentence });

@@ -1,9 +1,9 @@
 // Pins a lane of a race view into the tray, opens a pinned run in the race view of the Compare tab, and answers what pages ask: "pin" and "open". A page that has a
 // Compare tab says so (views/page/page.js); elsewhere nobody asks.
 
-import { make, put, tabOf } from "../../core/dom.js";
-import { headerOf } from "../../core/folds.js";
+import { attribute, button, put, tabOf } from "../../core/dom.js";
 import { valueOf } from "../../core/wire.js";
+import { dayOf, joined } from "../../core/words.js";
 import { remember, tray } from "./tray.js";
 
 export const PINS = ["pin", "open"]; // what is answered here
@@ -14,18 +14,15 @@ export const PINS = ["pin", "open"]; // what is answered here
  * @param {Lane} lane
  */
 export function pinButton(view, lane) {
-  const button = make("button", "rv-pin", "Pin");
-  button.type = "button";
-  button.title = "Keep this run for the Compare tab";
-  button.setAttribute("aria-label", `Pin ${lane.title}`);
+  const given = { class: "rv-pin", title: "Keep this run for the Compare tab", "aria-label": `Pin ${lane.title}` };
+  const node = button(given, "Pin", () => view.ask("pin", { lane, report }));
   /** @param {string} sentence */
   const report = (sentence) => {
-    put(button, sentence ? "Pinned for now" : "Pinned");
-    button.title = sentence || "It is in the tray of the Compare tab";
-    button.setAttribute("aria-label", `${lane.title} is pinned. ${sentence}`.trim());
+    put(node, sentence ? "Pinned for now" : "Pinned");
+    node.title = sentence || "It is in the tray of the Compare tab";
+    attribute(node, { "aria-label": `${lane.title} is pinned. ${sentence}`.trim() });
   };
-  button.addEventListener("click", () => view.ask("pin", { lane, report }));
-  return button;
+  return node;
 }
 
 /**
@@ -59,14 +56,8 @@ let shown = null; // the pin whose run is open
  * @param {Pin} given
  */
 export function pinnedRun({ id, lane, name }) {
-  const day = (headerOf(lane).date || "").slice(0, 10);
-  const recorded = [day, name].filter(Boolean).join(" · ");
-  const head = {
-    run: `pin-${id}`,
-    lanes: [{ lane: lane.name, title: lane.facts.title }],
-    pace: 0,
-    recorded,
-  };
+  const lanes = [{ lane: lane.name, title: lane.facts.title }];
+  const head = { run: `pin-${id}`, lanes, pace: 0, recorded: joined(dayOf(lane.header), name) };
   return { pin: id, value: valueOf(head, [lane]) };
 }
 

@@ -1,11 +1,11 @@
 // One pinned run in the tray: its name, rating and note to edit, its figures, what can be done with it.
 // Names and notes are values of inputs, never markup. What is changed is told to `report`.
 
-import { fill, find, make, put } from "../../core/dom.js";
+import { attribute, button, fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
-import { figure } from "../../core/words.js";
+import { figure, joined, minuteOf } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
-import { settingsText } from "../../text/card.js";
+import { laneText } from "../../text/card.js";
 
 const PAUSE = 400; // milliseconds without a key before what was typed is kept
 const MOST_NAME = 120;
@@ -15,18 +15,9 @@ const MOST_NOTE = 2000;
  * By which method a run was made, and with what.
  * @param {Lane} lane
  */
-const methodText = (lane) => [lane.facts.title, settingsText(lane.settings, lane.steps.at(-1)?.blockSize)].join(" · ");
+const methodText = (lane) => [lane.facts.title, laneText(lane)].join(" · ");
 
 export class Row {
-  /** @type {HTMLInputElement} */
-  name;
-  /** @type {HTMLTextAreaElement} */
-  note;
-  /** @type {HTMLInputElement} */
-  box;
-  /** @type {HTMLButtonElement} */
-  opener;
-
   /**
    * report: {change(pin, changes), tick(pin, isOn), open(pin), remove(pin)}
    * @param {Pin} pin
@@ -37,13 +28,37 @@ export class Row {
     this.pin = pin;
     this.root = root;
     this.report = report;
-    this.element = make("li", "cv-row");
-    this.element.dataset.pin = pin.id;
-    this.element.dataset.colour = String(pin.record.colour);
     this.letter = make("span", "cv-letter");
     this.facts = make("p", "cv-facts rv-num");
     this.figures = make("p", "cv-figures rv-num");
-    this.element.append(this.top(), make("span", "cv-run", pin.label), this.facts, this.bottom());
+    this.box = tickBox((isOn) => report.tick(pin, isOn));
+    const name = { class: "cv-name", maxlength: MOST_NAME, "aria-label": "Name of this run" };
+    this.name = this.kept(make("input", name), "name");
+    const note = {
+      class: "cv-note",
+      rows: 1,
+      maxlength: MOST_NOTE,
+      placeholder: "Note",
+      "aria-label": "Note on this run",
+    };
+    this.note = this.kept(make("textarea", note), "note");
+    this.opener = button("", "Open", () => report.open(pin));
+    this.element = make(
+      "li",
+      { class: "cv-row", "data-pin": pin.id, "data-colour": String(pin.record.colour) },
+      make("div", "cv-rowtop", make("label", "cv-tick", this.box, "compare", this.letter), this.name, this.figures),
+      make("span", "cv-run", pin.label),
+      this.facts,
+      make(
+        "div",
+        "cv-rowbottom",
+        this.note,
+        this.rating(),
+        this.opener,
+        exportMenu(() => this.offers()),
+        button("", "Delete", () => report.remove(pin)),
+      ),
+    );
   }
 
   // What another window has changed, save in the field that is being written in.
@@ -54,78 +69,26 @@ export class Row {
     /** @type {HTMLInputElement} */ (find(this.element, `.cv-rating input[value="${rating}"]`)).checked = true;
   }
 
-  top() {
-    const top = make("div", "cv-rowtop");
-    this.box = make("input");
-    this.box.type = "checkbox";
-    this.box.addEventListener("change", () => this.report.tick(this.pin, this.box.checked));
-    const compare = make("label", "cv-tick");
-    compare.append(this.box, "compare", this.letter);
-    this.name = make("input", "cv-name");
-    this.name.value = this.pin.name;
-    this.name.maxLength = MOST_NAME;
-    this.name.setAttribute("aria-label", "Name of this run");
-    this.keep(this.name, "name");
-    top.append(compare, this.name, this.figures);
-    return top;
-  }
-
-  bottom() {
-    const bottom = make("div", "cv-rowbottom");
-    this.note = make("textarea", "cv-note");
-    this.note.rows = 1;
-    this.note.value = this.pin.record.note;
-    this.note.maxLength = MOST_NOTE;
-    this.note.placeholder = "Note";
-    this.note.setAttribute("aria-label", "Note on this run");
-    this.keep(this.note, "note");
-    this.opener = this.button("Open", () => this.report.open(this.pin));
-    bottom.append(
-      this.note,
-      this.rating(),
-      this.opener,
-      exportMenu(() => this.offers()),
-      this.button("Delete", () => this.report.remove(this.pin)),
-    );
-    return bottom;
-  }
-
-  /**
-   * @param {string} text
-   * @param {() => void} act
-   */
-  button(text, act) {
-    const button = make("button", "", text);
-    button.type = "button";
-    button.addEventListener("click", act);
-    return button;
-  }
-
   // 1 to 5, or none: radio buttons, so that the arrow keys choose.
   rating() {
-    const group = make("fieldset", "cv-rating");
-    group.append(make("legend", "", "Rating"));
-    for (let rating = 0; rating <= 5; rating += 1) {
-      const label = make("label");
-      const radio = make("input");
-      radio.type = "radio";
-      radio.name = `rating-${this.pin.id}`;
-      radio.value = String(rating);
+    const labels = [0, 1, 2, 3, 4, 5].map((rating) => {
+      const label = rating ? `${rating} of 5` : "no rating";
+      const radio = make("input", { type: "radio", name: `rating-${this.pin.id}`, value: rating, "aria-label": label });
       radio.checked = rating === this.pin.record.rating;
-      radio.setAttribute("aria-label", rating ? `${rating} of 5` : "no rating");
       radio.addEventListener("change", () => this.report.change(this.pin, { rating }));
-      label.append(radio, make("span", "", rating ? String(rating) : "–"));
-      group.append(label);
-    }
-    return group;
+      return make("label", "", radio, make("span", "", rating ? String(rating) : "–"));
+    });
+    return make("fieldset", "cv-rating", make("legend", "", "Rating"), ...labels);
   }
 
   /**
-   * What is typed is kept a moment after the last key, and at once when the field is left.
-   * @param {HTMLInputElement | HTMLTextAreaElement} input
+   * A field of the record: what is typed is kept a moment after the last key, and at once when the field is left.
+   * @template {HTMLInputElement | HTMLTextAreaElement} I
+   * @param {I} input
    * @param {"name" | "note"} field
    */
-  keep(input, field) {
+  kept(input, field) {
+    input.value = this.pin.record[field];
     let timer = 0;
     const now = () => {
       clearTimeout(timer);
@@ -136,6 +99,7 @@ export class Row {
       timer = setTimeout(now, PAUSE);
     });
     input.addEventListener("change", now);
+    return input;
   }
 
   offers() {
@@ -147,18 +111,8 @@ export class Row {
   describe() {
     const { lane } = this.pin;
     const header = headerOf(lane);
-    put(
-      this.facts,
-      [
-        methodText(lane),
-        header.checkpoint,
-        (header.date || "").slice(0, 16).replace("T", " "),
-        lane.end ? "" : "not ended",
-        this.pin.record.isImported ? "imported" : "",
-      ]
-        .filter(Boolean)
-        .join(" · "),
-    );
+    const marks = [lane.end ? "" : "not ended", this.pin.record.isImported ? "imported" : ""];
+    put(this.facts, joined(methodText(lane), header.checkpoint, minuteOf(header), ...marks));
     put(this.figures, `${figure(folds.perForward(lane))} TPF · ${figure(folds.perSecond(lane))} tok/s`);
   }
 
@@ -170,8 +124,15 @@ export class Row {
     this.box.checked = Boolean(letter);
     put(this.letter, letter);
     put(this.opener, isOpen ? "Close" : "Open");
-    this.opener.setAttribute("aria-expanded", String(isOpen));
+    attribute(this.opener, { "aria-expanded": isOpen });
   }
+}
+
+/** @param {(isOn: boolean) => void} tick */
+function tickBox(tick) {
+  const box = make("input", { type: "checkbox" });
+  box.addEventListener("change", () => tick(box.checked));
+  return box;
 }
 
 /**
@@ -195,31 +156,21 @@ export class Fold {
   constructor(tick) {
     /** @type {Pin[]} */
     this.pins = [];
-    this.element = make("li", "cv-fold");
-    this.box = make("input");
-    this.box.type = "checkbox";
-    this.box.addEventListener("change", () => {
-      const { checked } = this.box; // each tick draws the box anew
-      for (const pin of this.pins) tick(pin, checked);
-    });
-    const compare = make("label", "cv-tick");
-    compare.append(this.box, "compare all");
-    this.button = make("button", "cv-foldbutton");
-    this.button.type = "button";
-    this.button.addEventListener("click", () => this.open(this.button.getAttribute("aria-expanded") !== "true"));
+    this.box = tickBox((isOn) => this.pins.forEach((pin) => tick(pin, isOn)));
+    this.button = button("cv-foldbutton", "", () => this.open(Boolean(this.rows.hidden)));
     this.what = make("span", "cv-foldprompt");
     this.settings = make("ul", "cv-foldruns rv-num");
     this.rows = make("ul", "cv-foldrows");
-    const head = make("div", "cv-foldhead");
-    head.append(compare, this.button, this.what, this.settings);
-    this.element.append(head, this.rows);
+    const compare = make("label", "cv-tick", this.box, "compare all");
+    const head = make("div", "cv-foldhead", compare, this.button, this.what, this.settings);
+    this.element = make("li", "cv-fold", head, this.rows);
     this.open(false);
   }
 
   /** @param {boolean} isOpen */
   open(isOpen) {
     this.rows.hidden = !isOpen;
-    this.button.setAttribute("aria-expanded", String(isOpen));
+    attribute(this.button, { "aria-expanded": isOpen });
   }
 
   /**
@@ -243,9 +194,10 @@ export class Fold {
 }
 
 /** @param {Pin} pin */
-function settingsOf({ label, lane, record }) {
-  const item = make("li", "");
-  item.dataset.colour = String(record.colour);
-  item.append(make("span", "cv-run", label), `${methodText(lane)} · ${figure(folds.perForward(lane))} TPF`);
-  return item;
-}
+const settingsOf = ({ label, lane, record }) =>
+  make(
+    "li",
+    { "data-colour": String(record.colour) },
+    make("span", "cv-run", label),
+    `${methodText(lane)} · ${figure(folds.perForward(lane))} TPF`,
+  );

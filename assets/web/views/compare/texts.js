@@ -58,14 +58,9 @@ export class Texts {
     const { element, parts, view } = made;
     /** @type {TextPane} */
     const pane = { lane, element, parts, view, text, marked: [], lit: null, ...identity(0) };
+    const lead = () => void (this.leader = pane);
     for (const event of ["pointerenter", "focusin", "wheel", "touchstart"])
-      text.addEventListener(
-        event,
-        () => {
-          this.leader = pane;
-        },
-        { passive: true },
-      );
+      text.addEventListener(event, lead, { passive: true });
     text.addEventListener("scroll", () => this.scrolled(pane), { passive: true });
     return pane;
   }

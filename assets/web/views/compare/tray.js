@@ -4,7 +4,7 @@
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
 import { Lane } from "../../core/trace.js";
-import { settingsText } from "../../text/card.js";
+import { laneText } from "../../text/card.js";
 import { Store } from "./store.js";
 
 const MOST_NAME = 120;
@@ -62,8 +62,8 @@ export class Pin {
   // The same for runs that wrote the same text to the same prompt; "" until the lane was folded.
   get textKey() {
     if (!this.folded) return "";
-    const { header, tokens } = this.folded;
-    this.text ??= hash([...(header?.prompt_ids || []), ...tokens.map(({ id }) => id)].join());
+    const { header, ids } = this.folded;
+    this.text ??= hash([...(header?.prompt_ids || []), ...ids].join());
     return this.text;
   }
 }
@@ -73,10 +73,7 @@ export class Pin {
  * @param {Lane} lane
  */
 function nameOf(lane) {
-  const { settings } = lane;
-  const how = lane.isAr
-    ? lane.facts.title
-    : `${lane.facts.title} ${settingsText(settings, lane.steps.at(-1)?.blockSize)}`;
+  const how = lane.isAr ? lane.facts.title : `${lane.facts.title} ${laneText(lane)}`;
   const prompt = (headerOf(lane).prompt || "").replace(/\s+/g, " ").trim();
   return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
 }
@@ -246,7 +243,7 @@ export function branchOf(lane, lanes) {
  */
 function isParent(lane, ids) {
   const prompt = headerOf(lane).prompt_ids;
-  const path = [...prompt, ...lane.tokens.map(({ id }) => id)];
+  const path = [...prompt, ...lane.ids];
   const last = ids.length - 1;
   return last >= prompt.length && last < path.length && path[last] !== ids[last] && ids.every((id, i) => i === last || id === path[i]); // prettier-ignore
 }

@@ -1,8 +1,8 @@
 // The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
 
-import { fill, find, make, put } from "../../core/dom.js";
+import { fill, find, make, put, watchTheme } from "../../core/dom.js";
 import { allStepsCsv, textBlob } from "../../export/files.js";
-import { exportMenu } from "../../export/menu.js";
+import { exportMenu, fileOf } from "../../export/menu.js";
 import { Comparison } from "./comparison.js";
 import { LETTERS } from "./figures.js";
 import { importFiles, trayText } from "./import.js";
@@ -44,7 +44,7 @@ export class CompareView {
     find(root, ".cv-head").append(exportMenu(() => this.offers(), "Export all"));
     find(this.undo, "button").addEventListener("click", () => this.restore());
     this.takeFiles();
-    this.watchTheme();
+    watchTheme(root, () => this.comparison.recolour());
     tray().listen(() => this.draw());
     this.draw();
   }
@@ -60,8 +60,11 @@ export class CompareView {
     };
     for (const pin of pins) {
       const known = this.rows.get(pin);
-      if (known) known.renew();
-      else this.bare.push(this.row(pin, report));
+      known?.renew();
+      if (known) continue;
+      const row = new Row(pin, this.root, report);
+      this.rows.set(pin, row);
+      this.bare.push(row);
     }
     this.describe();
     for (const pin of [...this.rows.keys()]) {
@@ -100,16 +103,6 @@ export class CompareView {
     return /** @type {PinRow} */ (this.rows.get(pin));
   }
 
-  /**
-   * @param {Pin} pin
-   * @param {RowReport} report
-   */
-  row(pin, report) {
-    const row = new Row(pin, this.root, report);
-    this.rows.set(pin, row);
-    return row;
-  }
-
   // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
   describe() {
     if (this.timer || !this.bare.length) return;
@@ -131,15 +124,8 @@ export class CompareView {
     const opened = openedPin();
     for (const [pin, row] of this.rows) row.mark(LETTERS[compared.indexOf(pin)] || "", pin.id === opened);
     for (const fold of this.folds.values()) fold.mark(this.ticked);
-    const hint = find(this.root, ".cv-hint");
-    put(
-      hint,
-      compared.length === 1
-        ? "Tick one more run to compare."
-        : compared.length || !tray().pins.length
-          ? ""
-          : "Tick two or more runs to compare them.",
-    );
+    const open = tray().pins.length ? "Tick two or more runs to compare them." : "";
+    put(find(this.root, ".cv-hint"), [open, "Tick one more run to compare."][compared.length] ?? "");
     this.comparison.show(compared, isNamed);
   }
 
@@ -196,24 +182,13 @@ export class CompareView {
   offers() {
     const { pins } = tray();
     if (!pins.length) return [];
-    const runs = () => pins.map((pin) => ({ name: pin.name, lane: pin.lane }));
-    return [
-      {
-        label: "All runs",
-        files: [
-          {
-            text: "JSONL",
-            hint: "traces with names, notes and ratings",
-            make: () => ({ name: "tray.jsonl", blob: textBlob(trayText(pins), "application/x-ndjson") }),
-          },
-          {
-            text: "CSV",
-            hint: "table of the forwards",
-            make: () => ({ name: "tray.csv", blob: textBlob(allStepsCsv(runs()), "text/csv") }),
-          },
-        ],
-      },
+    const files = [
+      fileOf("JSONL", "traces with names, notes and ratings", "tray.jsonl", () =>
+        textBlob(trayText(pins), "application/x-ndjson"),
+      ),
+      fileOf("CSV", "table of the forwards", "tray.csv", () => textBlob(allStepsCsv(pins), "text/csv")),
     ];
+    return [{ label: "All runs", files }];
   }
 
   takeFiles() {
@@ -249,14 +224,6 @@ export class CompareView {
     const { added, sentences } = await importFiles(files, this.judge, tray(), Number(this.root.dataset.mostChars));
     find(this.root, ".cv-refused").replaceChildren(...sentences.map((sentence) => make("li", "", sentence)));
     this.say(added ? `${added} ${added === 1 ? "run was" : "runs were"} imported.` : "Nothing was imported.");
-  }
-
-  watchTheme() {
-    const observer = new MutationObserver(() =>
-      this.root.isConnected ? this.comparison.recolour() : observer.disconnect(),
-    );
-    for (const node of [document.body, document.documentElement])
-      observer.observe(node, { attributes: true, attributeFilter: ["class"] });
   }
 }
 

@@ -91,23 +91,23 @@ export function toldOf(run) {
   const lanes = run.lanes.filter((lane) => lane.header);
   const main = mainLane({ lanes });
   const header = headerOf(main);
-  /** @param {Lane} lane */
-  const written = (lane) => lane.tokens.filter((token) => !token.isEnd);
-  /** @param {Lane} lane */
-  const idsOf = (lane) => [...lane.givenIds(), ...written(lane).map((token) => token.id)];
-  /** @param {Lane} lane */
-  const textOf = (lane) =>
-    lane.given +
-    written(lane)
-      .map((token) => token.text + (token.rest || ""))
-      .join("");
+  const answers = lanes.map((lane) => {
+    const tokens = lane.tokens.filter((token) => !token.isEnd);
+    const text = tokens.map((token) => token.text + (token.rest || "")).join("");
+    return {
+      name: lane.name,
+      ids: [...lane.givenIds(), ...tokens.map((token) => token.id)],
+      text: lane.given + text,
+      used: headerOf(lane).prompt_ids.length + tokens.length,
+    };
+  });
   return {
     checkpoint: header.checkpoint,
-    ids: Object.fromEntries(lanes.map((lane) => [lane.name, idsOf(lane)])),
-    texts: Object.fromEntries(lanes.map((lane) => [lane.name, textOf(lane)])),
+    ids: Object.fromEntries(answers.map(({ name, ids }) => [name, ids])),
+    texts: Object.fromEntries(answers.map(({ name, text }) => [name, text])),
     perForward: folds.perForward(main),
     differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
-    used: Math.max(...lanes.map((lane) => headerOf(lane).prompt_ids.length + written(lane).length)),
+    used: Math.max(...answers.map(({ used }) => used)),
     room: header.room || 0,
     most: header.settings.max_new_tokens + (header.num_given || 0),
   };

@@ -2,7 +2,7 @@
 // It lives in the page alone, and over its reload. Knows the page by its ids; whether a conversation fits is the server's affair.
 
 import { shown } from "../../core/bytes.js";
-import { enter, find, make, placeIn, put, whenThere } from "../../core/dom.js";
+import { attribute, button, enter, find, make, placeIn, put, whenThere } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
 import { Tree, answerOf, historyOf, restored, roomText, store, toldOf, upTo, valueOfRun } from "./tree.js";
 
@@ -186,20 +186,17 @@ class ConversationView {
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
+    /** @type {TurnActions} */
+    const act = {
+      show: (wanted) => this.show(wanted),
+      edit: (wanted) => this.edit(wanted),
+      again: (wanted) => this.run(wanted.parent, wanted.prompt),
+      send: (wanted, prompt) => this.run(wanted.parent, prompt),
+    };
     const rows = path.map((turn, i) => {
-      const state = {
-        isShown: turn === shown,
-        isEdited: turn === edited,
-        isBusy,
-        isOwn,
-        besides: this.tree.besides(turn),
-      };
-      return rowOf(turn, i + 1, state, {
-        show: (wanted) => this.show(wanted),
-        edit: (wanted) => this.edit(wanted),
-        again: (wanted) => this.run(wanted.parent, wanted.prompt),
-        send: (wanted, prompt) => this.run(wanted.parent, prompt),
-      });
+      const besides = this.tree.besides(turn);
+      const state = { isShown: turn === shown, isEdited: turn === edited, isBusy, isOwn, besides };
+      return new TurnRow(turn, i + 1, state, act).element;
     });
     const draft = this.turns.querySelector("textarea")?.value;
     this.turns.replaceChildren(...rows);
@@ -261,131 +258,104 @@ export const questionOnShow = () => current?.shown?.prompt || "";
 
 const GONE = "Too long ago to be shown again; it still is part of the conversation.";
 
-/**
- * @param {Turn} turn
- * @param {number} number from 1
- * @param {TurnState} state
- * @param {TurnActions} act
- */
-function rowOf(turn, number, state, act) {
-  const row = make("li", "ct-turn");
-  if (state.isShown) row.setAttribute("aria-current", "true");
-  if (state.isEdited) row.append(editor(turn, number, act));
-  else row.append(shower(turn, number, state, act), side(turn, number, state, act));
-  return row;
-}
+// The row of a turn: its question and answer, or an editor of the question.
+class TurnRow {
+  /**
+   * @param {Turn} turn
+   * @param {number} number from 1
+   * @param {TurnState} state
+   * @param {TurnActions} act
+   */
+  constructor(turn, number, state, act) {
+    this.turn = turn;
+    this.number = number;
+    this.state = state;
+    this.act = act;
+    const parts = state.isEdited ? [this.editor()] : [this.shower(), this.side()];
+    this.element = make("li", "ct-turn", ...parts);
+    if (state.isShown) attribute(this.element, { "aria-current": true });
+  }
 
-/**
- * @param {string} key the same in every drawing, so that the keyboard stays where it was
- * @param {string} text
- * @param {string} label
- * @param {() => void} pressed
- */
-function button(key, text, label, pressed) {
-  const made = make("button", "", text);
-  Object.assign(made, { type: "button", title: label });
-  made.dataset.key = key;
-  made.setAttribute("aria-label", label);
-  made.addEventListener("click", pressed);
-  return made;
-}
-
-/**
- * The question and its answer, pressed to see the run.
- * @param {Turn} turn
- * @param {number} number
- * @param {TurnState} state
- * @param {TurnActions} act
- */
-function shower(turn, number, { isOwn, isBusy, isShown }, act) {
-  const made = make("button", "ct-show");
-  made.type = "button";
-  made.dataset.key = `show ${number}`;
-  made.disabled = isBusy || !turn.value;
-  made.title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown below" : "Show this turn below";
-  const answer = turn.told ? answerOf(turn.told, isOwn) : "";
-  made.append(
-    make("span", "ct-question", shown(turn.prompt)),
-    make("span", "ct-answer", shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…")),
-  );
-  made.addEventListener("click", () => act.show(turn));
-  return made;
-}
-
-/**
- * @param {Turn} turn
- * @param {number} number
- * @param {TurnState} state
- * @param {TurnActions} act
- */
-function side(turn, number, { besides, isBusy, isOwn }, act) {
-  const element = make("div", "ct-side rv-num");
-  const told = turn.isOver ? turn.told : null;
-  const perForward = told && Number.isFinite(told.perForward) ? `${figure(told.perForward)} tokens per forward` : "";
-  element.append(make("span", "ct-figure", perForward));
-  if (told?.differs && !isOwn) element.append(make("span", "ct-differs", "MARS wrote another answer"));
-  if (besides.length > 1) element.append(branches(turn, number, besides, isBusy, act));
-  const edit = button(`edit ${number}`, "Edit", `Edit question ${number} and send it again`, () => act.edit(turn));
-  const again = button(
-    `again ${number}`,
-    "Again",
-    `Answer question ${number} again with the present settings; this answer stays beside it`,
-    () => act.again(turn),
-  );
-  edit.disabled = isBusy;
-  again.disabled = isBusy;
-  element.append(edit, again);
-  return element;
-}
-
-/**
- * @param {Turn} turn
- * @param {number} number
- * @param {Turn[]} besides
- * @param {boolean} isBusy
- * @param {TurnActions} act
- */
-function branches(turn, number, besides, isBusy, act) {
-  const at = besides.indexOf(turn);
-  const element = make("span", "ct-branches");
-  const steps = /** @type {[string, string, number][]} */ ([
-    ["‹", "The version before", at - 1],
-    ["›", "The next version", at + 1],
-  ]).map(([text, label, to]) => {
-    const made = button(`${text} ${number}`, text, `${label} of question ${number}`, () => act.show(besides[to]));
-    made.disabled = isBusy || !besides[to]?.value;
+  /**
+   * @param {string} key the same in every drawing, so that the keyboard stays where it was
+   * @param {string} text
+   * @param {string} label
+   * @param {() => void} pressed
+   * @param {boolean} [isOff]
+   */
+  button(key, text, label, pressed, isOff = false) {
+    const given = { title: label, "data-key": `${key} ${this.number}`, "aria-label": label };
+    const made = button(given, text, pressed);
+    made.disabled = isOff;
     return made;
-  });
-  const place = make("span", "", `${at + 1} of ${besides.length}`);
-  place.title = `${counted(besides.length, "version")} of this turn`;
-  element.append(steps[0], place, steps[1]);
-  return element;
-}
+  }
 
-/**
- * @param {Turn} turn
- * @param {number} number
- * @param {TurnActions} act
- */
-function editor(turn, number, act) {
-  const element = make("div", "ct-editor");
-  const box = make("textarea");
-  box.value = turn.prompt;
-  box.rows = 3;
-  box.dataset.key = `box ${number}`;
-  box.setAttribute("aria-label", `Question ${number}`);
-  const send = () => box.value.trim() && act.send(turn, box.value);
-  box.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") act.edit(null);
-    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
-    else return;
-    event.preventDefault(); // Escape would stop the run, too
-  });
-  const buttons = make("div", "ct-side");
-  buttons.append(
-    button(`send ${number}`, "Send", `Send question ${number} as it is now; what followed the old one stays`, send),
-    button(`cancel ${number}`, "Cancel", "Leave the question as it was", () => act.edit(null)),
-  );
-  element.append(box, buttons);
-  return element;
+  // The question and its answer, pressed to see the run.
+  shower() {
+    const { turn, number, act } = this;
+    const { isOwn, isBusy, isShown } = this.state;
+    const title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown below" : "Show this turn below";
+    const answer = turn.told ? answerOf(turn.told, isOwn) : "";
+    const parts = [
+      make("span", "ct-question", shown(turn.prompt)),
+      make("span", "ct-answer", shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…")),
+    ];
+    const made = button({ class: "ct-show", "data-key": `show ${number}`, title }, parts, () => act.show(turn));
+    made.disabled = isBusy || !turn.value;
+    return made;
+  }
+
+  side() {
+    const { turn, number, act } = this;
+    const { besides, isBusy, isOwn } = this.state;
+    const told = turn.isOver ? turn.told : null;
+    const perForward = told && Number.isFinite(told.perForward) ? `${figure(told.perForward)} tokens per forward` : "";
+    const again = `Answer question ${number} again with the present settings; this answer stays beside it`;
+    return make(
+      "div",
+      "ct-side rv-num",
+      make("span", "ct-figure", perForward),
+      ...(told?.differs && !isOwn ? [make("span", "ct-differs", "MARS wrote another answer")] : []),
+      ...(besides.length > 1 ? [this.branches()] : []),
+      this.button("edit", "Edit", `Edit question ${number} and send it again`, () => act.edit(turn), isBusy),
+      this.button("again", "Again", again, () => act.again(turn), isBusy),
+    );
+  }
+
+  branches() {
+    const { turn, number, act } = this;
+    const { besides, isBusy } = this.state;
+    const at = besides.indexOf(turn);
+    /** @type {(text: string, label: string, to: number) => HTMLElement} */
+    const step = (text, label, to) => {
+      const show = () => act.show(besides[to]);
+      return this.button(text, text, `${label} of question ${number}`, show, isBusy || !besides[to]?.value);
+    };
+    const title = `${counted(besides.length, "version")} of this turn`;
+    return make(
+      "span",
+      "ct-branches",
+      step("‹", "The version before", at - 1),
+      make("span", { title }, `${at + 1} of ${besides.length}`),
+      step("›", "The next version", at + 1),
+    );
+  }
+
+  editor() {
+    const { turn, number, act } = this;
+    const field = make("textarea", { rows: 3, "data-key": `box ${number}`, "aria-label": `Question ${number}` });
+    field.value = turn.prompt;
+    const send = () => void (field.value.trim() && act.send(turn, field.value));
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") act.edit(null);
+      else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+      else return;
+      event.preventDefault(); // Escape would stop the run, too
+    });
+    const buttons = [
+      this.button("send", "Send", `Send question ${number} as it is now; what followed the old one stays`, send),
+      this.button("cancel", "Cancel", "Leave the question as it was", () => act.edit(null)),
+    ];
+    return make("div", "ct-editor", field, make("div", "ct-side", ...buttons));
+  }
 }

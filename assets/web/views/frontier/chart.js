@@ -1,5 +1,6 @@
 // Draws the chart of the frontier as SVG: axes, the paper's curves, ways with their intervals, the visitor's run.
 
+import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { make, shape } from "../../core/dom.js";
 import { folds, lastOf } from "../../core/folds.js";
 import { isVerified } from "../../core/methods.js";
@@ -7,15 +8,7 @@ import { frontier, isDone, parting } from "../grid/folds.js";
 
 const HEIGHT = 420;
 const WIDEST = 760;
-const LETTER = 6.4; // pixels of a letter of a label, near enough
-const LINE = 15;
 const MARGIN = { left: 46, right: 16, top: 30, bottom: 44 };
-/** @type {Record<string, string>} */
-const OUTLINES = {
-  ar: "M-5.5 -5.5H5.5V5.5H-5.5Z",
-  lossless: "M0 -8L8 0L0 8L-8 0Z",
-  tau: "M-6 0A6 6 0 1 1 6 0A6 6 0 1 1 -6 0Z",
-};
 
 /** @param {Settings} settings */
 export const kindOf = (settings) => (settings.method === "ar" ? "ar" : isVerified(settings) ? "lossless" : "tau");
@@ -29,7 +22,7 @@ export class Chart {
   constructor(element, report) {
     this.element = element;
     this.report = report;
-    this.svg = shape("svg", "fv-plot", { height: HEIGHT });
+    this.svg = shape("svg", { class: "fv-plot", height: HEIGHT });
     this.readout = make("figcaption", "fv-readout");
     element.append(this.svg, this.readout);
   }
@@ -42,34 +35,40 @@ export class Chart {
     const paper = curves.flatMap(({ points }) => points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy })));
     const ends = marks.flatMap(({ x, low, high }) => [low, high].map((y) => ({ x, y })));
     const range = rangeOf([...ends, ...paper, ...(own ? [own] : [])]);
-    const scale = scaleOf(range, width);
+    const { right, step, bottom, top, share } = range;
+    const picture = { width, height: HEIGHT, margin: MARGIN };
+    const scale = planeScale(picture, [0.9, right], [bottom, top]);
+    const told = { ticks: valuesOf(1, right, step), shares: valuesOf(bottom, top, share), below: 18, title: axis };
+    const best = marks.filter(({ isBest }) => isBest).sort((a, b) => a.x - b.x);
     this.svg.replaceChildren(
-      ...axes(range, scale, width, axis),
+      ...planeAxes(picture, scale, { prefix: "fv", ...told }),
       ...curves.flatMap((curve) => curveShapes(curve, scale, width)),
-      bestLine(marks, scale),
+      shape("path", { class: "fv-front", d: lineThrough(best, scale) }),
       ...marks.map((mark) => this.markOf(mark, scale)),
-      ...namesOf(marks, scale, width),
+      ...namesOf(
+        best.toSorted((a, b) => b.x - a.x),
+        scale,
+        width,
+      ),
       ...(own ? ownShapes(own, scale, width) : []),
     );
   }
 
   /**
    * @param {FrontierMark} mark
-   * @param {FrontierScale} scale
+   * @param {PlaneScale} scale
    */
   markOf({ point, x, y, low, high, isBest }, scale) {
-    const node = shape("g", "fv-point");
-    node.dataset.kind = kindOf(point.settings);
-    node.dataset.best = String(isBest);
-    node.dataset.name = point.name;
-    const title = shape("title");
-    title.textContent = `${point.name}: open as a run`;
-    node.append(
-      title,
-      shape("path", "fv-interval", { d: `M${scale.x(x)} ${scale.y(low)}V${scale.y(high)}` }),
-      shape("circle", "fv-reach", { cx: scale.x(x), cy: scale.y(y), r: 13 }),
-      shape("path", "fv-dot", {
-        d: OUTLINES[kindOf(point.settings)],
+    const kind = kindOf(point.settings);
+    const node = shape(
+      "g",
+      { class: "fv-point", "data-kind": kind, "data-best": isBest, "data-name": point.name },
+      shape("title", "", `${point.name}: open as a run`),
+      shape("path", { class: "fv-interval", d: `M${scale.x(x)} ${scale.y(low)}V${scale.y(high)}` }),
+      shape("circle", { class: "fv-reach", cx: scale.x(x), cy: scale.y(y), r: 13 }),
+      shape("path", {
+        class: "fv-dot",
+        d: OUTLINES[kind],
         transform: `translate(${scale.x(x)} ${scale.y(y)})`,
       }),
     );
@@ -87,110 +86,60 @@ export class Chart {
 }
 
 /**
- * @param {ReturnType<typeof rangeOf>} range
- * @param {number} width
- * @returns {FrontierScale}
+ * @param {number} from
+ * @param {number} to
+ * @param {number} step
+ * @returns {[value: number, text: string][]}
  */
-function scaleOf({ right, bottom, top }, width) {
-  const across = width - MARGIN.left - MARGIN.right;
-  const down = HEIGHT - MARGIN.top - MARGIN.bottom;
-  return {
-    x: (value) => MARGIN.left + (across * (value - 0.9)) / (right - 0.9),
-    y: (value) => MARGIN.top + (down * (top - value)) / (top - bottom),
-  };
-}
-
-/**
- * @param {string} text
- * @param {string} className
- * @param {Record<string, string | number>} place
- */
-function words(text, className, place) {
-  const node = shape("text", className, place);
-  node.textContent = text;
-  return node;
-}
-
-/**
- * @param {ReturnType<typeof rangeOf>} range
- * @param {FrontierScale} scale
- * @param {number} width
- * @param {string} axis
- */
-function axes({ right, step, bottom, top, share }, { x, y }, width, axis) {
-  const [left, end, floor] = [MARGIN.left, width - MARGIN.right, HEIGHT - MARGIN.bottom];
-  const nodes = [];
-  for (let value = bottom; value <= top; value += share)
-    nodes.push(
-      shape("path", "fv-gridline", { d: `M${left} ${y(value)}H${end}` }),
-      words(String(value), "fv-tick", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }),
-    );
-  for (let value = 1; value <= right; value += step)
-    nodes.push(words(String(value), "fv-tick", { x: x(value), y: floor + 18, "text-anchor": "middle" }));
-  return [
-    ...nodes,
-    words("tokens per forward", "fv-axis", { x: (left + end) / 2, y: HEIGHT - 6, "text-anchor": "middle" }),
-    words(axis, "fv-axis", {
-      "text-anchor": "middle",
-      transform: `translate(11 ${(MARGIN.top + floor) / 2}) rotate(-90)`,
-    }),
-  ];
-}
-
-/**
- * @param {FrontierMark[]} marks
- * @param {FrontierScale} scale
- */
-function bestLine(marks, { x, y }) {
-  const best = marks.filter(({ isBest }) => isBest).sort((a, b) => a.x - b.x);
-  return shape("path", "fv-front", { d: best.map((each, i) => `${i ? "L" : "M"}${x(each.x)} ${y(each.y)}`).join("") });
+function valuesOf(from, to, step) {
+  /** @type {[number, string][]} */
+  const values = [];
+  for (let value = from; value <= to; value += step) values.push([value, String(value)]);
+  return values;
 }
 
 /**
  * @param {PaperCurve} curve
- * @param {FrontierScale} scale
+ * @param {PlaneScale} scale
  * @param {number} width
  */
-function curveShapes(curve, { x, y }, width) {
-  const points = curve.points.map(({ tpf, accuracy }) => [x(tpf), y(accuracy)]);
-  const [right, bottom] = lastOf(points);
+function curveShapes(curve, scale, width) {
+  const points = curve.points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy }));
+  const [right, bottom] = [scale.x(lastOf(points).x), scale.y(lastOf(points).y)];
   const label = `${curve.checkpoint}, ${curve.benchmark} (paper)`;
-  const hasRoom = right + 8 + LETTER * label.length < width;
+  const hasRoom = right + 8 + lengthOf(label) < width;
   const at = { y: bottom + (curve.benchmark === "GSM8K" ? -4 : 14), "text-anchor": hasRoom ? "start" : "end" };
   return [
-    shape("path", "fv-curve", { d: points.map(([px, py], i) => `${i ? "L" : "M"}${px} ${py}`).join("") }),
-    ...points.map(([cx, cy]) => shape("circle", "fv-paper", { cx, cy, r: 2.5 })),
-    words(label, "fv-name", { x: hasRoom ? right + 8 : width, ...at }),
+    shape("path", { class: "fv-curve", d: lineThrough(points, scale) }),
+    ...points.map(({ x, y }) => shape("circle", { class: "fv-paper", cx: scale.x(x), cy: scale.y(y), r: 2.5 })),
+    shape("text", { class: "fv-name", x: hasRoom ? right + 8 : width, ...at }, label),
   ];
 }
 
 /**
  * The names of the best ways, those that have room, from the fastest on.
  * @param {FrontierMark[]} marks
- * @param {FrontierScale} scale
+ * @param {PlaneScale} scale
  * @param {number} width
  */
 function namesOf(marks, { x, y }, width) {
-  /** @type {{ left: number, right: number, at: number }[]} */
+  /** @type {LabelBox[]} */
   const taken = [];
-  const best = marks.filter(({ isBest }) => isBest).sort((a, b) => b.x - a.x);
-  return best.flatMap((mark) => {
-    const long = LETTER * mark.point.name.length;
+  return marks.flatMap((mark) => {
+    const long = lengthOf(mark.point.name);
     const hasRoom = x(mark.x) + 4 + long < width;
     const left = hasRoom ? x(mark.x) + 4 : width - long;
     const box = { left, right: left + long, at: Math.max(12, y(mark.high) - 14) };
-    if (taken.some((each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left))
-      return [];
-    taken.push(box);
+    if (!takesRoom(taken, box)) return [];
     const at = hasRoom ? { x: left, "text-anchor": "start" } : { x: width, "text-anchor": "end" };
-    return [words(mark.point.name, "fv-way", { ...at, y: box.at })];
+    return [shape("text", { class: "fv-way", ...at, y: box.at }, mark.point.name)];
   });
 }
 
 /**
  * A ring where its quality is known, else a line at its tokens per forward.
  * @param {OwnMark} own
- * @param {FrontierScale} scale
+ * @param {PlaneScale} scale
  * @param {number} width
  */
 function ownShapes({ x: tpf, y: share }, { x, y }, width) {
@@ -200,9 +149,9 @@ function ownShapes({ x: tpf, y: share }, { x, y }, width) {
   const place = { x: at + (isRight ? -12 : 12), y: isKnown ? y(share) + 20 : MARGIN.top + 12 };
   return [
     isKnown
-      ? shape("circle", "fv-own", { cx: at, cy: y(share), r: 10 })
-      : shape("path", "fv-own", { d: `M${at} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }),
-    words("you are here", "fv-here", { ...place, "text-anchor": isRight ? "end" : "start" }),
+      ? shape("circle", { class: "fv-own", cx: at, cy: y(share), r: 10 })
+      : shape("path", { class: "fv-own", d: `M${at} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }),
+    shape("text", { class: "fv-here", ...place, "text-anchor": isRight ? "end" : "start" }, "you are here"),
   ];
 }
 

@@ -1,6 +1,6 @@
 // The Frontier tab: which results are on show, the chart and the table of them, and what a press on either opens.
 
-import { find, make, put } from "../../core/dom.js";
+import { button, find, make, put } from "../../core/dom.js";
 import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords } from "./chart.js";
 
 const RACE = "#race .mars-race";
@@ -61,14 +61,14 @@ class FrontierView {
 
   /** @param {FrontierFailure[]} failures */
   list(failures) {
-    const lines = failures.map(({ title, why, ...way }) => {
-      const button = make("button", "fv-failure", title);
-      button.type = "button";
-      button.addEventListener("click", () => this.ask(way));
-      const line = make("li");
-      line.append(button, `: ${why}`);
-      return line;
-    });
+    const lines = failures.map(({ title, why, ...way }) =>
+      make(
+        "li",
+        "",
+        button("fv-failure", title, () => this.ask(way)),
+        `: ${why}`,
+      ),
+    );
     find(this.root, ".fv-failures ul").replaceChildren(...lines);
   }
 
@@ -107,36 +107,31 @@ class FrontierView {
    * @param {FrontierSet} set
    */
   table(marks, set) {
-    const table = make("table");
-    table.append(
-      make("caption", "fv-caption", `${WORDS[set.quality].about}, ${set.checkpoint}; press a way to open it as a run`),
+    const { about, column } = WORDS[set.quality];
+    const heads = ["way", column, "tokens per forward"].map((name) => make("th", { scope: "col" }, name));
+    return make(
+      "table",
+      "",
+      make("caption", "fv-caption", `${about}, ${set.checkpoint}; press a way to open it as a run`),
+      make("tr", "", ...heads),
+      ...marks.toSorted((a, b) => b.x - a.x).map((mark) => this.row(mark)),
     );
-    const head = make("tr");
-    for (const name of ["way", WORDS[set.quality].column, "tokens per forward"]) {
-      const cell = make("th", "", name);
-      cell.scope = "col";
-      head.append(cell);
-    }
-    table.append(head, ...[...marks].sort((a, b) => b.x - a.x).map((mark) => this.row(mark)));
-    return table;
   }
 
   /** @param {FrontierMark} mark */
   row({ point, y, low, high, isBest }) {
-    const row = make("tr");
-    const name = make("th");
-    name.scope = "row";
-    const button = make("button", "fv-open", point.name);
-    button.type = "button";
-    button.dataset.kind = kindOf(point.settings);
-    button.addEventListener("click", () => this.open(point));
-    for (const event of ["focus", "pointerenter"]) button.addEventListener(event, () => this.pointed(point));
-    for (const event of ["blur", "pointerleave"]) button.addEventListener(event, () => this.pointed(null));
-    name.append(button);
+    const kind = kindOf(point.settings);
+    const opener = button({ class: "fv-open", "data-kind": kind }, point.name, () => this.open(point));
+    for (const event of ["focus", "pointerenter"]) opener.addEventListener(event, () => this.pointed(point));
+    for (const event of ["blur", "pointerleave"]) opener.addEventListener(event, () => this.pointed(null));
     const interval = low < high ? ` [${low.toFixed(1)}, ${high.toFixed(1)}]` : "";
-    row.append(name, make("td", "", `${y.toFixed(1)} %${interval}`), make("td", "", point.tpf.value.toFixed(2)));
-    row.classList.toggle("fv-best", isBest);
-    return row;
+    return make(
+      "tr",
+      isBest ? "fv-best" : "",
+      make("th", { scope: "row" }, opener),
+      make("td", "", `${y.toFixed(1)} %${interval}`),
+      make("td", "", point.tpf.value.toFixed(2)),
+    );
   }
 
   /** @param {FrontierPoint | null} point */

@@ -1,22 +1,9 @@
 // The heat map: one row per threshold, one column per B, plain AR above them. One tab stop: the arrow keys move
 // between cells, Enter opens one. Every cell says its numbers; the colour repeats the one that was chosen.
 
-import { make, put, targetOf } from "../../core/dom.js";
+import { attribute, isModified, make, put, targetOf } from "../../core/dom.js";
+import { verdictText } from "../../core/words.js";
 import { MARKS, cellLabel, rowName, stateOf, textsOf } from "./folds.js";
-
-/**
- * @template {keyof HTMLElementTagNameMap} K
- * @param {K} tag
- * @param {string} name
- * @param {string} className
- * @param {string} [text]
- * @returns {HTMLElementTagNameMap[K]}
- */
-const role = (tag, name, className, text) => {
-  const node = make(tag, className, text);
-  node.setAttribute("role", name);
-  return node;
-};
 
 export class Cells {
   /** @type {Map<Cell, CellParts>} */
@@ -47,18 +34,18 @@ export class Cells {
   build(rows, columns, prompt) {
     this.rows = rows;
     this.parts = new Map();
-    const table = role("div", "grid", "gv-grid");
-    table.setAttribute(
-      "aria-label",
-      `τ by B for: ${prompt.replace(/\s+/g, " ").slice(0, 120)}. Arrow keys move, Enter opens a cell as a run.`,
+    const label = `τ by B for: ${prompt.replace(/\s+/g, " ").slice(0, 120)}. Arrow keys move, Enter opens a cell as a run.`;
+    const table = make(
+      "div",
+      { class: "gv-grid", role: "grid", "aria-label": label, style: `--columns: ${columns.length}` },
+      make(
+        "div",
+        { class: "gv-row gv-heads", role: "row" },
+        make("span", { class: "gv-corner", role: "columnheader" }, "τ × B"),
+        ...columns.map((b) => make("span", { class: "gv-column rv-num", role: "columnheader" }, `B ${b}`)),
+      ),
+      ...rows.map((cells, at) => this.row(cells, at, columns.length)),
     );
-    table.style.setProperty("--columns", String(columns.length));
-    const head = role("div", "row", "gv-row gv-heads");
-    head.append(
-      role("span", "columnheader", "gv-corner", "τ × B"),
-      ...columns.map((b) => role("span", "columnheader", "gv-column rv-num", `B ${b}`)),
-    );
-    table.append(head, ...rows.map((cells, at) => this.row(cells, at, columns.length)));
     this.element.replaceChildren(...(columns.length ? [table] : []));
     this.at = [0, 0];
     if (columns.length) this.partsOf(rows[0][0]).node.tabIndex = 0;
@@ -70,23 +57,20 @@ export class Cells {
    * @param {number} width
    */
   row(cells, at, width) {
-    const row = role("div", "row", at ? "gv-row" : "gv-row gv-reference");
-    row.append(role("span", "rowheader", "gv-name rv-num", cells[0].row ? rowName(cells[0].row) : "plain AR"));
-    for (const cell of cells) {
-      const node = this.cell(cell);
-      if (!at) node.setAttribute("aria-colspan", String(width));
-      row.append(node);
-    }
-    return row;
+    const nodes = cells.map((cell) => this.cell(cell));
+    if (!at) for (const node of nodes) attribute(node, { "aria-colspan": width });
+    const name = cells[0].row ? rowName(cells[0].row) : "plain AR";
+    return make(
+      "div",
+      { class: at ? "gv-row" : "gv-row gv-reference", role: "row" },
+      make("span", { class: "gv-name rv-num", role: "rowheader" }, name),
+      ...nodes,
+    );
   }
 
   /** @param {Cell} cell */
   cell(cell) {
-    const node = role("div", "gridcell", "gv-cell");
-    node.tabIndex = -1;
-    node.dataset.cell = cell.name;
-    const parts = {
-      node,
+    const texts = {
       tpf: make("b", "gv-tpf rv-num"),
       agreement: make("b", "gv-agreement rv-num"),
       ratio: make("b", "gv-ratio rv-num"),
@@ -95,14 +79,16 @@ export class Cells {
       differs: make("span", "gv-differs rv-num"),
       verdict: make("span", "gv-verdict"),
     };
-    node.append(
-      numberOf("tpf", parts.tpf, make("small", "", "TPF")),
-      numberOf("agreement", parts.agreement, make("small", "", "% agree")),
-      numberOf("speed", parts.ratio, parts.speed),
-      parts.differs,
-      side(parts.verdict, parts.mark),
+    const node = make(
+      "div",
+      { class: "gv-cell", role: "gridcell", tabindex: -1, "data-cell": cell.name },
+      numberOf("tpf", texts.tpf, make("small", "", "TPF")),
+      numberOf("agreement", texts.agreement, make("small", "", "% agree")),
+      numberOf("speed", texts.ratio, texts.speed),
+      texts.differs,
+      make("span", "gv-side", texts.verdict, texts.mark),
     );
-    this.parts.set(cell, parts);
+    this.parts.set(cell, { node, ...texts });
     return node;
   }
 
@@ -129,8 +115,7 @@ export class Cells {
       colour: String(colour ?? ""),
       text: texts.kind,
     });
-    parts.node.setAttribute("aria-selected", String(isOpened));
-    parts.node.setAttribute("aria-disabled", String(state === "waiting"));
+    attribute(parts.node, { "aria-selected": isOpened, "aria-disabled": state === "waiting" });
     put(parts.tpf, texts.tpf);
     put(parts.agreement, texts.agreement);
     put(parts.ratio, texts.ratio);
@@ -139,10 +124,10 @@ export class Cells {
     put(parts.speed, texts.speed);
     put(parts.differs, texts.differs);
     parts.verdict.dataset.right = String(lane.verdict);
-    put(parts.verdict, lane.verdict === null ? "" : lane.verdict ? "✓ right" : "✗ wrong");
+    put(parts.verdict, verdictText(lane.verdict));
     put(parts.mark, mark && MARKS[mark]);
     const label = cellLabel(cell, ar, mark, isOpened);
-    if (parts.node.getAttribute("aria-label") !== label) parts.node.setAttribute("aria-label", label);
+    if (parts.node.getAttribute("aria-label") !== label) attribute(parts.node, { "aria-label": label });
   }
 
   /**
@@ -169,7 +154,7 @@ export class Cells {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isModified(event)) return;
     const [row, column] = this.at;
     const last = this.rows.length - 1;
     /** @type {Record<string, [number, number]>} */
@@ -222,16 +207,4 @@ export class Cells {
  * @param {Measure} measure
  * @param {Node[]} parts
  */
-function numberOf(measure, ...parts) {
-  const number = make("span", "gv-number");
-  number.dataset.measure = measure;
-  number.append(...parts);
-  return number;
-}
-
-/** @param {Node[]} parts */
-function side(...parts) {
-  const node = make("span", "gv-side");
-  node.append(...parts);
-  return node;
-}
+const numberOf = (measure, ...parts) => make("span", { class: "gv-number", "data-measure": measure }, ...parts);

@@ -43,7 +43,7 @@ export function agreement(lane, ar) {
 
 /** @param {Lane[]} lanes */
 function shared(...lanes) {
-  const [first, second] = lanes.map((lane) => lane.tokens.map(({ id }) => id));
+  const [first, second] = lanes.map((lane) => lane.ids);
   return aligned(first, second).reduce((sum, { kind, num }) => sum + (kind === "both" ? num : 0), 0);
 }
 

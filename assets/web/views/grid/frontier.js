@@ -1,7 +1,8 @@
 // The chart beside the heat map: every cell as a point, agreement with AR against tokens per forward, and the line
 // through those that no other cell beats. One tab stop: arrow keys move along the line of tokens, Enter opens a run.
 
-import { make, put, shape, targetOf } from "../../core/dom.js";
+import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
+import { isModified, ledTo, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "./folds.js";
 
@@ -23,17 +24,15 @@ export class Frontier {
    */
   constructor(element, report) {
     this.report = report;
-    this.svg = shape("svg", "gv-plot", { height: HEIGHT, role: "group" });
-    this.svg.setAttribute(
-      "aria-label",
-      "Agreement with AR against tokens per forward, a point per cell. Arrow keys move, Enter opens a cell as a run.",
-    );
-    this.axes = shape("g", "gv-axes", { "aria-hidden": "true" });
+    this.axes = shape("g", { class: "gv-axes", "aria-hidden": "true" });
     this.line = shape("path", "gv-front");
     this.marks = shape("g");
-    this.labels = shape("g", "gv-labels", { "aria-hidden": "true" });
+    this.labels = shape("g", { class: "gv-labels", "aria-hidden": "true" });
     this.readout = make("figcaption", "gv-readout");
-    this.svg.append(this.axes, this.line, this.labels, this.marks);
+    const label =
+      "Agreement with AR against tokens per forward, a point per cell. Arrow keys move, Enter opens a cell as a run.";
+    const given = { class: "gv-plot", height: HEIGHT, role: "group", "aria-label": label };
+    this.svg = shape("svg", given, this.axes, this.line, this.labels, this.marks);
     element.append(this.svg, this.readout);
     this.svg.addEventListener("click", (event) => this.press(targetOf(event)));
     this.svg.addEventListener("keydown", (event) => this.key(event));
@@ -78,8 +77,10 @@ export class Frontier {
   /** @param {GridScale} scale */
   place(scale) {
     const best = frontier(this.points);
-    this.axes.replaceChildren(...axisShapes(scale));
-    this.line.setAttribute("d", best.map(({ x, y }, i) => `${i ? "L" : "M"}${scale.x(x)} ${scale.y(y)}`).join(""));
+    this.axes.replaceChildren(
+      ...planeAxes(scale, scale, { prefix: "gv", ...scale, below: 16, title: "agreement with AR, %" }),
+    );
+    this.line.setAttribute("d", lineThrough(best, scale));
     this.labels.replaceChildren(...labelsOf(best, scale));
     for (const { cell, x, y } of this.points) {
       const node = this.nodeOf(cell);
@@ -119,14 +120,14 @@ export class Frontier {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isModified(event)) return;
     const at = this.points.findIndex(({ cell }) => cell === this.cellOf(event.target));
     const last = this.points.length - 1;
-    /** @type {Record<string, number>} */
-    const moves = { ArrowRight: at + 1, ArrowUp: at + 1, ArrowLeft: at - 1, ArrowDown: at - 1, Home: 0, End: last };
-    if (event.key === "Enter" || event.key === " ") this.press(targetOf(event));
-    else if (event.key in moves) this.go(Math.max(0, Math.min(last, moves[event.key])));
-    else return;
+    const arrows = { ArrowRight: at + 1, ArrowUp: at + 1, ArrowLeft: at - 1, ArrowDown: at - 1 };
+    const place = ledTo(event, { ...arrows, Home: 0, End: last }, last);
+    if (place !== null) this.go(place);
+    if (event.key !== "Enter" && event.key !== " ") return;
+    this.press(targetOf(event));
     event.preventDefault();
   }
 
@@ -141,15 +142,6 @@ export class Frontier {
 
 const HEIGHT = 340;
 const MARGIN = { left: 46, right: 18, top: 28, bottom: 42 };
-const LETTER = 6.4; // pixels of a letter of a label, near enough to keep labels apart
-const LINE = 15;
-
-/** @type {Record<string, string>} */
-const OUTLINES = {
-  ar: "M-5.5 -5.5H5.5V5.5H-5.5Z",
-  lossless: "M0 -8L8 0L0 8L-8 0Z",
-  tau: "M-6 0A6 6 0 1 1 6 0A6 6 0 1 1 -6 0Z",
-};
 
 /**
  * Tokens per forward from AR's one to what the boldest cell takes; agreement from the quarter below the least up to all.
@@ -162,47 +154,15 @@ export function scaleOf(points, width) {
   const end = Math.ceil(most / step + 0.2) * step;
   const low = Math.min(0.75, ...points.map(({ y }) => Math.floor(y * 4) / 4));
   const share = low < 0.5 ? 0.25 : low < 0.75 ? 0.1 : 0.05;
-  const [across, down] = [width - MARGIN.left - MARGIN.right, HEIGHT - MARGIN.top - MARGIN.bottom];
-  return {
-    width,
-    ticks: Array.from({ length: Math.round((end - 1) / step) + 1 }, (_, i) => 1 + i * step),
-    shares: Array.from({ length: Math.round((1 - low) / share) + 1 }, (_, i) => low + i * share),
-    /** @param {number} value */
-    x: (value) => MARGIN.left + (across * (value - 0.9)) / (end - 0.9),
-    /** @param {number} value */
-    y: (value) => MARGIN.top + (down * (1 - value)) / (1 - low),
-  };
-}
-
-/**
- * @param {string} text
- * @param {string} className
- * @param {Record<string, string | number>} place
- */
-function words(text, className, place) {
-  const node = shape("text", className, place);
-  node.textContent = text;
-  return node;
-}
-
-/**
- * @param {GridScale} scale
- * @returns {SVGElement[]}
- */
-function axisShapes({ width, ticks, shares, x, y }) {
-  const [left, right, bottom] = [MARGIN.left, width - MARGIN.right, HEIGHT - MARGIN.bottom];
-  return [
-    ...shares.map((share) => shape("path", "gv-gridline", { d: `M${left} ${y(share)}H${right}` })),
-    ...shares.map((share) =>
-      words(short(100 * share, 0), "gv-tick", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }),
-    ),
-    ...ticks.map((at) => words(short(at), "gv-tick", { x: x(at), y: bottom + 16, "text-anchor": "middle" })),
-    words("tokens per forward", "gv-axis", { x: (left + right) / 2, y: HEIGHT - 6, "text-anchor": "middle" }),
-    words("agreement with AR, %", "gv-axis", {
-      "text-anchor": "middle",
-      transform: `translate(11 ${(y(1) + bottom) / 2}) rotate(-90)`,
-    }),
-  ];
+  /** @type {(from: number, to: number, step: number, unit: number) => [value: number, text: string][]} */
+  const values = (from, to, by, unit) =>
+    Array.from({ length: Math.round((to - from) / by) + 1 }, (_, i) => from + i * by).map((value) => [
+      value,
+      short(unit * value, unit === 1 ? 2 : 0),
+    ]);
+  const picture = { width, height: HEIGHT, margin: MARGIN };
+  const told = { ticks: values(1, end, step, 1), shares: values(low, 1, share, 100) };
+  return { ...picture, ...told, ...planeScale(picture, [0.9, end], [low, 1]) };
 }
 
 /**
@@ -210,11 +170,14 @@ function axisShapes({ width, ticks, shares, x, y }) {
  * @param {Cell} cell
  */
 function pointOf({ name, row }) {
-  const node = shape("g", "gv-point", { role: "button", tabindex: -1, display: "none" });
   const outline = OUTLINES[row ? (row.lossless ? "lossless" : "tau") : "ar"];
-  node.dataset.cell = name;
-  node.append(shape("circle", "gv-reach", { r: 13 }), shape("path", "gv-dot", { d: outline }));
-  return node;
+  const given = { class: "gv-point", role: "button", tabindex: -1, display: "none", "data-cell": name };
+  return shape(
+    "g",
+    given,
+    shape("circle", { class: "gv-reach", r: 13 }),
+    shape("path", { class: "gv-dot", d: outline }),
+  );
 }
 
 /**
@@ -223,16 +186,13 @@ function pointOf({ name, row }) {
  * @param {GridScale} scale
  */
 function labelsOf(points, { width, x, y }) {
-  /** @type {{ left: number, right: number, at: number }[]} */
+  /** @type {LabelBox[]} */
   const taken = [];
   return [...points].reverse().flatMap((point) => {
     const text = cellName(point.cell).replace(", ", " · ");
-    const long = LETTER * text.length;
+    const long = lengthOf(text);
     const left = Math.min(x(point.x) + 4, width - long);
     const box = { left, right: left + long, at: y(point.y) - 11 };
-    if (taken.some((each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left))
-      return [];
-    taken.push(box);
-    return [words(text, "gv-label", { x: box.left, y: box.at })];
+    return takesRoom(taken, box) ? [shape("text", { class: "gv-label", x: box.left, y: box.at }, text)] : [];
   });
 }

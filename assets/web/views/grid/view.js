@@ -3,7 +3,7 @@
 
 import { runColours } from "../../core/colours.js";
 import { find, make, put } from "../../core/dom.js";
-import { LineView, mountView } from "../../core/line_view.js";
+import { PhaseView, mountOf } from "../../core/line_view.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
@@ -29,7 +29,9 @@ const EMPTY =
   "Run decodes the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass). Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
-class GridView extends LineView {
+class GridView extends PhaseView {
+  static what = "This grid";
+
   /** @type {Map<string, Cell>} */
   named;
   /** @type {Cell[][]} */
@@ -38,50 +40,31 @@ class GridView extends LineView {
   reference;
   /** @type {Cell | null} */
   opened;
-  /** @type {string} */
-  phase;
   /** @type {number} */
   shown;
-  /** @type {string} */
-  run;
-  /** @type {string} */
-  prompt;
-  /** @type {string} */
-  status;
+  /** @type {GridHead} */
+  head;
   /** @type {Measure} */
   measure = "tpf";
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(run: string) => Promise<string>} missed
-   */
-  constructor(root, missed) {
-    super(root, missed);
-    /** @param {string} name */
-    const part = (name) => find(root, `.${name}`);
-    this.parts = {
-      status: part("gv-status"),
-      best: part("gv-best"),
-      opened: part("gv-opened"),
-      env: part("gv-env"),
-      live: part("rv-live"),
-    };
-    this.asked = new Asked(part("rv-asked"));
-    this.cells = new Cells(part("gv-table"), (cell) => this.open(cell));
-    this.frontier = new Frontier(part("gv-frontier"), {
+  /** @param {ConstructorParameters<typeof PhaseView>} given */
+  constructor(...given) {
+    super(...given);
+    const { root } = this;
+    this.best = find(root, ".gv-best");
+    this.caption = find(root, ".gv-opened");
+    this.env = find(root, ".gv-env");
+    this.asked = new Asked(find(root, ".rv-asked"));
+    this.cells = new Cells(find(root, ".gv-table"), (cell) => this.open(cell));
+    this.frontier = new Frontier(find(root, ".gv-frontier"), {
       open: (cell) => this.open(cell),
       point: (cell) => this.cells.point(cell),
     });
-    this.legend = new Legend(part("gv-legend"));
-    buildChooser(part("gv-measures"), (measure) => this.colourBy(measure));
-    new ResizeObserver(() => this.schedule()).observe(part("gv-frontier"));
+    this.legend = new Legend(find(root, ".gv-legend"));
+    buildChooser(find(root, ".gv-measures"), (measure) => this.colourBy(measure));
+    new ResizeObserver(() => this.schedule()).observe(find(root, ".gv-frontier"));
     this.watchTheme();
     this.clear();
-  }
-
-  /** @param {string} [text] */
-  fail(text = "This grid cannot be drawn: a line of it is broken.") {
-    this.say({ text, kind: "error" });
   }
 
   clear() {
@@ -91,8 +74,7 @@ class GridView extends LineView {
 
   /** @param {GridHead} head */
   start(head) {
-    this.run = String(head.run);
-    this.prompt = head.prompt;
+    this.head = head;
     this.close();
     /**
      * @param {string} name
@@ -128,33 +110,24 @@ class GridView extends LineView {
     else cell.lane.push(data, text);
   }
 
-  /** @param {Note} given */
-  say({ text, kind }) {
-    this.status = text;
-    this.phase = kind;
-    put(this.parts.status, text);
-    this.root.dataset.phase = kind;
-    if (kind !== "empty" && kind !== "running") put(this.parts.live, text);
-  }
-
   draw() {
-    this.root.dataset.run = this.run;
+    this.root.dataset.run = String(this.head.run);
     this.root.dataset.cells = String(this.rows.flat().length);
     const { header } = this.reference.lane;
-    this.asked.draw(this.rows.length ? this.prompt : null, header ? onceText(header.settings) : "", this.wanted);
+    this.asked.draw(this.rows.length ? this.head.prompt : null, header ? onceText(header.settings) : "", this.wanted);
     if (!this.rows.length) return;
     const looks = this.looks();
     this.cells.draw(looks);
     this.frontier.draw(this.reference, looks);
-    put(this.parts.env, environment(this.reference.lane.header));
+    put(this.env, environment(header));
     const sentence = this.bestSentence();
-    if (sentence && sentence !== this.parts.best.textContent) put(this.parts.live, `${this.status} ${sentence}`);
-    put(this.parts.best, sentence);
+    if (sentence && sentence !== this.best.textContent) put(this.live, `${this.status.textContent} ${sentence}`);
+    put(this.best, sentence);
     this.show();
   }
 
   get isOver() {
-    return ["finished", "stopped", "error"].includes(this.phase);
+    return ["finished", "stopped", "error"].includes(this.root.dataset.phase || "");
   }
 
   /** @param {Measure} measure */
@@ -213,50 +186,43 @@ class GridView extends LineView {
     if (!cell.lane.header) return;
     this.opened = cell;
     const against = cell === this.reference ? "" : " against plain AR";
-    this.parts.opened.hidden = false;
-    put(this.parts.opened, `Below: ${cellName(cell)}${against}.`);
-    put(this.parts.live, `${cellName(cell)}${against} is shown below the grid.`);
+    this.caption.hidden = false;
+    put(this.caption, `Below: ${cellName(cell)}${against}.`);
+    put(this.live, `${cellName(cell)}${against} is shown below the grid.`);
     this.shown = -1;
     this.show();
     this.schedule();
     const race = document.querySelector(RACE);
     if (race && race.getBoundingClientRect().top > window.innerHeight * 0.7)
-      this.parts.opened.scrollIntoView({ block: "start" });
+      this.caption.scrollIntoView({ block: "start" });
   }
 
   close() {
     this.opened = null;
-    this.parts.opened.hidden = true;
-    const race = document.querySelector(RACE);
-    if (race && race.lineView) race.lineView.read("");
+    this.caption.hidden = true;
+    document.querySelector(RACE)?.lineView?.read("");
   }
 
   // The opened cell as the value of a race; a running one grows there as it does here.
   show() {
     const { opened, reference } = this;
-    const race = document.querySelector(RACE);
-    if (!opened || !race || !race.lineView) return;
+    const race = document.querySelector(RACE)?.lineView;
+    if (!opened || !race) return;
     const cells = opened === reference ? [reference] : [opened, reference];
     const count = cells.reduce((sum, { lane }) => sum + lane.lines.length + (lane.verdict === null ? 0 : 1), 0);
     if (count === this.shown) return;
     this.shown = count;
     const head = {
-      run: `${this.run}/${opened.name}`,
+      run: `${this.head.run}/${opened.name}`,
       lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })),
       pace: 0,
     };
     const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so that the value only grows
-    race.lineView.read(valueOf(head, order));
+    race.read(valueOf(head, order));
   }
 }
 
-/**
- * @param {HTMLElement} element
- * @param {{ value: string }} props
- * @param {(name: string, changed: () => void) => void} watch
- * @param {(run: string) => Promise<string>} [missed]
- */
-export const mountGridView = (element, props, watch, missed) => mountView(GridView, element, props, watch, missed);
+export const mountGridView = mountOf(GridView);
 
 /** @type {[measure: Measure, title: string][]} */
 const TITLES = [
@@ -279,32 +245,24 @@ const SHOWN = { tpf: figure, agreement: (value) => `${percent(value)} %`, speed:
  * @param {(measure: Measure) => void} choose
  */
 function buildChooser(element, choose) {
-  const group = make("fieldset");
-  group.append(make("legend", "", "Coloured by"));
-  for (const [measure, title] of TITLES) {
-    const label = make("label");
-    const radio = make("input");
-    Object.assign(radio, { type: "radio", name: "gv-measure", value: measure, checked: measure === TITLES[0][0] });
+  const labels = TITLES.map(([measure, title], i) => {
+    const radio = make("input", { type: "radio", name: "gv-measure", value: measure });
+    radio.checked = i === 0;
     radio.addEventListener("change", () => choose(measure));
-    label.append(radio, make("span", "", title));
-    group.append(label);
-  }
-  element.replaceChildren(group);
+    return make("label", "", radio, make("span", "", title));
+  });
+  element.replaceChildren(make("fieldset", "", make("legend", "", "Coloured by"), ...labels));
 }
 
 class Legend {
   /** @param {HTMLElement} element */
   constructor(element) {
-    this.keys = Array.from({ length: NUM_LEVELS }, (_, i) => {
-      const key = make("i", "gv-key rv-num");
-      key.dataset.level = String(i + 1);
-      return key;
-    });
-    const keys = make("span", "gv-keys");
-    keys.append(...this.keys);
+    this.keys = Array.from({ length: NUM_LEVELS }, (_, i) =>
+      make("i", { class: "gv-key rv-num", "data-level": i + 1 }),
+    );
     this.words = make("span");
     const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark]} ${MARK_WORDS[mark]}`));
-    element.replaceChildren(keys, this.words, ...marks);
+    element.replaceChildren(make("span", "gv-keys", ...this.keys), this.words, ...marks);
   }
 
   /**

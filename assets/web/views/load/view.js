@@ -1,40 +1,33 @@
 // The load view: binds the feed to the table, the charts and the simulated day; draws once a frame.
 
 import { fill, find, make, put, shape } from "../../core/dom.js";
-import { LineView, mountView } from "../../core/line_view.js";
+import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, environment, figure, short, whole } from "../../core/words.js";
 import { ORDER, begun, enough, saturation, take } from "./folds.js";
-import { Plots } from "./plots.js";
+import { LoadPlots } from "./plots.js";
 
 const EMPTY =
   "Run lets requests arrive as visitors would, without waiting for each other, and answers them on this machine by each way in turn. The table and the charts say how long they wait and how much is written meanwhile. One place stays free for other visitors; what they run slows this down.";
 
-class LoadView extends LineView {
+class LoadView extends PhaseView {
+  static what = "This load";
+
   /** @type {LoadModel} */
   model;
   /** @type {number} */
   shown;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(run: string) => Promise<string>} missed
-   */
-  constructor(root, missed) {
-    super(root, missed);
-    this.status = find(root, ".lv-status");
+  /** @param {ConstructorParameters<typeof PhaseView>} given */
+  constructor(...given) {
+    super(...given);
+    const { root } = this;
     this.env = find(root, ".lv-env");
-    this.live = find(root, ".rv-live");
     this.day = find(root, ".lv-day");
     this.table = new Table(find(root, ".lv-table"));
-    this.plots = new Plots(root, find(root, ".lv-charts"));
+    this.plots = new LoadPlots(root, find(root, ".lv-charts"));
     buildWords(find(root, ".lv-words"));
     this.watchTheme();
     this.clear();
-  }
-
-  /** @param {string} [text] */
-  fail(text = "This load cannot be drawn: a line of it is broken.") {
-    this.say({ text, kind: "error" });
   }
 
   clear() {
@@ -60,13 +53,6 @@ class LoadView extends LineView {
     else take(this.model, tag, data);
   }
 
-  /** @param {Note} given */
-  say({ text, kind }) {
-    put(this.status, text);
-    this.root.dataset.phase = kind;
-    if (!["empty", "running"].includes(kind)) put(this.live, text);
-  }
-
   draw() {
     const { model } = this;
     this.root.dataset.run = String(model.head.run);
@@ -75,7 +61,7 @@ class LoadView extends LineView {
     this.table.draw(model);
     put(this.env, this.place());
     if (model.day && this.day.hidden) this.showDay(model.day);
-    this.plots.show(model);
+    this.plots.renew(model);
   }
 
   // On what it runs, with what arrivals; of a curve where the machine is saturated.
@@ -109,7 +95,7 @@ class LoadView extends LineView {
       make("h3", "", "A simulation: a day of such requests"),
       make("p", "lv-said", said),
       make("p", "", text),
-      this.plots.day.holder,
+      this.plots.day.frame,
     );
     this.day.hidden = false;
   }
@@ -119,13 +105,7 @@ class LoadView extends LineView {
   }
 }
 
-/**
- * @param {HTMLElement} element
- * @param {{ value: string }} props
- * @param {(name: string, changed: () => void) => void} watch
- * @param {(run: string) => Promise<string>} [missed]
- */
-export const mountLoadView = (element, props, watch, missed) => mountView(LoadView, element, props, watch, missed);
+export const mountLoadView = mountOf(LoadView);
 
 /** @type {[term: string, meaning: string][]} */
 const WORDS = [
@@ -173,18 +153,15 @@ function buildWords(list) {
 }
 
 class Table {
+  /** @type {Map<string, HTMLTableRowElement>} */
+  rows = new Map();
+
   /** @param {HTMLElement} element */
   constructor(element) {
-    const table = make("table");
-    const head = make("thead");
-    const row = make("tr");
-    row.append(headOf("way", ""), ...COLUMNS.map(([name, unit]) => headOf(name, unit)));
-    head.append(row);
+    const heads = COLUMNS.map(([name, unit]) => make("th", { scope: "col" }, name, make("small", "", unit)));
     this.body = make("tbody");
-    table.append(head, this.body);
-    element.replaceChildren(table);
-    /** @type {Map<string, HTMLTableRowElement>} */
-    this.rows = new Map();
+    const head = make("thead", "", make("tr", "", make("th", { scope: "col" }, "way"), ...heads));
+    element.replaceChildren(make("table", "", head, this.body));
   }
 
   /** @param {LoadModel} model */
@@ -205,27 +182,11 @@ class Table {
   }
 }
 
-/**
- * @param {string} name
- * @param {string} unit
- */
-function headOf(name, unit) {
-  const cell = make("th", "", name);
-  cell.scope = "col";
-  if (unit) cell.append(make("small", "", unit));
-  return cell;
-}
-
 /** @param {LoadWay} way */
 function rowOf(way) {
-  const row = make("tr");
-  row.dataset.way = way.name;
-  const head = make("th");
-  head.scope = "row";
-  const key = shape("svg", "lv-key", { viewBox: "0 0 28 8", "aria-hidden": "true" });
-  key.append(shape("path", "", { d: "M0 4H28" }));
-  key.dataset.place = String(ORDER.indexOf(way.name));
-  head.append(key, way.title);
-  row.append(head, ...COLUMNS.map(() => make("td", "rv-num", "–")));
-  return row;
+  const place = ORDER.indexOf(way.name);
+  const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": place };
+  const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
+  const cells = COLUMNS.map(() => make("td", "rv-num", "–"));
+  return make("tr", { "data-way": way.name }, make("th", { scope: "row" }, key, way.title), ...cells);
 }

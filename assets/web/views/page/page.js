@@ -1,7 +1,7 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
-import { find, make, targetOf, whenThere } from "../../core/dom.js";
+import { attribute, button, find, make, targetOf, whenThere } from "../../core/dom.js";
 import { helpFor } from "../../core/help.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { isGoingOn, questionOnShow, runFirst, turn } from "../conversation/view.js";
@@ -36,8 +36,8 @@ function mountKeys() {
 
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
-    const button = around(event, RUNS);
-    if (button && window.innerWidth < 720) document.getElementById(RUNS[button])?.scrollIntoView();
+    const pressed = around(event, RUNS);
+    if (pressed && window.innerWidth < 720) document.getElementById(RUNS[pressed])?.scrollIntoView();
   });
 
   document.addEventListener("keydown", (event) => {
@@ -77,7 +77,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const field = document.createElement("textarea");
+    const field = make("textarea");
     field.value = text;
     document.body.append(field);
     field.select();
@@ -141,31 +141,21 @@ function mountFold() {
 /** @param {HTMLElement} row */
 function fold(row) {
   const knobs = /** @type {HTMLElement} */ (row.closest("#knobs"));
-  const button = make("button", "", "τ · B");
-  Object.assign(button, { type: "button", id: "fold" });
-  button.setAttribute("aria-label", "Controls: τ, B, slow motion");
-  button.setAttribute("aria-controls", knobs.id);
+  const given = { id: "fold", "aria-label": "Controls: τ, B, slow motion", "aria-controls": knobs.id };
+  const opener = button(given, "τ · B", () => open(!knobs.classList.contains("open")));
   /** @param {boolean} isOpen */
   const open = (isOpen) => {
     knobs.classList.toggle("open", isOpen);
-    button.setAttribute("aria-expanded", String(isOpen));
+    attribute(opener, { "aria-expanded": isOpen });
   };
   open(false);
-  button.addEventListener("click", () => open(!knobs.classList.contains("open")));
   knobs.addEventListener("click", (event) => {
     if (targetOf(event).closest("#run")) open(false);
   });
-  row.append(button);
+  row.append(opener);
 }
 
-/** @type {Record<string, string>} */
-const PLACES = {
-  tau: "#tau",
-  block_size: "#block_size",
-  lossless: "#lossless",
-  pace: "#pace",
-  presets: "#presets",
-}; // what is explained -> where
+const PLACES = ["tau", "block_size", "lossless", "pace", "presets"]; // what is explained: ids of controls
 
 // Puts the ⓘ of each control beside it. Gradio builds its controls late, and some anew (B, where a checkpoint has a
 // choice of it), so the desk is looked over again whenever it changes.
@@ -181,8 +171,8 @@ function mountHelp() {
 
 /** @param {Element} desk */
 function place(desk) {
-  for (const [name, selector] of Object.entries(PLACES)) {
-    const control = desk.querySelector(selector);
+  for (const name of PLACES) {
+    const control = desk.querySelector(`#${name}`);
     if (!control || control.querySelector(".help")) continue;
     const help = helpFor(name);
     control.append(help);
@@ -204,8 +194,8 @@ function mountLens() {
 function mountApi() {
   if (new URLSearchParams(location.search).get("view") !== "api") return;
   const look = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
-  whenThere(look, (button) => {
-    button.click();
-    button.click();
+  whenThere(look, (opener) => {
+    opener.click();
+    opener.click();
   });
 }

@@ -1,14 +1,42 @@
 // The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
 // Text only; every number is a fold of the lanes.
 
-import { find, make, put } from "../../core/dom.js";
+import { find, make, put, toggle } from "../../core/dom.js";
 import { folds } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
 import { counted, environment, figure, milliseconds, whole } from "../../core/words.js";
 
+const BIG = [
+  ["perForward", "tokens per forward", "TPF"],
+  ["speedup", "speedup of decoding", ""],
+  ["perSecond", "tokens per second", "tok/s"],
+  ["forward", "one forward", "ms"],
+];
+const SMALL = [
+  ["first", "to first token"],
+  ["saved", "forwards saved"],
+];
+
+/**
+ * A large number with its name above it, its unit and a remark beneath.
+ * @param {string} key
+ * @param {string} name
+ * @param {string} unit
+ */
+export function bigFigure(key, name, unit) {
+  const [title, number, sub] = [make("span", "", name), new Text("–"), make("dd", "rv-sub rv-num")];
+  const value = make("dd", "rv-value rv-num", number, make("small", "", unit));
+  return {
+    title,
+    number,
+    sub,
+    list: make("dl", { class: "rv-figure", "data-key": key }, make("dt", "", title), value, sub),
+  };
+}
+
 export class Figures {
-  /** @type {Record<string, { list: HTMLElement, title: HTMLElement, number: Node, sub: HTMLElement }>} */
+  /** @type {Record<string, ReturnType<typeof bigFigure>>} */
   big;
   /** @type {Record<string, HTMLElement>} */
   small;
@@ -17,46 +45,18 @@ export class Figures {
   constructor(root) {
     this.element = find(root, ".rv-figures");
     this.env = find(root, ".rv-env");
-    this.big = {};
-    this.small = {};
   }
 
   /** @param {boolean} hasRace */
   build(hasRace) {
-    this.element.replaceChildren();
-    this.big = {};
-    this.small = {};
-    const big = [
-      ["perForward", "tokens per forward"],
-      ["perSecond", "tokens per second"],
-      ["forward", "one forward"],
-    ];
-    if (hasRace) big.splice(1, 0, ["speedup", "speedup of decoding"]);
-    for (const [key, name] of big) {
-      const list = make("dl", "rv-figure");
-      list.dataset.key = key;
-      const value = make("dd", "rv-value rv-num", "–");
-      const unit = make("small", "", { speedup: "", perForward: "TPF", perSecond: "tok/s", forward: "ms" }[key]);
-      const number = document.createTextNode("–");
-      value.replaceChildren(number, unit);
-      const sub = make("dd", "rv-sub rv-num", "");
-      const title = make("span", "", name);
-      const term = make("dt");
-      term.append(title);
-      if (key in HELP) term.append(" ", helpFor(key));
-      list.append(term, value, sub);
-      this.element.append(list);
-      this.big[key] = { list, title, number, sub };
-    }
-    const list = make("dl", "rv-small rv-num");
-    for (const [key, name] of [
-      ["first", "to first token"],
-      ["saved", "forwards saved"],
-    ]) {
-      this.small[key] = make("dd", "", "–");
-      list.append(make("dt", "", name), this.small[key]);
-    }
-    this.element.append(list);
+    this.big = Object.fromEntries(
+      BIG.filter(([key]) => hasRace || key !== "speedup").map(([key, name, unit]) => [key, bigFigure(key, name, unit)]),
+    );
+    for (const [key, { title }] of Object.entries(this.big)) if (key in HELP) title.after(" ", helpFor(key));
+    this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd", "", "–")]));
+    const rows = SMALL.flatMap(([key, name]) => [make("dt", "", name), this.small[key]]);
+    const lists = Object.values(this.big).map(({ list }) => list);
+    this.element.replaceChildren(...lists, make("dl", "rv-small rv-num", ...rows));
     put(this.env, "");
   }
 
@@ -197,31 +197,19 @@ function finished(run) {
 export function buildLegend(element, onCounts, isOn) {
   const keys = make("span", "rv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
-  const button = make("button", "", "counts");
-  button.type = "button";
-  button.setAttribute("aria-pressed", String(isOn));
-  button.addEventListener("click", () => {
-    const isNow = button.getAttribute("aria-pressed") !== "true";
-    button.setAttribute("aria-pressed", String(isNow));
-    onCounts(isNow);
-  });
   /**
    * @param {string} className
    * @param {string} sample
    * @param {string} text
    */
-  const item = (className, sample, text) => {
-    const node = make("span", "");
-    node.append(make("span", className, sample), ` ${text}`);
-    return node;
-  };
+  const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
   element.replaceChildren(
     keys,
     make("span", "", "tokens in one forward, one underline"),
     item("rv-ghost", "refused", "proposal"),
     item("rv-draft", "draft", "not verified yet"),
     item("rv-mark", "here", "first difference"),
-    button,
+    toggle("counts", isOn, onCounts),
   );
 }
 

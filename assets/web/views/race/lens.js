@@ -1,7 +1,7 @@
 // τ as a lens: while no run is going on, a threshold shows the finished text in the groups that it would have made.
 // Recolours the MARS text and says in a caption what of it is exact. While text streams τ steers, and the lens is off.
 
-import { make, put } from "../../core/dom.js";
+import { button, make, put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 import { short, whole } from "../../core/words.js";
 import { endIds, proposalRows } from "../../folds/proposals.js";
@@ -11,7 +11,7 @@ import { beginsWithSpace, countPlace } from "../../text/text.js";
 
 export class Lens {
   /** @type {LensText | null} */
-  text;
+  text = null;
 
   /**
    * @param {HTMLElement} element
@@ -22,13 +22,9 @@ export class Lens {
     this.view = view;
     this.tau = NaN; // no lens
     this.drawn = NaN;
-    this.text = null;
-    this.caption = make("p", "rv-lens-say");
-    this.caption.setAttribute("aria-live", "polite");
-    this.back = make("button", "", "Show it as it was written");
-    this.back.type = "button";
-    this.back.addEventListener("click", () => this.set(NaN));
-    element.append(this.caption, this.back);
+    this.caption = make("p", { class: "rv-lens-say", "aria-live": "polite" });
+    const back = button("", "Show it as it was written", () => this.set(NaN));
+    element.append(this.caption, back);
   }
 
   get isOn() {

@@ -1,7 +1,7 @@
 // The panels below the charts: a list of tabs, of which one is open. Knows when a panel has to draw again, not what.
 // A panel is a class of assets/web/panels/: static id, static title, constructor(element, view), draw().
 
-import { make } from "../../core/dom.js";
+import { attribute, button, isModified, make } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
 import { CachePanel } from "../../panels/cache.js";
 import { StatisticsPanel } from "../../panels/statistics.js";
@@ -17,8 +17,6 @@ let counted = 0;
 export class Panels {
   /** @type {Tab | undefined} */
   current;
-  /** @type {Tab[]} */
-  tabs;
 
   /**
    * @param {HTMLElement} element
@@ -32,11 +30,9 @@ export class Panels {
     /** @type {number | null} */
     this.timer = null;
     counted += 1;
-    const list = make("div", "rv-tabs");
-    list.setAttribute("role", "tablist");
-    list.setAttribute("aria-label", "About this run");
     this.tabs = kinds.map((Kind) => this.tab(Kind));
-    list.append(...this.tabs.map((tab) => tab.button));
+    const given = { class: "rv-tabs", role: "tablist", "aria-label": "About this run" };
+    const list = make("div", given, ...this.tabs.map((tab) => tab.button));
     list.addEventListener("keydown", (event) => this.key(event));
     element.replaceChildren(list, ...this.tabs.map((tab) => tab.element));
     element.hidden = !kinds.length;
@@ -45,18 +41,16 @@ export class Panels {
 
   /** @param {PanelKind} Kind */
   tab(Kind) {
-    const button = make("button", "rv-tab", Kind.title);
-    const element = make("div", "rv-panel");
     const id = `rv-${counted}-${Kind.id}`;
-    Object.assign(button, { type: "button", id: `${id}-tab` });
-    Object.assign(element, { id, tabIndex: 0, hidden: true });
-    button.setAttribute("role", "tab");
-    button.setAttribute("aria-controls", id);
-    element.setAttribute("role", "tabpanel");
-    element.setAttribute("aria-labelledby", button.id);
-    element.dataset.panel = Kind.id;
-    const tab = { Kind, button, element, panel: null };
-    button.addEventListener("click", () => this.open(tab, true));
+    const head = { class: "rv-tab", id: `${id}-tab`, role: "tab", "aria-controls": id };
+    const body = { class: "rv-panel", id, tabindex: 0, role: "tabpanel", "aria-labelledby": head.id };
+    /** @type {Tab} */
+    const tab = {
+      Kind,
+      button: button(head, Kind.title, () => this.open(tab, true)),
+      element: make("div", { ...body, "data-panel": Kind.id, hidden: "" }),
+      panel: null,
+    };
     return tab;
   }
 
@@ -68,8 +62,7 @@ export class Panels {
     for (const each of this.tabs) {
       const isOpen = each === tab;
       each.element.hidden = !isOpen;
-      each.button.setAttribute("aria-selected", String(isOpen));
-      each.button.tabIndex = isOpen ? 0 : -1;
+      attribute(each.button, { "aria-selected": isOpen, tabindex: isOpen ? 0 : -1 });
     }
     this.current = tab;
     this.drawn = "";
@@ -80,7 +73,7 @@ export class Panels {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!(event.key in KEYS) || isModified(event)) return;
     event.preventDefault();
     const last = this.tabs.length - 1;
     const at = this.tabs.indexOf(/** @type {Tab} */ (this.current)) + KEYS[event.key];

@@ -1,7 +1,7 @@
 // The bar that moves through a run: play and pause, step, to either end, a scrubber, speeds of the measured clock.
 // Moves one number (playhead.js) and tells `moved`; draws itself from it. Knows no text, figures or charts.
 
-import { find, make, put, shape, targetOf } from "../../core/dom.js";
+import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 
 /** @type {Record<string, string>} */
@@ -27,8 +27,6 @@ const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden d
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
 
 export class Player {
-  /** @type {number} */
-  speed;
   /** @type {Playhead} */
   playhead; // shown only while there is one
   /** @type {number} */
@@ -37,11 +35,6 @@ export class Player {
   since;
   /** @type {number} */
   rested;
-  /** @type {HTMLElement} */
-  play;
-  /** @type {{ button: HTMLButtonElement, speed: number }[]} */
-  speeds;
-
   /**
    * @param {HTMLElement} element
    * @param {() => void} moved
@@ -52,73 +45,48 @@ export class Player {
     this.isPlaying = false;
     this.isShown = false;
     this.speed = 1;
-    element.setAttribute("role", "group");
-    element.setAttribute("aria-label", "Replay");
-    const controls = make("div", "pl-controls");
-    controls.append(
-      this.button("start", "To the start", () => this.seek(0)),
-      this.button("back", "One forward back", () => this.step(-1)),
-      this.button("play", "Play", () => this.toggle()),
-      this.button("forward", "One forward on", () => this.step(1)),
-      this.button("end", "To the end", () => this.seek(Infinity)),
-    );
-    this.play = /** @type {HTMLElement} */ (controls.children[2]);
+    attribute(element, { role: "group", "aria-label": "Replay" });
+    this.play = iconButton("play", "Play", () => this.toggle());
     this.play.classList.add("pl-play");
-    this.scrubber = this.makeScrubber();
+    this.controls = [
+      iconButton("start", "To the start", () => this.seek(0)),
+      iconButton("back", "One forward back", () => this.step(-1)),
+      this.play,
+      iconButton("forward", "One forward on", () => this.step(1)),
+      iconButton("end", "To the end", () => this.seek(Infinity)),
+    ];
+    const label = "Place in the run, in measured time";
+    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, step: "any", "aria-label": label });
+    this.scrubber.addEventListener("input", () => {
+      this.isPlaying = false;
+      this.seek(Number(this.scrubber.value));
+    });
     this.position = make("span", "pl-position rv-num");
-    this.live = make("button", "pl-live", "Back to live");
-    this.live.type = "button";
-    this.live.addEventListener("click", () => this.seek(Infinity));
+    this.live = button("pl-live", "Back to live", () => this.seek(Infinity));
     this.marks = make("div", "pl-marks");
-    const track = make("div", "pl-track");
-    track.append(this.marks, this.scrubber);
-    element.replaceChildren(controls, track, this.position, this.live, this.makeSpeeds());
+    this.speeds = SPEEDS.map(([name, speed, title]) => ({ speed, button: this.speedButton(name, speed, title) }));
+    const speeds = { class: "pl-speeds", role: "group", "aria-label": "Speed of the replay" };
+    element.replaceChildren(
+      make("div", "pl-controls", ...this.controls),
+      make("div", "pl-track", this.marks, this.scrubber),
+      this.position,
+      this.live,
+      make("div", speeds, ...this.speeds.map((each) => each.button)),
+    );
     this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.stillness.addEventListener("change", () => this.draw());
   }
 
   /**
    * @param {string} name
-   * @param {string} label
-   * @param {() => void} act
+   * @param {number} speed
+   * @param {string} title
    */
-  button(name, label, act) {
-    const button = make("button");
-    button.type = "button";
-    const icon = shape("svg", "", { viewBox: "0 0 16 16", "aria-hidden": "true" });
-    icon.append(shape("path", ""));
-    button.append(icon);
-    button.addEventListener("click", act);
-    dress(button, name, label);
-    return button;
-  }
-
-  makeScrubber() {
-    const scrubber = make("input", "pl-scrubber");
-    Object.assign(scrubber, { type: "range", min: "0", step: "any" });
-    scrubber.setAttribute("aria-label", "Place in the run, in measured time");
-    scrubber.addEventListener("input", () => {
-      this.isPlaying = false;
-      this.seek(Number(scrubber.value));
+  speedButton(name, speed, title) {
+    return button({ class: "rv-num", title }, name, () => {
+      this.speed = speed;
+      this.draw();
     });
-    return scrubber;
-  }
-
-  makeSpeeds() {
-    const group = make("div", "pl-speeds");
-    group.setAttribute("role", "group");
-    group.setAttribute("aria-label", "Speed of the replay");
-    this.speeds = SPEEDS.map(([name, speed, title]) => {
-      const button = make("button", "rv-num", name);
-      Object.assign(button, { type: "button", title });
-      button.addEventListener("click", () => {
-        this.speed = speed;
-        this.draw();
-      });
-      group.append(button);
-      return { button, speed };
-    });
-    return group;
   }
 
   /**
@@ -210,8 +178,7 @@ export class Player {
   key(event) {
     const { key } = event;
     const target = targetOf(event);
-    if (!this.isShown || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
-      return;
+    if (!this.isShown || event.defaultPrevented || isModified(event) || event.shiftKey) return;
     /** @type {Record<string, () => void>} */
     const keys = {
       ArrowLeft: () => this.step(-1),
@@ -241,13 +208,12 @@ export class Player {
     this.describe(`${place}, ${now.toFixed(3)} seconds`);
     scrubber.style.setProperty("--pl-share", `${length ? (100 * now) / length : 0}%`);
     dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
-    for (const node of [...find(this.element, ".pl-controls").children, scrubber])
-      /** @type {HTMLButtonElement | HTMLInputElement} */ (node).disabled = length === 0;
+    for (const node of [...this.controls, scrubber]) node.disabled = length === 0;
     this.live.hidden = !playhead.isLive || playhead.isFollowing;
     const isStill = this.stillness.matches;
-    for (const { button, speed } of this.speeds) {
-      button.hidden = isStill && speed > 0;
-      button.setAttribute("aria-pressed", String(speed === (isStill ? 0 : this.speed)));
+    for (const { button: each, speed } of this.speeds) {
+      each.hidden = isStill && speed > 0;
+      attribute(each, { "aria-pressed": speed === (isStill ? 0 : this.speed) });
     }
   }
 
@@ -264,14 +230,24 @@ export class Player {
 }
 
 /**
- * @param {HTMLElement} button
+ * @param {string} name
+ * @param {string} label
+ * @param {() => void} act
+ */
+function iconButton(name, label, act) {
+  const icon = shape("svg", { viewBox: "0 0 16 16", "aria-hidden": true }, shape("path"));
+  const node = button("", [icon], act);
+  dress(node, name, label);
+  return node;
+}
+
+/**
+ * @param {HTMLElement} node
  * @param {string} icon
  * @param {string} label
  */
-function dress(button, icon, label) {
-  if (button.dataset.act === icon) return;
-  button.dataset.act = icon;
-  button.title = label;
-  button.setAttribute("aria-label", label);
-  button.querySelector("path")?.setAttribute("d", ICONS[icon]);
+function dress(node, icon, label) {
+  if (node.dataset.act === icon) return;
+  attribute(node, { "data-act": icon, title: label, "aria-label": label });
+  node.querySelector("path")?.setAttribute("d", ICONS[icon]);
 }

@@ -72,8 +72,7 @@ const WIDEST = 140; // pixels of the last ghost in a line
 // stand above them. Lies over the text and moves nothing.
 class Masks {
   constructor() {
-    this.layer = make("div", "rv-masks");
-    this.layer.setAttribute("aria-hidden", "true"); // the card and "Why here?" say it
+    this.layer = make("div", { class: "rv-masks", "aria-hidden": true }); // the card and "Why here?" say it
   }
 
   /**

@@ -4,7 +4,7 @@
 import { Charts } from "../../charts/charts.js";
 import { find, make, put } from "../../core/dom.js";
 import { beginOf, compared, divergence, headerOf, mainLane, photoFinish } from "../../core/folds.js";
-import { LineView, mountView } from "../../core/line_view.js";
+import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
 import { Lane } from "../../core/trace.js";
 import { runMenu } from "../../export/menu.js";
@@ -36,12 +36,10 @@ export class RaceView extends LineView {
   /** @type {string} */
   charted;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {(run: string) => Promise<string>} missed
-   */
-  constructor(root, missed) {
-    super(root, missed);
+  /** @param {ConstructorParameters<typeof LineView>} given */
+  constructor(...given) {
+    super(...given);
+    const { root } = this;
     this.run = null;
     this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(find(root, ".rv-card"), root);
@@ -287,13 +285,7 @@ export class RaceView extends LineView {
   }
 }
 
-/**
- * @param {HTMLElement} element
- * @param {{ value: string }} props
- * @param {(name: string, changed: () => void) => void} watch
- * @param {(run: string) => Promise<string>} [missed]
- */
-export const mountRaceView = (element, props, watch, missed) => mountView(RaceView, element, props, watch, missed);
+export const mountRaceView = mountOf(RaceView);
 
 const SENTENCE = `A recording, played ${1 / SLOWEST} times slower than it ran.`;
 

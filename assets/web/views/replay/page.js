@@ -98,12 +98,9 @@ export function mountSite() {
  * @param {boolean} isCommon
  */
 function item(recording, isCommon) {
-  const node = make("li");
-  const link = make("a", "", recording.title);
-  link.href = recording.address;
-  node.append(link, make("p", "", recording.why), bars(recording.counts), facts(recording));
-  if (!isCommon) node.append(make("p", "rp-facts", recording.circumstances));
-  return node;
+  const link = make("a", { href: recording.address }, recording.title);
+  const circumstances = isCommon ? [] : [make("p", "rp-facts", recording.circumstances)];
+  return make("li", "", link, make("p", "", recording.why), bars(recording.counts), facts(recording), ...circumstances);
 }
 
 /**
@@ -111,21 +108,15 @@ function item(recording, isCommon) {
  * @param {number[]} counts
  */
 function bars(counts) {
-  const node = make("div", "rp-bars");
-  node.setAttribute("aria-hidden", "true");
-  for (const count of counts) {
-    const bar = make("i", `rp-n${Math.min(count, 5)}`);
-    bar.style.height = `${(Math.min(count, MOST) / MOST) * 100}%`;
-    node.append(bar);
-  }
-  return node;
+  const heights = counts.map((count) =>
+    make("i", { class: `rp-n${Math.min(count, 5)}`, style: `height: ${(Math.min(count, MOST) / MOST) * 100}%` }),
+  );
+  return make("div", { class: "rp-bars", "aria-hidden": true }, ...heights);
 }
 
 /** @param {ListedRun} given */
 function facts({ settings, tpf, speedup, against, num_tokens: numTokens }) {
-  const node = make("p", "rp-facts");
-  node.append(make("b", "", `${figure(tpf)} TPF`));
-  if (speedup) node.append(" · ", make("b", "", `${figure(speedup)}×`), ` the speed of ${against}`);
-  node.append(` · ${settingsText(settings)} · ${counted(numTokens, "token")}`);
-  return node;
+  const faster = speedup ? [" · ", make("b", "", `${figure(speedup)}×`), ` the speed of ${against}`] : [];
+  const rest = ` · ${settingsText(settings)} · ${counted(numTokens, "token")}`;
+  return make("p", "rp-facts", make("b", "", `${figure(tpf)} TPF`), ...faster, rest);
 }

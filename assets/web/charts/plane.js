@@ -1,0 +1,74 @@
+// What two charts of quality against tokens per forward share, as shapes of SVG: marks by the kind of a way, axes, the line
+// through the best, names where they have room.
+
+import { shape } from "../core/dom.js";
+
+const LETTER = 6.4; // pixels of a letter of a label, near enough to keep labels apart
+const LINE = 15;
+
+/** @type {Record<string, string>} */
+export const OUTLINES = {
+  ar: "M-5.5 -5.5H5.5V5.5H-5.5Z",
+  lossless: "M0 -8L8 0L0 8L-8 0Z",
+  tau: "M-6 0A6 6 0 1 1 6 0A6 6 0 1 1 -6 0Z",
+};
+
+/**
+ * Where values stand in a picture of this size.
+ * @param {{ width: number, height: number, margin: Margin }} picture
+ * @param {[from: number, to: number]} x
+ * @param {[from: number, to: number]} y
+ * @returns {PlaneScale}
+ */
+export function planeScale({ width, height, margin: { left, right, top, bottom } }, [first, last], [low, high]) {
+  return {
+    x: (value) => left + ((width - left - right) * (value - first)) / (last - first),
+    y: (value) => top + ((height - top - bottom) * (high - value)) / (high - low),
+  };
+}
+
+/**
+ * A line through points, in their order.
+ * @param {{ x: number, y: number }[]} points
+ * @param {PlaneScale} scale
+ */
+export const lineThrough = (points, { x, y }) =>
+  points.map((each, i) => `${i ? "L" : "M"}${x(each.x)} ${y(each.y)}`).join("");
+
+/** @param {string} text */
+export const lengthOf = (text) => LETTER * text.length;
+
+/**
+ * Whether a label has room beside those that have theirs already; it takes it.
+ * @param {LabelBox[]} taken
+ * @param {LabelBox} box
+ */
+export function takesRoom(taken, box) {
+  const isFree = !taken.some(
+    (each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left,
+  );
+  if (isFree) taken.push(box);
+  return isFree;
+}
+
+/**
+ * Grid lines and ticks of quality, ticks of tokens per forward, and what the axes are called; classes begin with `prefix`.
+ * @param {{ width: number, height: number, margin: Margin }} picture
+ * @param {PlaneScale} scale
+ * @param {{ prefix: string, ticks: [number, string][], shares: [number, string][], below: number, title: string }} given
+ */
+export function planeAxes({ width, height, margin }, { x, y }, { prefix, ticks, shares, below, title }) {
+  const [left, right, floor] = [margin.left, width - margin.right, height - margin.bottom];
+  const middle = { class: `${prefix}-axis`, "text-anchor": "middle" };
+  return [
+    ...shares.flatMap(([share, text]) => [
+      shape("path", { class: `${prefix}-gridline`, d: `M${left} ${y(share)}H${right}` }),
+      shape("text", { class: `${prefix}-tick`, x: left - 8, y: y(share) + 4, "text-anchor": "end" }, text),
+    ]),
+    ...ticks.map(([at, text]) =>
+      shape("text", { class: `${prefix}-tick`, x: x(at), y: floor + below, "text-anchor": "middle" }, text),
+    ),
+    shape("text", { ...middle, x: (left + right) / 2, y: height - 6 }, "tokens per forward"),
+    shape("text", { ...middle, transform: `translate(11 ${(margin.top + floor) / 2}) rotate(-90)` }, title),
+  ];
+}

@@ -1,0 +1,61 @@
+// Figures of plotly with their titles: nodes that live as long as their view, drawn again with react; where plotly did
+// not load one sentence stands in their place. Knows not what is drawn.
+
+import { make } from "../core/dom.js";
+import { loadPlotly } from "../core/plotly.js";
+
+/**
+ * The frame of a chart: its title above the node that plotly draws on.
+ * @param {string} key
+ * @param {(string | Node)[]} title
+ */
+export function chartFrame(key, ...title) {
+  const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
+  const caption = make("figcaption", "", ...title);
+  return { key, node, caption, frame: make("figure", { "data-chart": key }, caption, node) };
+}
+
+/**
+ * @param {string} rest what is complete without charts
+ */
+export const noCharts = (rest) =>
+  make("p", "rv-noplot", `The charts need plotly.js, which did not load; ${rest} complete without them.`);
+
+export class Plots {
+  /** @type {Plotly | null} */
+  plotly = null;
+
+  /**
+   * figure: of a chart by its key and frame as it is now, null where it is not drawn; rest: what is complete without them.
+   * @param {HTMLElement} root
+   * @param {HTMLElement} element
+   * @param {ReturnType<typeof chartFrame>[]} charts
+   * @param {{ figure(key: string, frame: HTMLElement): Figure | null, rest: string, tools?: string[] }} given
+   */
+  constructor(root, element, charts, { figure, rest, tools = [] }) {
+    this.root = root;
+    this.element = element;
+    this.charts = charts;
+    this.figure = figure;
+    this.rest = rest;
+    this.config = { displaylogo: false, responsive: false, modeBarButtons: [[...tools, "resetScale2d"]] };
+    element.append(...charts.map(({ frame }) => frame));
+    new ResizeObserver(() => this.draw()).observe(element);
+  }
+
+  async show() {
+    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
+    if (this.plotly) this.draw();
+    else this.element.replaceChildren(noCharts(this.rest));
+  }
+
+  draw() {
+    if (!this.plotly || !this.element.clientWidth) return;
+    for (const { key, node, frame } of this.charts) {
+      const figure = this.figure(key, frame);
+      if (!figure) continue;
+      Object.assign(figure.layout, { width: node.clientWidth, height: node.clientHeight });
+      this.plotly.react(node, figure.data, figure.layout, this.config);
+    }
+  }
+}

@@ -1,0 +1,24 @@
+// What the pictures of How it works share: a slider with its value, and the key to their colours.
+
+import { make } from "../core/dom.js";
+
+/**
+ * A slider with its name and its value beside it.
+ * @param {string} label
+ * @param {Attributes} attributes
+ * @param {(value: number) => void} turned
+ */
+export function knob(label, attributes, turned) {
+  const input = make("input", { type: "range", ...attributes });
+  const output = make("output", "", input.value);
+  input.addEventListener("input", () => turned(Number(input.value)));
+  return { input, output, row: make("label", "ex-knob", make("span", "", label), input, output) };
+}
+
+/** @param {string[][]} entries [kind, text] */
+export const keyList = (entries) =>
+  make(
+    "p",
+    "ex-legend",
+    ...entries.map(([kind, text]) => make("span", "ex-entry", make("i", `ex-key ex-${kind}`), text)),
+  );
