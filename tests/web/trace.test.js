@@ -1,91 +1,185 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 
 import { compared, divergence, draftIds, folds, mainLane } from "../../assets/web/core/folds.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { END, LOSSLESS, LOSSLESS_SETTINGS, PLAIN, arOf, forward, laneOf, linesOf } from "./runs.js";
+import { Feed, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
+import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
-const text = (lane) => lane.tokens.map((token) => token.text).join("");
+describe("lanes", () => {
+  const text = (lane) => lane.tokens.map((token) => token.text).join("");
 
-test("forwards become tokens, the end mark without text", () => {
-  const lane = laneOf(PLAIN);
-  assert.equal(text(lane), "abcefg");
-  assert.deepEqual(lane.steps.map((step) => [step.first, step.count]), [[0, 2], [2, 1], [3, 2], [5, 2]]); // prettier-ignore
-  assert.equal(lane.tokens.at(-1).isEnd, true);
-  assert.deepEqual(lane.end, { reason: "eos", message: "" });
+  test("forwards become tokens, the end mark without text", () => {
+    const lane = laneOf(PLAIN);
+    assert.equal(text(lane), "abcefg");
+    assert.deepEqual(lane.steps.map((step) => [step.first, step.count]), [[0, 2], [2, 1], [3, 2], [5, 2]]); // prettier-ignore
+    assert.equal(lane.tokens.at(-1).isEnd, true);
+    assert.deepEqual(lane.end, { reason: "eos", message: "" });
+  });
+
+  test("clocks are the seconds of the forwards; the prompt's count for the first token alone", () => {
+    const lane = laneOf(PLAIN, { seconds: 0.25 });
+    assert.deepEqual(lane.steps.map((step) => step.clock), [0.25, 0.5, 0.75, 1]); // prettier-ignore
+    assert.equal(folds.toFirst(lane), 0.75);
+    assert.equal(folds.perForward(lane), 7 / 4);
+    assert.equal(folds.perSecond(lane), 7);
+    assert.equal(folds.secondsPerForward(lane), 0.25);
+  });
+
+  test("the lines are kept as they came", () => {
+    const lines = linesOf(PLAIN);
+    assert.deepEqual(Lane.of(lines, { lane: "mars", title: "MARS" }).lines, lines);
+  });
+
+  test("an unknown line is refused", () => {
+    const lane = new Lane({ lane: "mars", title: "MARS" });
+    assert.throws(() => lane.push({ type: "novel" }, "{}"), /unknown type novel/);
+  });
+
+  test("a character in two tokens stands with the one that completes it", () => {
+    const vocabulary = { 1: "\u00c3", 2: "\u00a9" }; // the bytes of é
+    const rows = [forward(0, [[1, 0.9], [2, 0.9]], 2, "limit")]; // prettier-ignore
+    const lane = laneOf(rows, { header: { vocabulary } });
+    assert.deepEqual(lane.tokens.map((token) => token.text), ["", "é"]); // prettier-ignore
+    assert.equal(lane.tokenName(1), "⟨C3⟩");
+    assert.equal(lane.tokenName(77), "#77");
+  });
+
+  test("a slider that moves over forwards in a row is one move", () => {
+    const rows = PLAIN.map((row, i) => (i === 1 || i === 2 ? { ...row, settings: { tau: 0.9 - i / 10 } } : row));
+    const [move, ...others] = laneOf(rows).moves;
+    assert.equal(others.length, 0);
+    assert.deepEqual([move.step, move.until, move.token], [1, 2, 2]);
+    assert.deepEqual([move.before.tau, move.settings.tau], [0.9, 0.7]);
+  });
+
+  test("a cut is the lane as it was", () => {
+    const lane = laneOf(PLAIN);
+    const cut = lane.at(2);
+    assert.equal(text(cut), "abc");
+    assert.equal(cut.end, null);
+    assert.equal(cut.seconds, 0.2);
+    assert.equal(lane.at(4), lane);
+    assert.equal(lane.at(2), cut);
+  });
+
+  test("checks say what AR would have chosen at the last places", () => {
+    const rows = [PLAIN[0], { ...PLAIN[1], checks: [[2, 0.9]] }];
+    const lane = laneOf(rows, { end: "" });
+    assert.deepEqual(lane.tokens[1].check, { id: 2, p: 0.9 });
+    assert.equal(lane.at(1).tokens[1].check, undefined); // known a forward later
+  });
+
+  test("the latest forward's unused proposals are drafts, then refused ones", () => {
+    const lane = laneOf(LOSSLESS.slice(0, 1), { ...LOSSLESS_SETTINGS, end: "" });
+    assert.deepEqual(lane.ghosts(), { drafts: "b", refused: "c" });
+    assert.deepEqual(draftIds(lane.steps[0]), [2]);
+    assert.equal(laneOf(PLAIN).ghosts(), null);
+  });
+
+  test("where two texts first differ", () => {
+    const mars = laneOf(PLAIN);
+    assert.equal(divergence(mars, arOf([1, 2, 3, 4]), 0), 3);
+    assert.equal(divergence(mars, arOf([1, 2, 3]), 0), -1);
+    const same = arOf([1, 2, 3, 5, 6, 7, END]);
+    assert.deepEqual(compared([mars, same], -1), { place: -1, isShown: false, isSame: true });
+    assert.deepEqual(compared([mars, arOf([1, 2, 3, 4])], 3), { place: 3, isShown: true, isSame: false });
+  });
+
+  test("the main lane is the first that is not plain AR", () => {
+    const [mars, ar] = [laneOf(PLAIN), arOf([1])];
+    assert.equal(mainLane({ lanes: [ar, mars] }), mars);
+    assert.equal(mainLane({ lanes: [ar] }), ar);
+  });
 });
 
-test("clocks are the seconds of the forwards; the prompt's count for the first token alone", () => {
-  const lane = laneOf(PLAIN, { seconds: 0.25 });
-  assert.deepEqual(lane.steps.map((step) => step.clock), [0.25, 0.5, 0.75, 1]); // prettier-ignore
-  assert.equal(folds.toFirst(lane), 0.75);
-  assert.equal(folds.perForward(lane), 7 / 4);
-  assert.equal(folds.perSecond(lane), 7);
-  assert.equal(folds.secondsPerForward(lane), 0.25);
+describe("the feed", () => {
+  // What a sink was told, in order.
+  function heard() {
+    const told = [];
+    const sink = {
+      start: (head) => told.push(`start ${head.run}`),
+      line: (tag, data, text) => told.push(`${tag} ${text}`),
+      clear: () => told.push("clear"),
+    };
+    const feed = new Feed(sink);
+    return { told, feed, read: (value) => (feed.read(value), feed.work(1000)) };
+  }
+
+  const value = (head, ...lines) => [JSON.stringify(head), ...lines, ""].join("\n");
+
+  test("a growing value is read once", () => {
+    const { told, read } = heard();
+    read(value({ run: "a" }, "mars\t1"));
+    read(value({ run: "a" }, "mars\t1", "mars\t2"));
+    assert.deepEqual(told, ["start a", "mars 1", "mars 2"]);
+  });
+
+  test("a line counts once its newline is there", () => {
+    const { told, read } = heard();
+    read('{"run":"a"}\nmars\t1\nmars\t2');
+    assert.deepEqual(told, ["start a", "mars 1"]);
+  });
+
+  test("windows overlap, and what was read is not read again", () => {
+    const { told, read } = heard();
+    read(value({ run: "a" }, "mars\t1", "mars\t2"));
+    read(value({ run: "a", from: 1 }, "mars\t2", "mars\t3"));
+    assert.deepEqual(told, ["start a", "mars 1", "mars 2", "mars 3"]);
+  });
+
+  test("a window that begins too late is not read: the feed is behind until the whole comes", () => {
+    const { told, feed, read } = heard();
+    read(value({ run: "a" }, "mars\t1"));
+    read(value({ run: "a", from: 3 }, "mars\t4"));
+    assert.equal(feed.isBehind, true);
+    read(value({ run: "a" }, "mars\t1", "mars\t2", "mars\t3", "mars\t4"));
+    assert.equal(feed.isBehind, false);
+    assert.deepEqual(told, ["start a", "mars 1", "mars 2", "mars 3", "mars 4"]);
+  });
+
+  test("another run begins anew, and nothing at all clears", () => {
+    const { told, read } = heard();
+    read(value({ run: "a" }, "mars\t1"));
+    read(value({ run: "b" }, "mars\t2"));
+    read("");
+    assert.deepEqual(told, ["start a", "mars 1", "start b", "mars 2", "clear"]);
+  });
+
+  test("a broken line is an error", () => {
+    const { feed } = heard();
+    feed.read(value({ run: "a" }, "mars\t{"));
+    assert.throws(() => feed.work(1000), SyntaxError);
+  });
 });
 
-test("the lines are kept as they came", () => {
-  const lines = linesOf(PLAIN);
-  assert.deepEqual(Lane.of(lines, { lane: "mars", title: "MARS" }).lines, lines);
-});
+describe("lines and values", () => {
+  const HEAD = { run: "r", lanes: [{ lane: "mars", title: "MARS" }] };
 
-test("an unknown line is refused", () => {
-  const lane = new Lane({ lane: "mars", title: "MARS" });
-  assert.throws(() => lane.push({ type: "novel" }, "{}"), /unknown type novel/);
-});
+  test("a line is a tag, a tab and JSON that may hold tabs", () => {
+    assert.equal(lineOf("mars", "{}"), "mars\t{}");
+    assert.deepEqual(parted('mars\t{"a":"\t"}'), ["mars", '{"a":"\t"}']);
+  });
 
-test("a character in two tokens stands with the one that completes it", () => {
-  const vocabulary = { 1: "\u00c3", 2: "\u00a9" }; // the bytes of é
-  const rows = [forward(0, [[1, 0.9], [2, 0.9]], 2, "limit")]; // prettier-ignore
-  const lane = laneOf(rows, { header: { vocabulary } });
-  assert.deepEqual(lane.tokens.map((token) => token.text), ["", "é"]); // prettier-ignore
-  assert.equal(lane.tokenName(1), "⟨C3⟩");
-  assert.equal(lane.tokenName(77), "#77");
-});
-
-test("a slider that moves over forwards in a row is one move", () => {
-  const rows = PLAIN.map((row, i) => (i === 1 || i === 2 ? { ...row, settings: { tau: 0.9 - i / 10 } } : row));
-  const [move, ...others] = laneOf(rows).moves;
-  assert.equal(others.length, 0);
-  assert.deepEqual([move.step, move.until, move.token], [1, 2, 2]);
-  assert.deepEqual([move.before.tau, move.settings.tau], [0.9, 0.7]);
-});
-
-test("a cut is the lane as it was", () => {
-  const lane = laneOf(PLAIN);
-  const cut = lane.at(2);
-  assert.equal(text(cut), "abc");
-  assert.equal(cut.end, null);
-  assert.equal(cut.seconds, 0.2);
-  assert.equal(lane.at(4), lane);
-  assert.equal(lane.at(2), cut);
-});
-
-test("checks say what AR would have chosen at the last places", () => {
-  const rows = [PLAIN[0], { ...PLAIN[1], checks: [[2, 0.9]] }];
-  const lane = laneOf(rows, { end: "" });
-  assert.deepEqual(lane.tokens[1].check, { id: 2, p: 0.9 });
-  assert.equal(lane.at(1).tokens[1].check, undefined); // known a forward later
-});
-
-test("the latest forward's unused proposals are drafts, then refused ones", () => {
-  const lane = laneOf(LOSSLESS.slice(0, 1), { ...LOSSLESS_SETTINGS, end: "" });
-  assert.deepEqual(lane.ghosts(), { drafts: "b", refused: "c" });
-  assert.deepEqual(draftIds(lane.steps[0]), [2]);
-  assert.equal(laneOf(PLAIN).ghosts(), null);
-});
-
-test("where two texts first differ", () => {
-  const mars = laneOf(PLAIN);
-  assert.equal(divergence(mars, arOf([1, 2, 3, 4]), 0), 3);
-  assert.equal(divergence(mars, arOf([1, 2, 3]), 0), -1);
-  const same = arOf([1, 2, 3, 5, 6, 7, END]);
-  assert.deepEqual(compared([mars, same], -1), { place: -1, isShown: false, isSame: true });
-  assert.deepEqual(compared([mars, arOf([1, 2, 3, 4])], 3), { place: 3, isShown: true, isSame: false });
-});
-
-test("the main lane is the first that is not plain AR", () => {
-  const [mars, ar] = [laneOf(PLAIN), arOf([1])];
-  assert.equal(mainLane({ lanes: [ar, mars] }), mars);
-  assert.equal(mainLane({ lanes: [ar] }), ar);
+  test("a value is its head, its lanes, what was found of their answers, and more", () => {
+    const lanes = [
+      { name: "mars", lines: ["1", "2"], verdict: true },
+      { name: "ar", lines: ["3"], verdict: null },
+    ];
+    const value = valueOf(HEAD, lanes, [statusLine({ text: "t", kind: "note" })]);
+    assert.equal(
+      value,
+      `${JSON.stringify(HEAD)}\nmars\t1\nmars\t2\nar\t3\nverdict\t{"lane":"mars","right":true}\nstatus\t{"text":"t","kind":"note"}\n`,
+    );
+    assert.deepEqual(readValue(value), {
+      head: HEAD,
+      lines: [
+        ["mars", "1"],
+        ["mars", "2"],
+        ["ar", "3"],
+        ["verdict", '{"lane":"mars","right":true}'],
+        ["status", '{"text":"t","kind":"note"}'],
+      ],
+    });
+  });
 });

@@ -228,11 +228,7 @@ export class Charts {
   }
 }
 
-/**
- * @param {Lane} lane
- * @param {number} index
- * @returns {Span}
- */
+/** @type {(lane: Lane, index: number) => Span} */
 const spanOf = (lane, index) => ({ from: beginOf(lane.steps[index]), to: lane.steps[index].clock });
 
 // What lies over a chart without being drawn by plotly, so that moving it redraws nothing: the forward pointed at, the

@@ -8,12 +8,7 @@ import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
 import { Boxes, Dashes, TICKS, finestOf, nines, stepsIn } from "./marks.js";
 
-/**
- * @param {Colours} c
- * @param {string} title
- * @param {Json} more
- * @returns {Json}
- */
+/** @type {(c: Colours, title: string, more: Json) => Json} */
 export const axis = (c, title, more) => ({
   title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
   color: c.muted,
@@ -31,19 +26,10 @@ export const axis = (c, title, more) => ({
   ...more,
 });
 
-/**
- * @param {Colours} c
- * @param {Span} span
- */
+/** @type {(c: Colours, span: Span) => Json} */
 const secondsAxis = (c, { from, to }) => axis(c, "seconds of decoding", { range: [from, to], showgrid: false });
 
-/**
- * @param {Colours} c
- * @param {Json} xaxis
- * @param {Json} yaxis
- * @param {Json} more
- * @returns {Json}
- */
+/** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
   margin: { l: 56, r: 62, t: 8, b: 40 }, // of all alike, so that one second is as wide in each
   paper_bgcolor: "rgba(0,0,0,0)",
@@ -91,10 +77,7 @@ function moveMarks(lane, c, span, isNamed) {
   const shapes = moves.map((move) => momentLine(at(move), c.warm));
   // A name needs room before the next one; of a dense row the last is named.
   const room = (span.to - span.from) * 0.1;
-  /**
-   * @param {Move} move
-   * @param {number} i
-   */
+  /** @type {(move: Move, i: number) => boolean} */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
   /** @type {Json[]} */
   const annotations = moves.filter(hasRoom).map((move) => ({
@@ -191,13 +174,7 @@ export function confidenceFigure(lane, c, span, seen = span) {
   return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, marks) };
 }
 
-/**
- * @param {string} text
- * @param {number} x
- * @param {number} y
- * @param {string} color
- * @param {string} [yanchor]
- */
+/** @type {(text: string, x: number, y: number, color: string, yanchor?: string) => Json} */
 export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   x,
   y,
@@ -241,10 +218,7 @@ export function timeFigure(lanes, c, span) {
   return { data, layout: layout(c, secondsAxis(c, span), y, more) };
 }
 
-/**
- * @param {Lane} lane
- * @param {Colours} c
- */
+/** @type {(lane: Lane, c: Colours) => string} */
 const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
 
 /** @param {Lane[]} lanes */
@@ -304,10 +278,7 @@ export function latencyFigure(lanes, c, span, seen = span) {
   return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, more) };
 }
 
-/**
- * @param {string} text
- * @param {Colours} c
- */
+/** @type {(text: string, c: Colours) => Json} */
 const cutLabel = (text, c) => ({
   ...endLabel(text, 1, 1, c.muted, "top"),
   xref: "paper",

@@ -113,10 +113,7 @@ export function find(root, selector) {
  */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 
-/**
- * @param {Node} node
- * @param {string} text
- */
+/** @type {(node: Node, text: string) => void} */
 export const put = (node, text) => {
   if (node.textContent !== text) node.textContent = text;
 };

@@ -3,10 +3,7 @@
 // `<tag>\t<JSON>`, the tag a lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`.
 // app/run_log.py writes the same.
 
-/**
- * @param {string} tag
- * @param {string} text
- */
+/** @type {(tag: string, text: string) => string} */
 export const lineOf = (tag, text) => `${tag}\t${text}`;
 
 /**
@@ -27,12 +24,11 @@ export function parted(line) {
  */
 export function valueOf(head, lanes, more = []) {
   const lines = lanes.flatMap((lane) => lane.lines.map((line) => lineOf(lane.name, line)));
-  const verdicts = lanes.filter((lane) => typeof lane.verdict === "boolean").map(verdictLine);
+  const verdicts = lanes
+    .filter((lane) => typeof lane.verdict === "boolean")
+    .map(({ name, verdict }) => lineOf("verdict", JSON.stringify({ lane: name, right: verdict })));
   return [JSON.stringify(head), ...lines, ...verdicts, ...more].map((line) => `${line}\n`).join("");
 }
-
-/** @param {{ name: string, verdict: boolean | null }} given */
-const verdictLine = ({ name, verdict }) => lineOf("verdict", JSON.stringify({ lane: name, right: verdict }));
 
 /** @param {Note} note */
 export const statusLine = (note) => lineOf("status", JSON.stringify(note));

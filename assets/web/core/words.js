@@ -29,10 +29,7 @@ export function figure(number) {
 /** @param {number} number */
 export const whole = (number) => number.toLocaleString("en-US");
 
-/**
- * @param {number} number
- * @param {string} word
- */
+/** @type {(number: number, word: string) => string} */
 export const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 
 /** @param {number} seconds */

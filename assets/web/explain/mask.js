@@ -86,7 +86,7 @@ export class MaskView {
   rebuild() {
     const { length, prompt, blockSize } = this.values;
     this.slots = streams(length, prompt, blockSize);
-    this.grid = twoStreamMask(length, prompt, blockSize);
+    this.grid = this.slots.map((query) => this.slots.map((key) => sees(query, key)));
     this.drawStrips();
     this.drawGrid();
   }
@@ -210,11 +210,7 @@ export class MaskView {
   }
 }
 
-/**
- * @param {string} name
- * @param {number} from
- * @param {number} to
- */
+/** @type {(name: string, from: number, to: number) => string} */
 const span = (name, from, to) => (from > to ? "" : from === to ? `${name}${from}` : `${name}${from} to ${name}${to}`);
 
 /**
@@ -233,33 +229,22 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}; of its own block nothing in clear. It learns ${learns}.`;
 }
 
-// The mask itself, as mars_runtime/lab/training/streams.py has it, for one row.
+// The mask itself, as mars_runtime/lab/training/masks.py has it, for one row.
 //
 /**
- * Block of every position: -1 in the prompt; the first block of the response holds `firstBlock` positions.
- * @param {number} length
- * @param {number} prompt
- * @param {number} blockSize
- * @param {number} [firstBlock]
- */
-function blockIds(length, prompt, blockSize, firstBlock = blockSize) {
-  /** @param {number} place */
-  const block = (place) => (place < 0 ? -1 : Math.floor((place + blockSize - firstBlock) / blockSize));
-  return Array.from({ length }, (_, position) => block(position - prompt));
-}
-
-/**
- * Everything that asks or is asked: the clean stream, then a mask for each position of the response.
+ * Everything that asks or is asked: the clean stream, then a mask for each position of the response, with its block: -1
+ * in the prompt.
  * @param {number} length
  * @param {number} prompt
  * @param {number} blockSize
  * @returns {MaskSlot[]}
  */
 function streams(length, prompt, blockSize) {
-  const blocks = blockIds(length, prompt, blockSize);
-  const clean = blocks.map((block, position) => ({ isNoisy: false, position, block }));
-  const noisy = clean.slice(prompt).map((slot) => ({ ...slot, isNoisy: true }));
-  return [...clean, ...noisy];
+  const clean = Array.from({ length }, (_, position) => {
+    const block = Math.max(-1, Math.floor((position - prompt) / blockSize));
+    return { isNoisy: false, position, block };
+  });
+  return [...clean, ...clean.slice(prompt).map((slot) => ({ ...slot, isNoisy: true }))];
 }
 
 /**
@@ -271,15 +256,4 @@ function sees(query, key) {
   if (!query.isNoisy) return !key.isNoisy && key.position <= query.position;
   if (!key.isNoisy) return key.block < query.block;
   return key.block === query.block && key.position <= query.position;
-}
-
-/**
- * True where query (row) may attend to key (column).
- * @param {number} length
- * @param {number} prompt
- * @param {number} blockSize
- */
-function twoStreamMask(length, prompt, blockSize) {
-  const slots = streams(length, prompt, blockSize);
-  return slots.map((query) => slots.map((key) => sees(query, key)));
 }

@@ -148,23 +148,14 @@ export class SlotPlayer {
     const box = make(
       "div",
       "ex-controls",
-      button({ "aria-label": "Step back" }, "‹", () => this.step(-1)),
+      button({ "aria-label": "Step back" }, "‹", () => this.seek(this.moment - 1)),
       this.button,
-      button({ "aria-label": "Step forward" }, "›", () => this.step(1)),
+      button({ "aria-label": "Step forward" }, "›", () => this.seek(this.moment + 1)),
       this.range,
     );
     const mismatch = { class: "ex-word", "aria-label": "Go to the next mismatch" };
     if (this.mismatches.length) box.append(button(mismatch, "Next mismatch", () => this.toMismatch()));
     return box;
-  }
-
-  /**
-   * The first mismatch from forward `from` on, or the first of all; for the moment at which it is fed.
-   * @param {number} from
-   */
-  mismatch(from) {
-    const { mismatches } = this;
-    return (mismatches.find(({ index }) => index >= from) ?? mismatches[0]).index;
   }
 
   // The one before which AR agreed with most drafts.
@@ -175,8 +166,11 @@ export class SlotPlayer {
     );
   }
 
+  // The next one, or the first of all; to the moment at which it is fed.
   toMismatch() {
-    this.seek(2 * this.mismatch(Math.floor((this.moment + 1) / 2)) + 1);
+    const from = Math.floor((this.moment + 1) / 2);
+    const { index } = this.mismatches.find((forward) => forward.index >= from) ?? this.mismatches[0];
+    this.seek(2 * index + 1);
   }
 
   /** @param {KeyboardEvent} event */
@@ -185,8 +179,8 @@ export class SlotPlayer {
     if (event.target === this.range || isModified(event)) return;
     /** @type {Record<string, () => void>} */
     const acts = {
-      ArrowRight: () => this.step(1),
-      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.seek(this.moment + 1),
+      ArrowLeft: () => this.seek(this.moment - 1),
       Home: () => this.seek(0),
       End: () => this.seek(this.last),
     };
@@ -197,11 +191,6 @@ export class SlotPlayer {
     acts[event.key]();
   }
 
-  /** @param {number} by */
-  step(by) {
-    this.seek(this.moment + by);
-  }
-
   /** @param {number} moment */
   seek(moment) {
     this.pause();
@@ -210,7 +199,7 @@ export class SlotPlayer {
 
   // With reduced motion nothing plays: the button steps.
   toggle() {
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.step(1);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.seek(this.moment + 1);
     else if (this.timer) this.pause();
     else this.play();
   }

@@ -78,10 +78,7 @@ function cell(value) {
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/**
- * @param {string} text
- * @param {string} type
- */
+/** @type {(text: string, type: string) => Blob} */
 export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
 
 /**
@@ -107,7 +104,7 @@ export function canSaveReplay({ root, run }) {
 }
 
 /**
- * The whole page as text. Throws where the server does not answer.
+ * The whole page as text, the run in it marked as recorded. Throws where the server does not answer.
  * @param {{ root: HTMLElement, run: Run }} given
  */
 export async function replayHtml({ root, run }) {
@@ -115,17 +112,10 @@ export async function replayHtml({ root, run }) {
   if (!answer.ok) throw new Error("The page for replays did not load; try again.");
   const shell = await answer.text();
   const title = run.lanes.map((lane) => lane.title).join(" against ");
-  const data = JSON.stringify({ title, value: runValue(run) }).replaceAll("<", "\\u003c");
-  const place = shell.lastIndexOf(PLACE);
-  return shell.slice(0, place) + data + shell.slice(place + PLACE.length);
-}
-
-/**
- * The value that shows this run again: its head, marked as recorded, its lines, and what was said of it.
- * @param {Run} run
- */
-function runValue(run) {
   const header = headerOf(run.lanes[0]);
   const recorded = run.recorded || [dayOf(header), header.hardware].filter(Boolean).join(", on ") || true;
-  return valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
+  const value = valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
+  const data = JSON.stringify({ title, value }).replaceAll("<", "\\u003c");
+  const place = shell.lastIndexOf(PLACE);
+  return shell.slice(0, place) + data + shell.slice(place + PLACE.length);
 }

@@ -149,10 +149,7 @@ async function loaded(url) {
   return picture;
 }
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @returns {Promise<Blob>}
- */
+/** @type {(canvas: HTMLCanvasElement) => Promise<Blob>} */
 const blobOf = (canvas) =>
   new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");

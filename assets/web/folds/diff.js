@@ -123,11 +123,7 @@ function cut(first, second, box, add) {
  * @returns {[x: number, y: number][]}
  */
 function sharedRuns(first, second, { a, b, endA, endB }, length) {
-  /**
-   * @param {readonly unknown[]} list
-   * @param {number} from
-   * @param {number} to
-   */
+  /** @type {(list: readonly unknown[], from: number, to: number) => Map<string, number>} */
   const once = (list, from, to) => {
     const places = new Map();
     for (let i = from; i + length <= to; i += 1) {

@@ -157,10 +157,7 @@ function check(cell, tokens) {
   cell.wrong = checked.filter((token) => token.check?.id !== token.id).length;
 }
 
-/**
- * @param {WhatIfCell[]} cells
- * @param {(cell: WhatIfCell) => number} value
- */
+/** @type {(cells: WhatIfCell[], value: (cell: WhatIfCell) => number) => number} */
 const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
 
 /**

@@ -315,10 +315,7 @@ class DiffText {
    * @param {number} num
    */
   both(lane, from, num) {
-    /**
-     * @param {number} start
-     * @param {number} end
-     */
+    /** @type {(start: number, end: number) => HTMLElement} */
     const text = (start, end) => make("span", "rv-df-both", shown(lane.tokens.slice(start, end).map(textOf).join("")));
     const end = from + num;
     if (num <= FOLD || this.unfolded.has(from)) return [text(from, end)];

@@ -88,10 +88,7 @@ export class CachePanel {
    */
   drawNumbers(lane, state) {
     const bytes = (lane.header && lane.header.slot_bytes) || 0;
-    /**
-     * @param {string} key
-     * @param {string} text
-     */
+    /** @type {(key: string, text: string) => void} */
     const set = (key, text) => {
       /** @type {HTMLElement} */ (this.values[key].parentElement).hidden = !text;
       put(this.values[key], text);

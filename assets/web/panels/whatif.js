@@ -228,10 +228,7 @@ const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
 const SIGHT = 236; // pixels of height at most
 const MARGIN = 1; // rows kept above and below those in sight
 
-/**
- * @param {WhatIfCell} cell
- * @param {number} num
- */
+/** @type {(cell: WhatIfCell, num: number) => number} */
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
 // One cell per forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
@@ -410,10 +407,7 @@ class WhatIfStrip {
   }
 }
 
-/**
- * @param {{ forwards: number }} given
- * @param {number} tokens
- */
+/** @type {(given: { forwards: number }, tokens: number) => string} */
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
 /**

@@ -245,10 +245,7 @@ function heading(key, text, settings, hasTau) {
   return node;
 }
 
-/**
- * @param {Lane} lane
- * @param {number} id
- */
+/** @type {(lane: Lane, id: number) => string} */
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 /**

@@ -173,10 +173,7 @@ function probs(lane, proposal) {
   return make("div", "rv-probs", ...cells);
 }
 
-/**
- * @param {string} name
- * @param {string} where
- */
+/** @type {(name: string, where: string) => HTMLElement} */
 const titleOf = (name, where) => make("div", "rv-title", make("b", "", name), make("span", "rv-where rv-num", where));
 
 export class Card {

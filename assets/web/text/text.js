@@ -9,10 +9,7 @@ import { moveText } from "./card.js";
 const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
 const CODE = /```|\n(?:def|class) \w+.*:\n/;
 
-/**
- * @param {string} className
- * @param {string} [text]
- */
+/** @type {(className: string, text?: string) => HTMLElement} */
 const span = (className, text) => {
   const node = document.createElement("span");
   node.className = className;
@@ -436,10 +433,7 @@ class TextRange {
   }
 }
 
-/**
- * @param {Step} step
- * @param {Span | null} span
- */
+/** @type {(step: Step, span: Span | null) => boolean} */
 const isOut = (step, span) => Boolean(span && (step.clock <= span.from || beginOf(step) >= span.to));
 
 // Ticks in the margin of a text, where a slider bit.

@@ -92,7 +92,7 @@ class Presenter {
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
       put(this.says, says); // first the words: a scene takes the room that they leave
-      this.scene = makeScene(this.stage, scene);
+      this.scene = new SCENES[scene.kind](this.stage, scene);
     }
     this.stop = stop;
     this.beat = Math.max(0, Math.min(beat, this.scene.beats.length - 1));
@@ -291,9 +291,3 @@ class WordsScene {
 
 /** @type {Record<string, new (element: HTMLElement, spec: SceneSpec) => Scene>} */
 const SCENES = { race: RaceScene, figure: FigureScene, picture: PictureScene, words: WordsScene };
-
-/**
- * @param {HTMLElement} element
- * @param {SceneSpec} spec
- */
-const makeScene = (element, spec) => new SCENES[spec.kind](element, spec);

@@ -103,10 +103,7 @@ const percent = (share) => (share ? figure(100 * share) : "0");
  * @param {(isOn: boolean) => void} onTexts
  */
 export function buildLegend(element, onTexts) {
-  /**
-   * @param {Node} node
-   * @param {string} text
-   */
+  /** @type {(node: Node, text: string) => HTMLElement} */
   const item = (node, text) => make("span", "bv-key", node, make("span", "", text));
   const swatches = [1, 2, 3, 4, 5].map((n) =>
     make("i", { class: "bv-cell bv-swatch", "data-n": n }, n === 5 ? "5+" : String(n)),

@@ -137,10 +137,7 @@ function figureRows(lanes) {
   });
 }
 
-/**
- * @param {string} name
- * @param {(Node | string)[][]} cells
- */
+/** @type {(name: string, cells: (Node | string)[][]) => HTMLElement} */
 const row = (name, cells) =>
   make("tr", "", make("th", { scope: "row" }, name), ...cells.map((parts) => make("td", "", ...parts)));
 

@@ -154,10 +154,7 @@ export class Texts {
 const keys = (lane) =>
   lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
 
-/**
- * @param {number} length
- * @returns {Alignment}
- */
+/** @type {(length: number) => Alignment} */
 const identity = (length) => {
   const same = Int32Array.from({ length }, (_, i) => i);
   return { own: new Set(), missing: new Set(), toBase: same, fromBase: same, near: same };

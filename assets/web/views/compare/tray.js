@@ -78,12 +78,8 @@ function nameOf(lane) {
   return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
 }
 
-/**
- * @param {string[]} a
- * @param {string[]} b
- */
+/** @type {(a: string[], b: string[]) => boolean} */
 const isSame = (a, b) => a.length === b.length && a.every((line, i) => line === b[i]);
-const newId = () => `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
 
 export class Tray {
   /** @type {Pin[]} */
@@ -134,7 +130,7 @@ export class Tray {
     const same = this.pins.find((pin) => isSame(pin.lines, lines));
     if (same) return { pin: same, isNew: false, sentence: "" };
     const record = {
-      id: newId(),
+      id: `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`,
       pinned: Date.now(),
       name: words.name || "",
       note: words.note || "",

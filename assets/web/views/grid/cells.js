@@ -203,8 +203,5 @@ export class Cells {
   }
 }
 
-/**
- * @param {Measure} measure
- * @param {Node[]} parts
- */
+/** @type {(measure: Measure, ...parts: Node[]) => HTMLElement} */
 const numberOf = (measure, ...parts) => make("span", { class: "gv-number", "data-measure": measure }, ...parts);

@@ -76,11 +76,7 @@ class GridView extends PhaseView {
   start(head) {
     this.head = head;
     this.close();
-    /**
-     * @param {string} name
-     * @param {GridRow | null} row
-     * @param {number} blockSize
-     */
+    /** @type {(name: string, row: GridRow | null, blockSize: number) => Cell} */
     const cell = (name, row, blockSize) => ({
       name,
       row,
@@ -145,11 +141,7 @@ class GridView extends PhaseView {
     const range = rangeOf(measure, values);
     const marks = this.marks();
     this.legend.draw(measure, range);
-    /**
-     * @param {Cell} cell
-     * @param {number} value
-     * @returns {[Cell, CellLook]}
-     */
+    /** @type {(cell: Cell, value: number) => [Cell, CellLook]} */
     const look = (cell, value) => {
       const isOpened = cell === opened;
       const colour = isOpened || runColours.isKept(cell.lane) ? runColours.placeOf(cell.lane) : null;

@@ -185,10 +185,7 @@ function trace(way, points, c, shape) {
   };
 }
 
-/**
- * @param {string} name
- * @param {Colours} c
- */
+/** @type {(name: string, c: Colours) => { colour: string, dash: string }} */
 export const lineOf = (name, c) => {
   const place = Math.max(0, ORDER.indexOf(name));
   return { colour: c.runs[place], dash: DASHES[place] };

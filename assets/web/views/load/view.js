@@ -25,7 +25,8 @@ class LoadView extends PhaseView {
     this.day = find(root, ".lv-day");
     this.table = new Table(find(root, ".lv-table"));
     this.plots = new LoadPlots(root, find(root, ".lv-charts"));
-    buildWords(find(root, ".lv-words"));
+    const words = WORDS.flatMap(([term, meaning]) => [make("dt", "", term), make("dd", "", meaning)]);
+    find(root, ".lv-words").replaceChildren(...words);
     this.watchTheme();
     this.clear();
   }
@@ -134,10 +135,7 @@ const COLUMNS = [
   ["in budget", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
 ];
 
-/**
- * @param {{ p50: number, p99: number } | null} spread
- * @param {number} unit
- */
+/** @type {(spread: { p50: number, p99: number } | null, unit: number) => string} */
 const pair = (spread, unit) => (spread ? `${figure(unit * spread.p50)} · ${figure(unit * spread.p99)}` : "–");
 
 /** @param {LoadAgreement | null} found */
@@ -145,11 +143,6 @@ function agreed(found) {
   if (!found || found.share === null) return "–";
   const percent = found.share === 1 ? "100" : short(Math.floor(1000 * found.share) / 10, 1);
   return found.sampled ? `${percent} of ${found.num_requests}` : percent;
-}
-
-/** @param {HTMLElement} list */
-function buildWords(list) {
-  list.replaceChildren(...WORDS.flatMap(([term, meaning]) => [make("dt", "", term), make("dd", "", meaning)]));
 }
 
 class Table {

@@ -16,7 +16,7 @@ const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "g
 export function mountPage() {
   mountApi();
   mountAsks();
-  mountFold();
+  whenThere(() => document.getElementById("go"), fold);
   mountHelp();
   mountPins();
   mountLens();
@@ -27,10 +27,7 @@ export function mountPage() {
 function mountKeys() {
   /** @param {string} id */
   const press = (id) => document.getElementById(id)?.click();
-  /**
-   * @param {Event} event
-   * @param {Record<string, string>} ids
-   */
+  /** @type {(event: Event, ids: Record<string, string>) => string | undefined} */
   const around = (event, ids) =>
     Object.keys(ids).find((id) => event.target instanceof Element && targetOf(event).closest(`#${id}`));
 
@@ -134,10 +131,6 @@ function mountPrompt() {
 
 // On a phone the knobs stand in a bar at the bottom edge, of which only Run and Stop are open; a button opens the rest,
 // and running folds it again. Wider pages show everything and have no such button (page.css).
-function mountFold() {
-  whenThere(() => document.getElementById("go"), fold);
-}
-
 /** @param {HTMLElement} row */
 function fold(row) {
   const knobs = /** @type {HTMLElement} */ (row.closest("#knobs"));

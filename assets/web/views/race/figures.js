@@ -5,7 +5,7 @@ import { find, make, put, toggle } from "../../core/dom.js";
 import { folds } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
 import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
-import { counted, environment, figure, milliseconds, whole } from "../../core/words.js";
+import { counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
 
 const BIG = [
   ["perForward", "tokens per forward", "TPF"],
@@ -146,22 +146,12 @@ export function statusOf(run) {
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
   if (run.pace > 0) {
-    return [
-      "slow",
-      `Slow motion, ${timesSlower(run.pace)} times slower: the engine rests between forwards while the clocks stand still.`,
-    ];
+    const times = short(run.pace + 1, 1); // a rest of N forwards after each makes it N + 1 times slower
+    const rests = "the engine rests between forwards while the clocks stand still";
+    return ["slow", `Slow motion, ${times} times slower: ${rests}.`];
   }
   return ["running", "Real time: this is how fast it runs here."];
 }
-
-/** @param {Lane} lane */
-const reasonOf = (lane) => lane.end?.reason || "";
-
-/**
- * A rest of N forwards after each makes it N + 1 times slower.
- * @param {number} pace
- */
-const timesSlower = (pace) => String(Number((pace + 1).toFixed(1)));
 
 /**
  * @param {Run} run
@@ -171,22 +161,15 @@ function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
-  if (isStopped)
-    return [
-      "stopped",
-      `Stopped by the visitor after ${lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ")}.`,
-    ];
+  const lengths = lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ");
+  if (isStopped) return ["stopped", `Stopped by the visitor after ${lengths}.`];
   if (message) return ["finished", message];
-  const reasons = new Set(lanes.map(reasonOf));
-  if (reasons.size === 1 && lanes.length > 1)
-    return [
-      "finished",
-      `Finished: ${lanes.length === 2 ? "both" : "all"} ${ENDS[reasonOf(lanes[0])].replace("its text", "their texts")}.`,
-    ];
-  return [
-    "finished",
-    `Finished: ${lanes.map((lane) => `${lane.title} ${ENDS[reasonOf(lane)] || reasonOf(lane)}`).join(", ")}.`,
-  ];
+  const reasons = lanes.map((lane) => lane.end?.reason || "");
+  const what =
+    lanes.length > 1 && new Set(reasons).size === 1
+      ? `${lanes.length === 2 ? "both" : "all"} ${ENDS[reasons[0]].replace("its text", "their texts")}`
+      : lanes.map((lane, i) => `${lane.title} ${ENDS[reasons[i]] || reasons[i]}`).join(", ");
+  return ["finished", `Finished: ${what}.`];
 }
 
 /**
@@ -197,11 +180,7 @@ function finished(run) {
 export function buildLegend(element, onCounts, isOn) {
   const keys = make("span", "rv-keys");
   for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
-  /**
-   * @param {string} className
-   * @param {string} sample
-   * @param {string} text
-   */
+  /** @type {(className: string, sample: string, text: string) => HTMLElement} */
   const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
   element.replaceChildren(
     keys,

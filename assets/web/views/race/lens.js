@@ -127,11 +127,9 @@ function lensWords(lane, { first, exact, drafts, cells }, tau, ends) {
   const cell = cells[first];
   const rows = proposalRows(lane, first, ends).slice(cell.isLossless ? lane.steps[first].count : 0);
   const rest = drafts ? "later forwards would have begun elsewhere" : "the text itself might have gone on otherwise";
+  const what = cellText(lane, cell, rows, tau).replace("Forward", "forward");
   return (
-    `${seen} Exact up to forward ${whole(exact.forwards)}, at the orange line: ${lowered(cellText(lane, cell, rows, tau))} ` +
+    `${seen} Exact up to forward ${whole(exact.forwards)}, at the orange line: ${what} ` +
     `Hatched behind it: an estimate, for ${rest}.`
   );
 }
-
-/** @param {string} sentence */
-const lowered = (sentence) => sentence[0].toLowerCase() + sentence.slice(1);

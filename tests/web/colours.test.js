@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { RunColours, identityOf } from "../../assets/web/core/colours.js";
-import { PLAIN, arOf, laneOf } from "./runs.js";
+import { identityOf, RunColours } from "../../assets/web/core/colours.js";
+import { arOf, laneOf, PLAIN } from "./runs.js";
 
 const dated = (date) => laneOf(PLAIN, { header: { date } });
 const [one, two, three] = ["2026-11-20", "2026-11-21", "2026-11-22"].map(dated);

@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
+import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
+import { firstText } from "../../assets/web/views/race/figures.js";
+import { arOf, laneOf, PLAIN } from "./runs.js";
+
+describe("branches", () => {
+  const parent = laneOf(PLAIN); // a b c e f g END behind the prompt 24 25 26
+  const other = arOf([1, 2, 9, 9]);
+  const branch = (given) => laneOf([], { header: { prompt_ids: [24, 25, 26, ...given], num_given: given.length } });
+
+  test("a branch is named by its parent, the token and the alternative", () => {
+    const found = branchOf(branch([1, 2, 3, 4]), [other, parent]);
+    assert.deepEqual([found.token, found.taken, found.instead], [4, "d", "e"]);
+    assert.equal(branchName(found, { label: "Run 3" }), "Branch of Run 3 at token 4: “d” instead of “e”");
+    assert.match(branchName(found, undefined), /^Branch of a run that is not pinned at token 4/);
+  });
+
+  test("a branch of a branch is told from its parent's parent", () => {
+    const first = laneOf(PLAIN, { header: { prompt_ids: [24, 25, 26, 9], num_given: 1 } }); // goes on with a b c e f g
+    const found = branchOf(branch([9, 1, 8]), [parent, first]);
+    assert.deepEqual([found.token, found.taken, found.instead], [2, "h", "b"]);
+  });
+
+  test("what is no branch, or nobody's, has no parent", () => {
+    assert.equal(branchOf(parent, [parent]), null);
+    assert.equal(branchOf(branch([7, 7]), [parent]), null);
+    assert.equal(branchOf(branch([1, 2, 3]), [parent]), null); // it takes what its parent took
+  });
+});
+
+describe("prompts that were read before", () => {
+  const warm = () => laneOf(PLAIN, { prefill: { num_reused: 96 } });
+
+  test("a time to the first token says how much of the prompt was there before", () => {
+    assert.equal(firstText(laneOf(PLAIN), undefined), "600 ms");
+    assert.equal(firstText(warm(), undefined), "600 ms · 96 prompt tokens reused");
+    assert.equal(firstText(warm(), { ...arOf([1, 2, 3]), title: "AR" }).startsWith("600 ms · AR "), true);
+  });
+
+  test("runs that had more or less of their prompts ready are not compared by their first token", () => {
+    const alike = [warm(), warm()];
+    assert.equal(isReadAlike(alike), true);
+    assert.equal(remarks(alike).join(" ").includes("first token"), false);
+    const unlike = [warm(), laneOf(PLAIN)];
+    assert.equal(isReadAlike(unlike), false);
+    assert.match(remarks(unlike).join(" "), /\(tokens: A 96, B 0\): times to the first token are not comparable/);
+  });
+
+  test("a cut knows what its lane reused", () => {
+    assert.equal(warm().at(2).reused, 96);
+  });
+});

@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { curvesOf, marksOf, ownMark, ownWords, rangeOf } from "../../assets/web/views/frontier/chart.js";
+import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/views/load/folds.js";
+import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
+import { arOf, END, forward, laneOf } from "./runs.js";
+
+describe("the frontier", () => {
+  const exact = (value) => ({ value, low: value, high: value });
+  const point = (name, quality, tpf) => ({ name, settings: {}, quality, tpf: exact(tpf) });
+  const SET = {
+    points: [
+      point("AR", { value: 0.8, low: 0.7, high: 0.9 }, 1),
+      point("bold", exact(0.6), 3),
+      point("beaten", exact(0.5), 2),
+    ],
+  };
+  const TEXT = [1, 2, 3, END];
+  const wrote = (text) => laneOf([forward(0, text.map((token) => [token, 0.9]), text.length, "eos")]); // prettier-ignore
+  const run = (...lanes) => ({ lanes });
+
+  test("ways stand at their percent and tokens per forward, the best are told", () => {
+    const [ar, bold, beaten] = marksOf(SET);
+    assert.deepEqual([ar.x, ar.y, ar.low, ar.high].map(Math.round), [1, 80, 70, 90]);
+    assert.deepEqual([ar.isBest, bold.isBest, beaten.isBest], [true, true, false]);
+  });
+
+  test("the visitor's run stands where one answer can: at all or nothing", () => {
+    assert.deepEqual(ownMark(run(wrote(TEXT), arOf(TEXT)), "agreement"), { x: 4, y: 100, place: -1, isSame: true });
+    const other = ownMark(run(wrote([1, 2, 4, END]), arOf(TEXT)), "agreement");
+    assert.deepEqual([other.x, other.y, other.place], [4, 0, 2]);
+    assert.match(ownWords(other, "agreement"), /^Your run: .*not AR's text from token 3 on/);
+    assert.match(ownWords(other, "agreement", "mars-tiny"), /^Your run on mars-tiny: /);
+  });
+
+  test("where nobody can tell its quality it is a line", () => {
+    assert.ok(Number.isNaN(ownMark(run(wrote(TEXT), arOf(TEXT)), "accuracy").y));
+    const alone = ownMark(run(wrote(TEXT)), "agreement");
+    assert.ok(Number.isNaN(alone.y));
+    assert.match(ownWords(alone, "agreement"), /no plain AR ran beside it/);
+  });
+
+  test("no run, a recorded one and one that goes on are none of the visitor's", () => {
+    const going = laneOf([forward(0, [[1, 0.9]], 1, "block")], { end: "" });
+    assert.equal(ownMark(undefined, "agreement"), null);
+    assert.equal(ownMark({ ...run(wrote(TEXT)), recorded: true }, "agreement"), null);
+    assert.equal(ownMark(run(going), "agreement"), null);
+    assert.match(ownWords(null, "agreement"), /Run something/);
+  });
+
+  test("of the paper's curves those of B = 4", () => {
+    const curves = [4, 8].map((block_size) => ({ block_size, points: [] }));
+    assert.deepEqual(curvesOf({ curves }), [curves[0]]);
+  });
+
+  test("axes hold every point and begin and end on their steps", () => {
+    const { right, bottom, top, step, share } = rangeOf([
+      { x: 1, y: 71.7 },
+      { x: 2.28, y: 78.8 },
+      { x: 1.4, y: NaN },
+    ]);
+    assert.ok(right >= 2.28 && bottom <= 71.7 && top >= 78.8);
+    assert.equal(bottom % share, 0);
+    assert.equal(top % share, 0);
+    assert.equal((right / step) % 1, 0);
+    const wide = rangeOf([{ x: 1, y: 0 }, { x: 1.1, y: 100 }]); // prettier-ignore
+    assert.deepEqual([wide.bottom, wide.top], [0, 100]);
+  });
+});
+
+describe("a load", () => {
+  const WAYS = [
+    { name: "ar", title: "plain AR" },
+    { name: "follow", title: "τ by load" },
+  ];
+  const head = (more = {}) => ({
+    run: "r",
+    question: "compare",
+    kind: "Poisson",
+    ways: WAYS,
+    seconds: 4,
+    requests: 9,
+    budget: null,
+    ...more,
+  });
+  const colours = { runs: ["grey", "red", "green", "blue", "violet"], muted: "m", mars: "p" };
+  const tick = (way, at, tokens, more = {}) => ({ way, at, tokens, queue: 0, rows: 0, ...more });
+
+  test("each line goes to its way, and a way that begins anew forgets its clock", () => {
+    const model = begun(head());
+    take(model, "about", { places: 3 });
+    take(model, "tick", tick("ar", 0.5, 10));
+    take(model, "tick", tick("ar", 1, 20));
+    take(model, "agreement", { way: "follow", share: 0.5 });
+    assert.equal(model.about.places, 3);
+    assert.deepEqual(
+      model.ways[0].ticks.map(({ at }) => at),
+      [0.5, 1],
+    );
+    take(model, "tick", tick("ar", 0.25, 3));
+    assert.deepEqual(
+      model.ways[0].ticks.map(({ at }) => at),
+      [0.25],
+    );
+    assert.equal(model.ways[1].agreement.share, 0.5);
+    assert.throws(() => take(model, "tick", tick("other", 1, 1)), /No way is called other/);
+    assert.throws(() => take(model, "word", { way: "ar" }), /No line is called word/);
+  });
+
+  test("throughput is what was written in the last second, or since the start", () => {
+    const ticks = [tick("ar", 0.5, 10), tick("ar", 1, 30), tick("ar", 1.5, 60), tick("ar", 2.5, 60)];
+    assert.deepEqual(
+      throughput(ticks).map(({ y }) => y),
+      [20, 30, 50, 0],
+    );
+    assert.deepEqual(throughput([]), []);
+  });
+
+  test("a decision holds to the next one, the last to the end", () => {
+    const decided = [
+      { at: 0, tau: 0.95, block_size: "auto", lossless: false },
+      { at: 2, tau: 0.5, block_size: "auto", lossless: false },
+    ];
+    assert.deepEqual(steps(decided, 3), [
+      { x: 0, y: 0.95 },
+      { x: 2, y: 0.5 },
+      { x: 3, y: 0.5 },
+    ]);
+    assert.deepEqual(steps([{ at: 1, tau: 0, block_size: 4, lossless: true }], 1), [{ x: 1, y: 4 }]);
+    assert.deepEqual(steps([], 9), []);
+  });
+
+  test("a way saturates at the most that it answered", () => {
+    const points = [2, 5, 4].map((answered, i) => ({ answered, offered: 3 * i + 2 }));
+    assert.deepEqual(saturation(points), { rate: 5, isFound: true });
+    assert.deepEqual(saturation(points.slice(0, 2)), { rate: 5, isFound: false });
+    assert.deepEqual(saturation([]), { rate: 0, isFound: false });
+  });
+
+  test("enough are the fewest machines that more would hardly beat", () => {
+    const fleets = [90, 3, 1.9, 1].map((p99, i) => ({ num_machines: i + 1, p50: 0, p99 }));
+    assert.equal(enough(fleets).num_machines, 3);
+    assert.equal(enough([]), undefined);
+  });
+
+  test("charts are those of the question and of the ways there are", () => {
+    const shown = (model) => CHARTS.filter(([, question]) => isFor(model, question)).map(([key]) => key);
+    assert.deepEqual(shown(begun(head())), ["rate", "queue", "rows", "tau"]);
+    assert.deepEqual(shown(begun(head({ ways: WAYS.slice(0, 1) }))), ["rate", "queue", "rows"]);
+    assert.deepEqual(shown(begun(head({ question: "curve" }))), ["answered", "waits"]);
+  });
+
+  test("each way draws its own line, and the same model draws the same figure", () => {
+    const model = begun(head());
+    take(model, "tick", tick("ar", 1, 30, { queue: 4 }));
+    take(model, "tick", tick("follow", 2, 50, { queue: 1 }));
+    take(model, "decision", { way: "follow", at: 0, tau: 0.9, block_size: "auto", lossless: false });
+    const figure = loadFigure("queue", model, colours);
+    assert.deepEqual(
+      figure.data.map(({ y, line }) => [y, line.color]),
+      [
+        [[4], "grey"],
+        [[1], "blue"],
+      ],
+    );
+    assert.deepEqual(loadFigure("queue", model, colours), figure);
+    assert.deepEqual(
+      loadFigure("tau", model, colours).data.map(({ x, y }) => [x, y]),
+      [
+        [
+          [0, 2],
+          [0.9, 0.9],
+        ],
+      ],
+    );
+  });
+
+  test("a curve is drawn against what was offered, a day against machines", () => {
+    const model = begun(head({ question: "curve" }));
+    take(model, "point", { way: "ar", offered: 3, answered: 2, ttft: { p50: 1, p99: 4 }, latency: null });
+    take(model, "point", { way: "ar", offered: 6, answered: 2.5, ttft: null, latency: null });
+    const [ar] = loadFigure("answered", model, colours).data;
+    assert.deepEqual(
+      [ar.x, ar.y],
+      [
+        [3, 6],
+        [2, 2.5],
+      ],
+    );
+    assert.deepEqual(loadFigure("waits", model, colours).data[0].y, [4, NaN]);
+    const day = dayFigure({ fleets: [{ num_machines: 2, p50: 1, p99: 3 }] }, colours);
+    assert.deepEqual([day.data[0].x, day.data[0].y], [[2], [3]]);
+  });
+});

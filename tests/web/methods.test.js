@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { forwardsFigure } from "../../assets/web/charts/specs.js";
+import { drafterOf, draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
+import { factsOf, isVerified } from "../../assets/web/core/methods.js";
+import { numChecked } from "../../assets/web/folds/proposals.js";
+import { settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
+import { END, forward, laneOf } from "./runs.js";
+
+describe("a draft model", () => {
+  // a | b c d | e: b is proposed by a mask of the target, c and d by the draft model; of the next two drafts none holds.
+  const ROWS = [
+    forward(0, [[1, 0.99], [2, 0.95], [9, 0.2]], 1, "threshold", { num_drafted: 1, guessed: [3, 4], num_draft_forwards: 2 }), // prettier-ignore
+    forward(1, [[2, 0.9], [3, 0.9], [4, 0.8], [5, 0.7]], 3, "mismatch", { num_pending: 4, guessed: [6, 7], num_draft_forwards: 3 }), // prettier-ignore
+    forward(4, [[5, 0.9]], 1, "limit", { num_pending: 3 }),
+  ];
+  const SETTINGS = { method: "speculative", draft: "small", masked: "both", block_size: 3 };
+  const lane = laneOf(ROWS, { settings: SETTINGS, end: "limit" }, "speculative");
+
+  test("drafts of masks come first, those of the draft model behind them", () => {
+    assert.deepEqual(lane.steps.map(draftIds), [[2, 3, 4], [6, 7], []]);
+    assert.deepEqual([0, 1, 2].map((place) => drafterOf(lane.steps[0], place)), ["masks", "draft model", "draft model"]); // prettier-ignore
+  });
+
+  test("a token says who proposed it, AR's own nobody", () => {
+    const sources = lane.tokens.map((token) => sourceText(lane, token));
+    assert.deepEqual(sources, ["", "by masks, forward 1", "by the draft model, forward 1", "by the draft model, forward 1", ""]); // prettier-ignore
+  });
+
+  test("forwards of the draft model are forwards of nobody's lane", () => {
+    assert.equal(folds.forwards(lane), 3);
+    assert.deepEqual(
+      lane.steps.map((step) => step.draftForwards),
+      [2, 3, 0],
+    );
+  });
+
+  test("it is verified whatever the switch says, and its drafts are counted as checked", () => {
+    assert.ok(isVerified(lane.settings));
+    assert.ok(factsOf(lane.settings).isExact);
+    assert.equal(numChecked(lane, 1), 3);
+  });
+
+  test("the card names the draft and what waits", () => {
+    assert.equal(settingsText(lane.settings), "3 drafts of small · masks in both, if trained · τ 0.9");
+    assert.match(whyText(lane, lane.steps[0]), /3 more drafts wait to be verified, 2 of them from the draft model/);
+  });
+});
+
+describe("block diffusion", () => {
+  // Blocks of four: c first, then a, then b and d, and all leave; of the next block e and the end, of which nothing follows.
+  const slots = (...ids) => ids.map((id) => [id, 0.9]);
+  const ROWS = [
+    forward(0, slots(1, 9, 3, 9), 0, "threshold", { taken: [2] }),
+    forward(0, slots(1, 9, 3, 9), 1, "threshold", { taken: [0], cursor: 3, num_pending: 0 }),
+    forward(1, slots(2, 3, 4), 3, "block", { taken: [0, 2], cursor: 3, num_pending: 0 }),
+    forward(4, slots(5, END), 2, "eos", { taken: [0, 1], cursor: 3, num_pending: 4 }),
+  ];
+  const lane = laneOf(ROWS, { settings: { method: "block_diffusion", tau: 0.9 } }, "block_diffusion");
+
+  test("tokens leave in order, whatever the order in which they were taken", () => {
+    assert.equal(lane.tokens.map((token) => token.text).join(""), "abcde");
+    assert.deepEqual(lane.steps.map((step) => step.count), [0, 1, 3, 2]); // prettier-ignore
+  });
+
+  test("what was taken ahead stands behind the text, open places between", () => {
+    assert.deepEqual([1, 2, 3].map((num) => takenAhead(lane.at(num))), [[null, null, 3, null], [null, 3, null], []]); // prettier-ignore
+    assert.equal(laneOf(ROWS.slice(0, 1), { end: "" }).ghosts().drafts, "░░c░");
+  });
+
+  test("a token knows the forward that took it", () => {
+    assert.deepEqual(lane.tokens.map((token) => takerOf(lane, token).index), [1, 2, 0, 2, 3, 3]); // prettier-ignore
+    assert.equal(sourceText(lane, lane.tokens[2]), "taken by forward 1, before what stands left of it");
+    assert.equal(sourceText(lane, lane.tokens[0]), "");
+  });
+
+  test("the card says what a forward filled and what left", () => {
+    assert.match(whyText(lane, lane.steps[0]), /Filled 1 place of the block.*nothing left yet/);
+    assert.match(whyText(lane, lane.steps[2]), /Filled 2 places of the block.*3 tokens left/);
+    assert.match(whyText(lane, lane.steps[3]), /The text ended here/);
+  });
+
+  test("a forward from which nothing left has no bar", () => {
+    const colours = { bars: ["one", "two", "three", "four", "five"], mars: "cap" };
+    const { shapes } = forwardsFigure(lane, colours, { from: 0, to: 1 }, false).layout;
+    const boxes = shapes.map(({ fillcolor, path }) => [fillcolor, path.match(/M/g).length]);
+    assert.deepEqual(boxes, [["one", 1], ["two", 1], ["three", 1], ["cap", 2]]); // prettier-ignore
+  });
+});

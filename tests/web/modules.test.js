@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+describe("imports", () => {
+  const WEB = new URL("../../assets/web/", import.meta.url);
+
+  test("importing any module does nothing: there is no document, no window here", async () => {
+    const before = Object.keys(globalThis).sort();
+    for (const name of readdirSync(WEB, { recursive: true })) {
+      if (name.endsWith(".js")) await import(new URL(name, WEB).href);
+    }
+    assert.deepEqual(Object.keys(globalThis).sort(), before);
+  });
+});
+
+describe("layers", () => {
+  const WEB = fileURLToPath(new URL("../../assets/web/", import.meta.url));
+  const LAYERS = [["core"], ["folds"], ["text"], ["charts"], ["panels"], ["export", "explain"], ["tour"], ["views"]]; // each may import from those before it
+  const IMPORT = /^import \{[^}]*\} from "([^"]+)";$/gm;
+
+  const modules = new Map(
+    readdirSync(WEB, { recursive: true })
+      .filter((name) => name.endsWith(".js"))
+      .map((name) => {
+        const source = readFileSync(path.join(WEB, name), "utf-8");
+        return [name, [...source.matchAll(IMPORT)].map(([, to]) => path.posix.join(path.posix.dirname(name), to))];
+      }),
+  );
+
+  const layerOf = (name) => LAYERS.findIndex((layer) => layer.includes(name.split("/")[0]));
+
+  test("every module stands in a layer", () => {
+    assert.ok(modules.size > 60);
+    assert.deepEqual([...modules.keys()].filter((name) => layerOf(name) < 0), []); // prettier-ignore
+  });
+
+  test("imports go one way: core, folds, text, charts, panels, then pictures and files, the tour, views", () => {
+    const wrong = [];
+    for (const [name, targets] of modules) {
+      for (const target of targets) {
+        const isSibling = target.split("/")[0] === name.split("/")[0];
+        if (!isSibling && layerOf(target) >= layerOf(name)) wrong.push(`${name} imports ${target}`);
+      }
+    }
+    assert.deepEqual(wrong, []);
+  });
+
+  test("no module imports itself by way of others", () => {
+    const done = new Set();
+    const visit = (name, above) => {
+      assert.ok(!above.includes(name), [...above, name].join(" -> "));
+      if (done.has(name)) return;
+      for (const target of modules.get(name)) visit(target, [...above, name]);
+      done.add(name);
+    };
+    for (const name of modules.keys()) visit(name, []);
+  });
+});

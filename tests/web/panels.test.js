@@ -1,0 +1,260 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { momentOf, slotRun } from "../../assets/web/explain/slots.js";
+import { aligned } from "../../assets/web/folds/diff.js";
+import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
+import { cacheAt, fedBy, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
+import {
+  acceptance,
+  byKind,
+  calibration,
+  codeRanges,
+  draftsJudged,
+  forwardCounts,
+  judge,
+  kindsOf,
+} from "../../assets/web/folds/statistics.js";
+import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
+import { shownKey } from "../../assets/web/panels/shown.js";
+import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/views/grid/folds.js";
+import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
+
+describe("folds", () => {
+  const plain = laneOf(PLAIN);
+  const lossless = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
+
+  test("acceptance by position: of four forwards three have a third slot, and none took it", () => {
+    assert.deepEqual(
+      acceptance(plain.steps).map(({ proposed, emitted }) => [proposed, emitted]),
+      [[4, 4], [4, 3], [3, 0], [3, 0]], // prettier-ignore
+    );
+    assert.deepEqual(forwardCounts(plain.steps), [
+      { count: 1, forwards: 1 },
+      { count: 2, forwards: 3 },
+    ]);
+  });
+
+  test("lists are aligned by what both have", () => {
+    assert.deepEqual(aligned([..."abcd"], [..."abxd"]), [
+      { kind: "both", a: 0, b: 0, num: 2 },
+      { kind: "first", a: 2, b: 2, num: 1 },
+      { kind: "second", a: 3, b: 2, num: 1 },
+      { kind: "both", a: 3, b: 3, num: 1 },
+    ]);
+    assert.deepEqual(aligned([], []), []);
+  });
+
+  test("a long difference is cut at runs that both have once", () => {
+    const numbers = (from, num) => Array.from({ length: num }, (_, i) => from + i);
+    const shared = numbers(0, 20);
+    const segments = aligned([...numbers(1000, 500), ...shared, 1], [...numbers(5000, 500), ...shared, 2]);
+    assert.deepEqual(segments.filter(({ kind }) => kind === "both"), [{ kind: "both", a: 500, b: 500, num: 20 }]); // prettier-ignore
+  });
+
+  test("tokens beyond the first of a forward are judged by the lane of AR up to the first difference", () => {
+    const found = judge(plain, arOf([1, 2, 3, 5, 9]));
+    assert.deepEqual([found.own, found.agreed, found.open, found.source], [4, 1, 1, "lane"]);
+    assert.deepEqual(found.judged.map(({ place, agrees }) => [place, agrees]), [[1, true], [4, false]]); // prettier-ignore
+    assert.equal(judge(plain, null).source, "");
+  });
+
+  test("drafts are judged by what the next forward emitted", () => {
+    assert.deepEqual(
+      draftsJudged(lossless).map(({ place, agrees }) => [place, agrees]),
+      [[1, true], [3, false]], // prettier-ignore
+    );
+  });
+
+  test("bins of confidence", () => {
+    const bins = calibration([{ confidence: 0.96, agrees: true }, { confidence: 0.97, agrees: false }]); // prettier-ignore
+    assert.deepEqual([bins[6].num, bins[6].agreed, bins[6].share, bins[6].mean.toFixed(3)], [2, 1, 0.5, "0.965"]);
+  });
+
+  test("kinds of text", () => {
+    assert.deepEqual(codeRanges("a```b```c"), [[1, 8]]);
+    const step = { count: 2 };
+    const tokens = ["The", " 4", " ", "."].map((text) => ({ text, step, joins: -1, isEnd: false }));
+    assert.deepEqual(kindsOf(tokens), ["words", "numbers", "white space", "punctuation"]);
+    assert.deepEqual(byKind(tokens)[0], { kind: "words", tokens: 1, forwards: 0.5, tpf: 2 });
+  });
+
+  test("the first proposal is always taken, NaN never", () => {
+    assert.equal(acceptPrefix([0.1, 0.95, 0.9, 0.89, 0.99], 0.9), 3);
+    assert.equal(acceptPrefix([NaN, NaN], 0), 1);
+  });
+
+  test("another threshold, forward by forward: at 0.8 the first would also take c", () => {
+    const ends = endIds([plain]);
+    assert.deepEqual([...ends], [END]);
+    const { then, now, same, other } = cellOf(plain, 0, 0.8, ends);
+    assert.deepEqual({ then, now, same, other }, { then: 2, now: 3, same: 1, other: 0 });
+    const found = whatIf(plain, 0.8, ends);
+    assert.deepEqual([found.first, found.exact, found.whole.then], [0, { forwards: 1, then: 2, now: 3 }, 7]);
+    assert.equal(whatIf(plain, 0.9, ends).first, -1);
+  });
+
+  test("what became of each proposal, and what the run wrote there", () => {
+    const rows = (lane, index) => proposalRows(lane, index, endIds([lane])).map(({ fate, verdict }) => [fate, verdict]);
+    assert.deepEqual(rows(plain, 0), [["own", null], ["taken", null], ["refused", "same"], ["unseen", "other"]]); // prettier-ignore
+    assert.deepEqual(rows(plain, 3), [["own", null], ["taken", null]]); // prettier-ignore
+    assert.deepEqual(rows(lossless, 2), [["replaced", null], ["dropped", "unknown"], ["dropped", "unknown"]]); // prettier-ignore
+  });
+
+  test("cells of the grid: where they first differ from AR, and which is the fastest", () => {
+    const ar = arOf([1, 2, 3, 5, 6, 7, END]);
+    assert.deepEqual(parting(plain, ar), { place: -1, isSame: true });
+    assert.deepEqual(parting(arOf([1, 2, END]), laneOf([forward(0, [[1, 1], [2, 1]], 2, "limit")])), { place: -1, isSame: false }); // prettier-ignore
+    const [quick, slow] = [0.1, 0.2].map((seconds) => ({ lane: laneOf(PLAIN, { seconds }) }));
+    assert.equal(fastest([slow, quick]), quick);
+    assert.equal(fastest([{ lane: laneOf(PLAIN, { end: "cancelled" }) }]), undefined);
+    assert.equal(isDone(laneOf(PLAIN, { end: "" })), false);
+  });
+
+  test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {
+    const ar = arOf([1, 2, 3, 4]);
+    assert.equal(agreement(ar, ar), 1);
+    assert.equal(agreement(arOf([1, 9, 3, 4]), ar), 0.75);
+    assert.equal(agreement(arOf([1, 2, 3, 4, 9, 9, 9, 9]), ar), 0.5);
+    assert.ok(Number.isNaN(agreement(arOf([1, 2], { end: "" }), ar)));
+  });
+
+  test("the frontier holds what no other point beats", () => {
+    const point = (x, y) => ({ x, y });
+    const points = [point(1, 1), point(2, 0.5), point(1.5, 0.4), point(3, 0.2), point(2, 0.5), point(1.2, 1)];
+    assert.deepEqual(
+      frontier(points).map(({ x, y }) => [x, y]),
+      [[1.2, 1], [2, 0.5], [2, 0.5], [3, 0.2]], // prettier-ignore
+    );
+  });
+
+  test("a value has its fifth of the range, what is not known has none", () => {
+    assert.deepEqual([1, 1.39, 1.41, 2.9, 3, 9].map((value) => levelOf(value, [1, 3])), [1, 1, 2, 5, 5, 5]); // prettier-ignore
+    assert.deepEqual([levelOf(NaN, [1, 3]), levelOf(1, [1, 1])], [0, 1]);
+    assert.deepEqual(rangeOf("tpf", [1.2, NaN]), [1, 1.5]);
+    assert.deepEqual(rangeOf("tpf", [1.2, 4]), [1, 4]);
+    assert.deepEqual([rangeOf("agreement", [0.5]), rangeOf("agreement", [1, NaN])], [[0.5, 1], [0.8, 1]]); // prettier-ignore
+    assert.deepEqual(rangeOf("speed", [0.5, 0.8, NaN]), [0.5, 1]);
+    assert.deepEqual(rangeOf("speed", []), [1, 1]);
+  });
+});
+
+describe("the lens", () => {
+  const plain = laneOf(PLAIN);
+  const lossless = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
+
+  // [first, count, what it is] of each group: "" for exact, "|" for that of the first difference, "?" for an estimate.
+  const seen = (lane, tau) =>
+    regrouped(lane, whatIf(lane, tau, new Set([END])), tau).map(({ first, count, isGuess, isFirst }) => [
+      first,
+      count,
+      isFirst ? "|" : isGuess ? "?" : "",
+    ]);
+
+  test("through a threshold that changes nothing the groups are those that were written", () => {
+    assert.deepEqual(seen(plain, 0.91), [[0, 2, ""], [2, 1, ""], [3, 2, ""], [5, 2, ""]]); // prettier-ignore
+    assert.deepEqual(seen(lossless, 0.9), [[0, 1, ""], [1, 2, ""], [3, 1, ""]]); // prettier-ignore
+  });
+
+  test("a lower threshold takes more, as long as the run wrote the same; all behind it is an estimate", () => {
+    assert.deepEqual(seen(plain, 0.8), [[0, 3, "|"], [3, 2, "?"], [5, 2, "?"]]); // prettier-ignore
+    assert.deepEqual(seen(plain, 0.4), [[0, 3, "|"], [3, 2, "?"], [5, 2, "?"]]); // prettier-ignore
+  });
+
+  test("what a higher threshold refuses would have taken forwards of its own", () => {
+    const ones = [0, 1, 2, 3, 4, 5, 6].map((place) => [place, 1, place ? "?" : "|"]);
+    assert.deepEqual(seen(plain, 1), ones);
+  });
+
+  test("in a lossless run drafts come one forward later, and AR's own token behind them", () => {
+    assert.deepEqual(seen(lossless, 0.7), [[0, 1, ""], [1, 3, "|"]]); // prettier-ignore
+    assert.deepEqual(seen(lossless, 0.96), [[0, 1, ""], [1, 1, "|"], [2, 1, "?"], [3, 1, "?"]]); // prettier-ignore
+  });
+
+  test("plain AR has groups of one through every threshold", () => {
+    const ar = arOf([1, 2, END]);
+    for (const tau of [0, 0.5, 1]) assert.deepEqual(seen(ar, tau), [[0, 1, ""], [1, 1, ""], [2, 1, ""]]); // prettier-ignore
+  });
+
+  test("where B auto drafted fewer than its threshold allowed, no threshold drafts more", () => {
+    const slots = [[1, 0.99], [2, 0.95], [3, 0.93]]; // prettier-ignore
+    const short = laneOf([forward(0, slots, 1, "threshold", { num_drafted: 1 })], LOSSLESS_SETTINGS);
+    const again = (lane, taus) => taus.map((tau) => judgeAgain(lane, 0, tau, new Set()));
+    assert.deepEqual(again(short, [0, 0.9, 0.94, 0.96]), [1, 1, 1, 0]);
+    const looked = laneOf([forward(0, slots, 1, "threshold", { looked_up: [2] })], LOSSLESS_SETTINGS);
+    assert.deepEqual(again(looked, [0, 0.9, 0.94, 0.96]), [1, 1, 1, 1]);
+    const full = laneOf([forward(0, slots, 1, "threshold", { num_drafted: 2 })], LOSSLESS_SETTINGS);
+    assert.deepEqual(again(full, [0, 0.9, 0.94, 0.96]), [2, 2, 1, 0]);
+  });
+});
+
+describe("slots of the cache", () => {
+  const lane = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
+
+  test("the prompt's last token is fed with the first forward", () => {
+    assert.equal(promptTokens(lane), 3);
+    assert.deepEqual(cacheAt(lane, 0), {
+      prompt: 2,
+      output: 0,
+      pending: 1,
+      drafts: 0,
+      masks: 2,
+      cursor: 2,
+      used: 5,
+      after: 3,
+      isCommit: false,
+    });
+  });
+
+  test("drafts are fed as real tokens and told from what is pending", () => {
+    const { output, pending, drafts, masks } = cacheAt(lane, 1);
+    assert.deepEqual({ output, pending, drafts, masks }, { output: 0, pending: 1, drafts: 1, masks: 2 });
+    assert.deepEqual(
+      slotsAt(lane, 1, 1).map(({ slot, state, id }) => [slot, state, id]),
+      [[2, "prompt", 26], [3, "pending", 1], [4, "draft", 2], [5, "mask", null], [6, "mask", null]], // prettier-ignore
+    );
+  });
+
+  test("what each forward fed, within bounds", () => {
+    assert.deepEqual(fedBy(lane, -3, 99).map(({ index, cursor }) => [index, cursor]), [[0, 2], [1, 3], [2, 5]]); // prettier-ignore
+  });
+
+  test("a picture's forwards hold the same slots, counted from the prompt's end", () => {
+    const run = slotRun("Lossless", linesOf(LOSSLESS, LOSSLESS_SETTINGS));
+    assert.deepEqual(run.emitted, [1, 2, 3, 4]);
+    assert.deepEqual(run.forwards[1].fed, [
+      { place: 0, kind: "pending", id: 1 },
+      { place: 1, kind: "draft", id: 2 },
+      { place: 2, kind: "mask", id: null },
+      { place: 3, kind: "mask", id: null },
+    ]);
+    assert.deepEqual(run.forwards.map(({ predicted }) => predicted.map(({ fate }) => fate)), [
+    ["accepted", "draft", "refused"],
+    ["agreed", "accepted", "draft", "draft"],
+    ["replaced", "dropped", "dropped"],
+  ]); // prettier-ignore
+  });
+
+  test("a moment is fed, then read", () => {
+    const run = slotRun("Lossless", linesOf(LOSSLESS, LOSSLESS_SETTINGS));
+    const fed = momentOf(run, 1, true);
+    assert.deepEqual([fed.now.index, fed.isRead, fed.tokens, fed.fed], [1, false, 1, 7]);
+    const over = momentOf(run, 3, false);
+    assert.deepEqual([over.now.index, over.isRead, over.tokens, over.isOver], [2, true, 4, true]);
+  });
+});
+
+describe("when panels are drawn", () => {
+  // When panels are drawn anew: what they speak of changed.
+
+  test("panels are drawn anew with each step, and once more when a lane ends", () => {
+    const lane = { name: "mars", isAr: false, steps: [{}], end: null };
+    const view = { run: { id: "a", lanes: [lane] }, selected: null, shown: (each) => each };
+    const keys = [shownKey(view)];
+    lane.steps.push({});
+    keys.push(shownKey(view));
+    lane.end = { reason: "eos" };
+    keys.push(shownKey(view));
+    assert.equal(new Set(keys).size, 3);
+  });
+});

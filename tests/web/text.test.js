@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { aloneText, bytesOf, incompleteTail, joinBytes, shown, visible } from "../../assets/web/core/bytes.js";
+import * as words from "../../assets/web/core/words.js";
+import { beginsWithSpace } from "../../assets/web/text/text.js";
+
+describe("bytes", () => {
+  const bytes = (...values) => Uint8Array.from(values);
+
+  test("a token's text stands for its bytes", () => {
+    assert.deepEqual(bytesOf("A\u00e9"), bytes(0x41, 0xe9));
+  });
+
+  test("what is left of a character waits: é is c3 a9, € is e2 82 ac, 😀 is f0 9f 98 80", () => {
+    assert.deepEqual(incompleteTail(bytes(0x41, 0xc3)), bytes(0xc3));
+    assert.deepEqual(incompleteTail(bytes(0xe2, 0x82)), bytes(0xe2, 0x82));
+    assert.deepEqual(incompleteTail(bytes(0xf0, 0x9f, 0x98)), bytes(0xf0, 0x9f, 0x98));
+    assert.deepEqual(incompleteTail(bytes(0xc3, 0xa9)), bytes());
+    assert.deepEqual(incompleteTail(bytes()), bytes());
+  });
+
+  test("bytes that can begin nothing do not wait", () => {
+    assert.deepEqual(incompleteTail(bytes(0x80)), bytes());
+    assert.deepEqual(incompleteTail(bytes(0xc3, 0x41)), bytes());
+  });
+
+  test("bytes are joined in order", () => {
+    assert.deepEqual(joinBytes(bytes(1, 2), bytes(3)), bytes(1, 2, 3));
+  });
+
+  test("a piece of a character is named by its bytes", () => {
+    assert.equal(aloneText(bytes(0xc3, 0xa9)), "é");
+    assert.equal(aloneText(bytes(0xc3)), "⟨C3⟩");
+  });
+
+  test("what has no ink is made visible, and nothing turns the reading direction around", () => {
+    assert.equal(visible(" a\n\u200b"), "␣a⏎‹200B›");
+    assert.equal(shown("a\u202eb"), "a\ufffdb");
+  });
+});
+
+describe("groups", () => {
+  test("a gap takes the room of a space, not of the letter behind a line end", () => {
+    const spaced = [" a", "\ta", "a", "\n", "\nb", "\n    b", ""].map((text) => beginsWithSpace({ text }));
+    assert.deepEqual(spaced, [true, true, false, false, false, false, false]);
+  });
+});
+
+describe("numbers in words", () => {
+  test("one is counted without an s", () => {
+    assert.equal(words.counted(1, "token"), "1 token");
+    assert.equal(words.counted(0, "token"), "0 tokens");
+    assert.equal(words.counted(1234, "token"), "1,234 tokens");
+  });
+
+  test("at most three figures that matter and two decimals", () => {
+    assert.deepEqual([7.123, 71.23, 712.3, 1234.5].map(words.figure), ["7.12", "71.2", "712", "1,235"]);
+    assert.deepEqual([NaN, Infinity].map(words.figure), ["–", "–"]);
+  });
+
+  test("a probability is never rounded to certainty", () => {
+    assert.equal(words.probability(0.99951), "> 0.999");
+    assert.equal(words.probability(0.0001), "< 0.001");
+    assert.equal(words.probability(1), "1.000");
+    assert.equal(words.probability(0.5), "0.500");
+  });
+
+  test("thresholds, milliseconds, sizes", () => {
+    assert.equal(words.short(0.95), "0.95");
+    assert.equal(words.short(1), "1");
+    assert.equal(words.milliseconds(0.0123), "12.3");
+    assert.deepEqual([512, 1024, 1_500_000].map(words.memory), ["512 bytes", "1.02 kB", "1.50 MB"]);
+  });
+
+  test("what a run was made on leaves out what is not known", () => {
+    const header = {
+      checkpoint: "mars-tiny",
+      hardware: "",
+      dtype: "float32",
+      threads: 1,
+      versions: { torch: "2.13.0" },
+    };
+    assert.equal(words.environment(header), "mars-tiny · float32 · 1 thread · torch 2.13.0");
+    assert.equal(words.environment({ threads: 2 }), "2 threads");
+    assert.equal(words.environment(null), "");
+  });
+});
