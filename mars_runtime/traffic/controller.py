@@ -63,8 +63,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What it sees ``at`` a moment: requests that wait, places there are, the requests that go on
-    (waiting or served)."""
+    """What it sees ``at`` a moment: requests that wait, places there are, the requests that are not
+    over (waiting or served)."""
 
     at: float
     queue: int
@@ -86,9 +86,9 @@ def decide(state: State, seen: Observation) -> tuple[State, Decision]:
     """The next state, and what is in force from now on."""
     wanted = seen.queue / max(MIN_STEP, STEP_SHARE * seen.places)
     level = min(LEVELS, max(math.floor(wanted), min(state.level, math.ceil(wanted))))
-    going = frozenset(record.number for record in seen.records)
+    unfinished = frozenset(record.number for record in seen.records)
     newly = {record.number for record in seen.records if is_late(record, seen.at)}
-    late = (state.late & going) | newly
+    late = (state.late & unfinished) | newly
     return State(level, late), Decision(seen.at, seen.queue, level, late)
 
 

@@ -80,11 +80,13 @@ class Drive:
             self._arrive(now)
             self._control(now)
             self._admit(now)
-        is_over = is_cut or (len(self._records) == len(self._workload.asks) and not self._going())
+        is_over = is_cut or (
+            len(self._records) == len(self._workload.asks) and not self._unfinished()
+        )
         kept = tuple(self._records.values())
         self.progress = Progress(now, kept, tuple(self._decisions), is_over)
 
-    def _going(self) -> list[Record]:
+    def _unfinished(self) -> list[Record]:
         return [self._records[number] for number in (*self._runs, *self._waiting)]
 
     def _read(self, number: int, now: float) -> None:
@@ -117,7 +119,7 @@ class Drive:
             return
         # A request that finds a place at once does not wait.
         queue = max(0, len(self._waiting) - (self._workload.places - len(self._runs)))
-        seen = Observation(now, queue, self._workload.places, self._going())
+        seen = Observation(now, queue, self._workload.places, self._unfinished())
         before, (self._state, decision) = self._state, decide(self._state, seen)
         is_new = decision.level != before.level or not decision.late <= before.late
         if self._decisions and not is_new:
@@ -153,6 +155,6 @@ class Drive:
         """Give up what is going on."""
         for run in self._runs.values():
             run.cancel()
-        for record in self._going():
+        for record in self._unfinished():
             self._records[record.number] = record.over("cut", now)
         self._waiting.clear()

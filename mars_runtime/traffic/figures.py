@@ -17,7 +17,7 @@ from mars_runtime.statistics import percentile
 
 State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
 """``waiting`` for a place; ``served``: read or decoded; ``done``: its text came to an end;
-``refused``: the line was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
+``refused``: the queue was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
 of time."""
 _STATES: dict[str, State] = {"eos": "done", "limit": "done", "error": "failed"}
 SATURATED = 0.9

@@ -2,8 +2,8 @@
 
 Nothing here runs a model: what it says is computed, and is called a simulation wherever it is
 shown. A machine serves up to ``places`` requests at once, all at the same pace, which falls as they
-get more; who finds no place waits in one line for all machines. Pure and deterministic by its seed;
-knows no engine.
+get more; who finds no place waits in one queue for all machines. Pure and deterministic by its
+seed; knows no engine.
 """
 
 from __future__ import annotations
@@ -129,14 +129,14 @@ def simulate(
 ) -> list[float]:
     """Seconds from arrival to end of each request. ``work``: its forwards."""
     machines = [_Machine(costs) for _ in range(num_machines)]
-    line: deque[int] = deque()
+    queue: deque[int] = deque()
     ends = [0.0] * len(arrivals)
     coming = 0
     while True:
         machine = min(machines, key=_next_end)
         if coming < len(arrivals) and arrivals[coming] <= machine.next_end:
             now = arrivals[coming]
-            line.append(coming)
+            queue.append(coming)
             coming += 1
             machine = min(machines, key=len)
         elif machine.next_end < math.inf:
@@ -144,8 +144,8 @@ def simulate(
             ends[machine.end()] = now
         else:
             return [end - arrived for end, arrived in zip(ends, arrivals, strict=True)]
-        if line and len(machine) < costs.places:
-            number = line.popleft()
+        if queue and len(machine) < costs.places:
+            number = queue.popleft()
             machine.begin(number, work[number], now)
 
 
@@ -155,36 +155,36 @@ class _Machine:
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._going: list[tuple[float, int]] = []  # forwards at which it ends, its number
+        self._running: list[tuple[float, int]] = []  # forwards at which it ends, its number
         self._done, self._since = 0.0, 0.0  # forwards up to a moment
         self.next_end = math.inf
 
     def __len__(self) -> int:
-        return len(self._going)
+        return len(self._running)
 
     def begin(self, number: int, work: float, now: float) -> None:
         self._advance(now)
-        heapq.heappush(self._going, (self._done + work, number))
+        heapq.heappush(self._running, (self._done + work, number))
         self._look()
 
     def end(self) -> int:
         """The number of the request that ends at ``next_end``."""
         self._advance(self.next_end)
-        _, number = heapq.heappop(self._going)
+        _, number = heapq.heappop(self._running)
         self._look()
         return number
 
     def _advance(self, now: float) -> None:
-        if self._going:
-            self._done += (now - self._since) / self._costs.pace(len(self._going))
+        if self._running:
+            self._done += (now - self._since) / self._costs.pace(len(self._running))
         self._since = now
 
     def _look(self) -> None:
-        if not self._going:
+        if not self._running:
             self.next_end = math.inf
             return
-        left = max(0.0, self._going[0][0] - self._done)
-        self.next_end = self._since + left * self._costs.pace(len(self._going))
+        left = max(0.0, self._running[0][0] - self._done)
+        self.next_end = self._since + left * self._costs.pace(len(self._running))
 
 
 def _next_end(machine: _Machine) -> float:
