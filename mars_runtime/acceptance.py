@@ -54,7 +54,7 @@ class Draw:
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
     """How many proposals are accepted, from left to right, while confidence >= tau; the first is
-    always (paper section 3.3). 0 only when there are none."""
+    always (arXiv 2604.07023). 0 only when there are none."""
     count = 0
     for confidence in confidences:
         if count and not confidence >= tau:
@@ -64,14 +64,14 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
 
 
 def surest(confidences: Sequence[float], tau: float) -> list[int]:
-    """The places that are taken in order of confidence: all that reach tau, the surest in any
+    """The positions that are taken in order of confidence: all that reach tau, the surest in any
     case; the earlier of equals first. Empty only when there are none."""
-    order = sorted(range(len(confidences)), key=lambda place: -confidences[place])
-    return order[: accept_prefix([confidences[place] for place in order], tau)]
+    order = sorted(range(len(confidences)), key=lambda position: -confidences[position])
+    return order[: accept_prefix([confidences[position] for position in order], tau)]
 
 
 def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
-    """How many drafts agree, from left to right, with what AR chooses at their places."""
+    """How many drafts agree, from left to right, with what AR chooses at their positions."""
     count = 0
     for draft, choice in zip(drafts, choices, strict=False):
         if draft != choice:
@@ -106,12 +106,12 @@ def judge(
     remaining: int,
     eos_ids: frozenset[int],
 ) -> Judgement:
-    """Verify the drafts that were fed, then accept proposals (design section 2).
+    """Verify the drafts that were fed, then accept proposals.
 
-    choices: what AR takes at the places from the first not yet emitted on, given the drafts before:
-        one for each draft, and one more. groups: as many, what the masks after each of those tokens
-        propose for the places behind; empty where none were fed. remaining: tokens that may still
-        leave.
+    choices: what AR takes at the positions from the first not yet emitted on, given the drafts
+        before: one for each draft, and one more. groups: as many, what the masks after each of
+        those tokens propose for the positions behind; empty where none were fed. remaining: tokens
+        that may still leave.
     Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
     accepted proposals behind them become drafts. Of jacobi all choices behind those become drafts:
     each is the answer to a text that was guessed. The row ends at the first EOS or at the limit.

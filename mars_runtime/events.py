@@ -38,17 +38,17 @@ class RowStep:
     """What one forward did for one row.
 
     row: which row of the run's batch (0 for a single prompt).
-    start: how many tokens this row had emitted before; ``accepted[0]`` stands at that place.
+    start: how many tokens this row had emitted before; ``accepted[0]`` stands at that position.
     cursor: leading tokens with final K/V when the forward began.
     num_pending: real tokens fed after the cursor; num_fed: all tokens fed, masks included.
-    proposals: predictions from the first emitted place on, in order. The first ``len(accepted)``
+    proposals: predictions from the first emitted position on, in order. The first ``len(accepted)``
         were emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were
         refused. Of several groups of masks it is the one after the last token that AR confirmed.
     accepted: token ids emitted by this forward, EOS included.
     stop: why no more were taken.
     block_size: B that was chosen for this forward, where the settings leave it to be chosen; 0
         where they name a number.
-    checks: what AR would have chosen at the places ``start - len(checks)`` to ``start - 1``, as
+    checks: what AR would have chosen at the positions ``start - len(checks)`` to ``start - 1``, as
         (token id, probability): this forward fed their tokens again, now as real ones. At a
         temperature above 0 it is what AR would have drawn there with the same noise. Only in runs
         that ask for it, or whose threshold follows it; there is nothing to check of AR's own and
@@ -60,9 +60,9 @@ class RowStep:
     guessed: tokens that wait for verification behind the drafts, put there by rule (jacobi) or by a
         draft model (speculative). num_draft_forwards: of that model, in the step's time; they count
         as no forward of the row.
-    taken: places, counted from ``start``, that this forward filled (block diffusion only): tokens
-        leave in order, so some of ``accepted`` were taken by earlier forwards, what is taken behind
-        an open place leaves later, and ``accepted`` may be empty.
+    taken: positions, counted from ``start``, that this forward filled (block diffusion only):
+        tokens leave in order, so some of ``accepted`` were taken by earlier forwards, what is taken
+        behind an open position leaves later, and ``accepted`` may be empty.
     threshold: tau that was in force where the settings let it adapt; None where they fix it.
     """
 

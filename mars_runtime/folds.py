@@ -120,15 +120,15 @@ def speedup(events: Sequence[Event], other: Sequence[Event]) -> float | None:
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
-    """The first place where two runs emitted different tokens, None if there is none so far.
+    """The first position where two runs emitted different tokens, None if there is none so far.
 
     A run that has ended by itself also differs where the other goes on; one still running, or cut
     short, does not.
     """
     one, two = accepted_tokens(first, row), accepted_tokens(second, row)
-    for place, (a, b) in enumerate(zip(one, two, strict=False)):
+    for position, (a, b) in enumerate(zip(one, two, strict=False)):
         if a != b:
-            return place
+            return position
     shorter = first if len(one) < len(two) else second
     has_ended = any(step.stop == "eos" for step, _ in row_steps(shorter, row))
     return min(len(one), len(two)) if len(one) != len(two) and has_ended else None

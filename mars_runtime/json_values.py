@@ -1,7 +1,4 @@
-"""Values of JSON from anybody, each of the kind and size that is expected or refused in words.
-
-Knows no trace: what the values mean is the reader's affair.
-"""
+"""Values of JSON from anybody, each of the kind and size that is expected or refused in words."""
 
 from __future__ import annotations
 

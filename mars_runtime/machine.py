@@ -1,7 +1,4 @@
-"""On what and with what this process computes, in words, and where it may keep what it makes.
-
-Knows no model and no figures.
-"""
+"""On what and with what this process computes, in words, and where it may keep what it makes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Where a command writes: checked before it works for minutes, one writer at a time, and a file is
-there whole or as it was. Knows nothing of what is written.
+there whole or as it was.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 weights, and how quiet the machine was.
 
 Three witnesses tell how quiet: the load before the start, the share of this process's cores that
-others used while it measured (Linux only), and how far the repeats of AR lie apart. Knows no figure
-itself.
+others used while it measured (Linux only), and how far the repeats of AR lie apart.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def setting(default: T, what: str, says: str, **rest: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """How one row is decoded (paper section 3.3): the table of settings.
+    """How one row is decoded (arXiv 2604.07023): the table of settings.
 
     method: ``ar`` takes one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
         verifies guesses that are the forward before's own answers (``decoders/plan.py``),

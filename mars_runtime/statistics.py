@@ -1,7 +1,7 @@
 """Estimates with 95 % intervals: pure functions on plain numbers.
 
-Knows nothing of decoding. Every bootstrap is the percentile bootstrap with a fixed seed, so the
-same numbers always give the same interval.
+Every bootstrap is the percentile bootstrap with a fixed seed, so the same numbers always give the
+same interval.
 """
 
 from __future__ import annotations

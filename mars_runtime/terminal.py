@@ -1,7 +1,4 @@
-"""Draws a run in a terminal: text as it comes, tokens of one forward on one background.
-
-Knows events and the bytes of tokens; knows no model, engine or clock.
-"""
+"""Draws a run in a terminal: text as it comes, tokens of one forward on one background."""
 
 from __future__ import annotations
 

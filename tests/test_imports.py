@@ -25,7 +25,6 @@ RANKS = {
     "trace": 1,
     "json_values": 1,
     "folds": 1,
-    "branches": 2,
     "prefix_cache": 2,
     "cache": 2,
     "model": 3,

@@ -3,10 +3,11 @@
 For checkpoints that were trained to see both ways inside a block (Arriola et al. 2025, arXiv
 2503.09573, is the field's name for it; the MARS paper compares itself with such a twin). A forward
 feeds ``[clean tokens of the block before | the block]``: the clean ones causally, so their keys and
-values become final; every place of the block sees all before it and all of the block, masks and
-taken tokens. A mask predicts the token at its own place. Of the open places all whose confidence
-reaches tau are taken, the surest one in any case; what stands right of an end is dropped. Tokens
-leave in order: each forward lets go what has nothing open before it. Nothing is verified.
+values become final; every position of the block sees all before it and all of the block, masks and
+taken tokens. A mask predicts the token at its own position. Of the open positions all whose
+confidence reaches tau are taken, the surest one in any case; what stands right of an end is
+dropped. Tokens leave in order: each forward lets go what has nothing open before it. Nothing is
+verified.
 
 One row, by itself: blocks of several rows are not kept in step.
 """
@@ -46,7 +47,7 @@ def decode(
     B where the settings leave it to be chosen, and the most in any case.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End. A step
-    may let nothing go: ``RowStep.taken`` says which places it filled. Raises DecodeError at once
+    may let nothing go: ``RowStep.taken`` says which positions it filled. Raises DecodeError at once
     when the prompt cannot fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
@@ -60,7 +61,7 @@ def decode(
 class _Filling:
     """A row that is being decoded.
 
-    pending: clean tokens behind the cursor. block: for each place of the block what was taken
+    pending: clean tokens behind the cursor. block: for each position of the block what was taken
     there; the first ``num_left`` have left. limit: tokens that it may emit at most.
     """
 
@@ -124,7 +125,7 @@ class _Filling:
             settings=settings,
             stop=self._stop(len(left) >= remaining),
             block_size=self._most if settings.is_auto else 0,
-            taken=tuple(place - first for place in taken),
+            taken=tuple(position - first for position in taken),
         )
         self._num_emitted += len(done.accepted)
         if self._num_left == len(self._block):
@@ -133,8 +134,8 @@ class _Filling:
         return done
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
-        """What the places of the block predict, where the cursor stood, and how many clean tokens
-        were fed, which are final now."""
+        """What the positions of the block predict, where the cursor stood, and how many clean
+        tokens were fed, which are final now."""
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
         tokens = [each.token if each else self._vocabulary.mask_id for each in self._block]
@@ -150,18 +151,18 @@ class _Filling:
         return slots, cursor, num_pending
 
     def _take(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the places that are sure enough; which those are. The block ends with the first end
-        of the text."""
-        is_open = [place for place, each in enumerate(self._block) if each is None]
-        chosen = surest([slots[place].confidence for place in is_open], settings.tau)
+        """Fill the positions that are sure enough; which those are. The block ends with the first
+        end of the text."""
+        is_open = [position for position, each in enumerate(self._block) if each is None]
+        chosen = surest([slots[position].confidence for position in is_open], settings.tau)
         taken = sorted(is_open[index] for index in chosen)
-        for place in taken:
-            self._block[place] = slots[place]
-        for place, each in enumerate(self._block):
+        for position in taken:
+            self._block[position] = slots[position]
+        for position, each in enumerate(self._block):
             if each is not None and each.token in self._vocabulary.eos_ids:
-                del self._block[place + 1 :]
+                del self._block[position + 1 :]
                 break
-        return [place for place in taken if place < len(self._block)]
+        return [position for position in taken if position < len(self._block)]
 
     def _stop(self, is_limit: bool) -> Stop:
         """Why no more left."""
@@ -174,5 +175,5 @@ class _Filling:
 
 
 def _num_filled(block: Sequence[Proposal | None]) -> int:
-    """Places from the first on that have nothing open among them."""
+    """Positions from the first on that have nothing open among them."""
     return block.index(None) if None in block else len(block)

@@ -1,10 +1,10 @@
 """A draft model beside a batch: it drafts some tokens, which the batch's next forward verifies.
 
-Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition (MARS, section
-4.6): a draft that was trained for masks drafts several tokens per forward, by the rule of
-unverified MARS. A draft model stands on a cursor cache of its own, so catching up with what the
-target committed is moving a number: ``CursorBatch.rewind``. At a temperature it draws with the
-noise that the target will draw with, so the two agree more often than by chance.
+Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition (MARS): a draft
+that was trained for masks drafts several tokens per forward, by the rule of unverified MARS. A
+draft model stands on a cursor cache of its own, so catching up with what the target committed is
+moving a number: ``CursorBatch.rewind``. At a temperature it draws with the noise that the target
+will draw with, so the two agree more often than by chance.
 
 Nothing is known here of the target but the tokens of its rows.
 """

@@ -6,8 +6,8 @@ and how often drafts turn out right, learnt from the row's own text.
 - Unverified rows share a forward and one B (``BlockSizes``), chosen by how far the masks of each
   have foreseen so far (``Outlook``).
 - In lossless mode (``Drafter``, one a row) every emitted token is AR's own, so whatever was
-  predicted for its place is judged for nothing, drafted or not (``Calibration``). A draft is fed if
-  the chance that it leaves pays for its positions at the rate of the run; masks are fed if what
+  predicted for its position is judged for nothing, drafted or not (``Calibration``). A draft is fed
+  if the chance that it leaves pays for its positions at the rate of the run; masks are fed if what
   they propose pays for them later.
 
 Where nothing pays, plain AR steps are taken, with a probe now and then. Pure numbers: no tensors,
@@ -35,10 +35,10 @@ PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
 MAX_SPACING = 128  # forwards from probe to probe, at most
 
 # Of unverified rows.
-PLACE_MEMORY = 0.95  # what is left of an observation after one more forward that observed something
+POSITION_MEMORY = 0.95  # what is left of an observation after one more that observed something
 PRIOR_WEIGHT = 1.5  # a guess counts as so many observations
-FIRST_PLACE = 0.6  # that the first draft leaves, before anything was seen
-PLACE_OUTWARD = 0.93  # each place further out is trusted a little less than the one before it
+FIRST_POSITION = 0.6  # that the first draft leaves, before anything was seen
+POSITION_OUTWARD = 0.93  # each position further out is trusted a little less than the one before it
 SIZE_PATIENCE = 2  # further forwards that a choice above 1 stands
 
 # Of verified rows.
@@ -47,7 +47,7 @@ NUM_LESSONS = 5  # of those, from the row before
 NUM_PROBES = 2  # forwards with masks that count still in a stretch without
 PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a new one
 MIN_SPACING = 8  # forwards from probe to probe, at least: a look costs time of its own
-OUTWARD = 0.95  # each place further out is trusted a little less than the one before it
+OUTWARD = 0.95  # each position further out is trusted a little less than the one before it
 FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
 
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of confidence, between kinds of proposals
@@ -60,7 +60,7 @@ GUESSES = (
 )
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
-ALONE, SECONDED, OPPOSED = range(3)  # what the other source of drafts says of the same place
+ALONE, SECONDED, OPPOSED = range(3)  # what the other source of drafts says of the same position
 DOUBT = 0.4  # how much of a doubt is left where both say the same; of a chance where they differ
 GUESS_WEIGHT = 4.0  # a guess counts as so many predictions that were judged
 FLOOR = 0.04  # a draft that leaves less often than this pays nowhere
@@ -68,7 +68,7 @@ LESSON_WEIGHT = 8.0  # and what another text taught for so many
 MEMORY = 0.97  # what is left of a judgement after one more of the same kind
 
 Chain = list[tuple[int, int]]
-"""Predictions of consecutive places, each given those before it: (token, kind)."""
+"""Predictions of consecutive positions, each given those before it: (token, kind)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +112,29 @@ class Probes:
 
 
 class Evidence:
-    """What happened at each place behind AR's own token, given that all went well before it."""
+    """What happened at each position behind AR's own token, given that all went well before it."""
 
     def __init__(self, max_running: int) -> None:
         self.taken = [0.0] * max_running
         self.refused = [0.0] * max_running
 
     def note(self, num_taken: int, is_refused: bool) -> None:
-        """The first places were taken, the one behind them perhaps refused. All else fades."""
-        self.taken = [PLACE_MEMORY * count for count in self.taken]
-        self.refused = [PLACE_MEMORY * count for count in self.refused]
-        for place in range(num_taken):
-            self.taken[place] += 1.0
+        """The first positions were taken, the one behind them perhaps refused. All else fades."""
+        self.taken = [POSITION_MEMORY * count for count in self.taken]
+        self.refused = [POSITION_MEMORY * count for count in self.refused]
+        for position in range(num_taken):
+            self.taken[position] += 1.0
         if is_refused:
             self.refused[num_taken] += 1.0
 
     def chances(self, first_guess: float) -> list[float]:
-        """That each place is taken; one never seen is taken to be a little worse than the one
+        """That each position is taken; one never seen is taken to be a little worse than the one
         before it."""
         found, guess = [], first_guess
         for taken, refused in zip(self.taken, self.refused, strict=True):
             chance = (taken + PRIOR_WEIGHT * guess) / (taken + refused + PRIOR_WEIGHT)
             found.append(chance)
-            guess = PLACE_OUTWARD * chance
+            guess = POSITION_OUTWARD * chance
         return found
 
 
@@ -155,22 +155,22 @@ class Outlook:
         """Whether what was seen still counts under these settings."""
         return self._grounds == _grounds(settings)
 
-    def observe(self, verdict: Judgement, num_fed_drafts: int, block_size: int) -> None:
-        """Learn from one forward: its verdict, how many drafts it verified, the B in force."""
-        num_agreed = verdict.num_agreed
+    def observe(self, judgement: Judgement, num_fed_drafts: int, block_size: int) -> None:
+        """Learn from one forward: its judgement, how many drafts it verified, the B in force."""
+        num_agreed = judgement.num_agreed
         self.num_found += num_agreed
         if num_fed_drafts:
             self._agreed.note(num_agreed, num_agreed < num_fed_drafts)
         if block_size > 1 and num_agreed == num_fed_drafts:
-            made = len(verdict.emitted) + len(verdict.drafts) - num_agreed - 1
-            self._made.note(made, verdict.stop == "threshold")
+            made = len(judgement.emitted) + len(judgement.drafts) - num_agreed - 1
+            self._made.note(made, judgement.stop == "threshold")
             self.num_found += 0 if self._is_verified else made
 
     def chances(self) -> list[tuple[float, float]]:
-        """For each place behind AR's token: that a draft is made there, and that AR agrees."""
+        """For each position behind AR's token: that a draft is made there, and that AR agrees."""
         if not self._is_verified:
-            return [(made, 1.0) for made in self._made.chances(FIRST_PLACE)]
-        guess = math.sqrt(FIRST_PLACE)
+            return [(made, 1.0) for made in self._made.chances(FIRST_POSITION)]
+        guess = math.sqrt(FIRST_POSITION)
         return list(zip(self._made.chances(guess), self._agreed.chances(guess), strict=True))
 
 
@@ -247,7 +247,7 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
     that the next forward has none to verify.
     """
     tokens = 0.0
-    at_most = [1.0] * size  # place k: chance that no row has more than k drafts
+    at_most = [1.0] * size  # position k: chance that no row has more than k drafts
     for chances in rows:
         gained, missed = 1.0, 0.0
         drafted = alive = 1.0
@@ -259,8 +259,8 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
             alive *= made * agreed
             gained += alive
         tokens += (gained + missed) / (1.0 + missed)
-        for place, chance in enumerate(more):
-            at_most[place] *= 1.0 - chance / (1.0 + missed)
+        for position, chance in enumerate(more):
+            at_most[position] *= 1.0 - chance / (1.0 + missed)
     cost = before = 0.0
     for drafts, chance in enumerate(at_most):
         cost += (chance - before) * curve.of(drafts + size, size - 1)
@@ -272,7 +272,7 @@ def chains_of(
     group: Sequence[Proposal], looked_up: Sequence[int], num_matching: int
 ) -> tuple[Chain, Chain]:
     """What masks, and what the text behind ``num_matching`` tokens that were the same, say of the
-    places to be written next. A kind tells what the other says, up to the first difference."""
+    positions to be written next. A kind tells what the other says, up to the first difference."""
     shared = min(len(group), len(looked_up))
     parting = 0
     while parting < shared and group[parting].token == looked_up[parting]:
@@ -292,7 +292,7 @@ def chains_of(
 
 
 class Calibration:
-    """Chances by kind, and the predictions whose places are not written yet."""
+    """Chances by kind, and the predictions whose positions are not written yet."""
 
     def __init__(self, before: Calibration | None = None) -> None:
         """``before``: of another text; what was found there counts a little more than a guess."""
@@ -319,13 +319,13 @@ class Calibration:
         return found
 
     def expect(self, chain: Chain) -> None:
-        """Predictions for the places to be written next."""
+        """Predictions for the positions to be written next."""
         if chain:
             self._open.append(chain)
 
     def observe(self, tokens: Sequence[int]) -> None:
-        """These tokens were written: judge what was predicted for their places. A chain ends with
-        its first wrong prediction, for what was predicted behind it continued another text."""
+        """These tokens were written: judge what was predicted for their positions. A chain ends
+        with its first wrong prediction, for what was predicted behind it continued another text."""
         open_ones, self._open = self._open, []
         for chain in open_ones:
             for (predicted, kind), token in zip(chain, tokens, strict=False):
@@ -455,7 +455,7 @@ class Drafter:
         self._tau = settings.tau
         self._most_masks = most_masks
         self._calibration: Calibration = Calibration(before._calibration if before else None)
-        guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** place for place in range(most_masks)]
+        guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** position for position in range(most_masks)]
         self._masks: deque[list[float]] = deque([guess], NUM_SAMPLES)
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # of the drafts in hand
@@ -523,8 +523,8 @@ class Drafter:
         return best_option(chances, self._course, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """With a guess for the places further out, each trusted a little less than the one before
-        it."""
+        """With a guess for the positions further out, each trusted a little less than the one
+        before it."""
         found = list(masks)
         before = found[-2] if len(found) > 1 else 1.0
         chance = found[-1] / before if before else 0.0

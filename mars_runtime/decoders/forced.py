@@ -16,9 +16,9 @@ from mars_runtime.settings import MAX_BLOCK_SIZE
 class ForcedAcceptance:
     """``shares[k - 1]`` is the share of forwards that take k tokens; they add up to 1.
 
-    A forward takes at most B of them, whatever is drawn. The draw depends on (seed, row, place in
-    the answer) alone, so that every peer of a comparison meets the same luck. In lossless mode all
-    drafts are taken as agreed, so that the same histogram holds one forward later.
+    A forward takes at most B of them, whatever is drawn. The draw depends on (seed, row, position
+    in the answer) alone, so that every peer of a comparison meets the same luck. In lossless mode
+    all drafts are taken as agreed, so that the same histogram holds one forward later.
     Raises DecodeError.
     """
 

@@ -11,8 +11,8 @@ and never go below it.
   uncertain, by what is known of its rivals, falls into a class, and each class goes a share of the
   way from the floor to 1.
 - By agreement: accepted tokens come back as real ones, and the same forward says for free what AR
-  would have chosen in their places. Each that AR would not have chosen raises the threshold, each
-  other lowers it, in such proportion that the two balance where the share of agreement is the
+  would have chosen in their positions. Each that AR would not have chosen raises the threshold,
+  each other lowers it, in such proportion that the two balance where the share of agreement is the
   target (adaptive conformal inference, arXiv 2106.00193, is the same rule).
 
 Everything that decides is in the events of the run, so it can be worked out again from its trace.
@@ -50,8 +50,8 @@ class RowPlan:
     tokens may leave.
 
     layout: how the tokens are fed. is_tree: whether masks stand after other tokens than the last
-    pending one. first_slot: the slot that predicts the first place not yet emitted. num_checks:
-    slots before it that are read too, for what AR would have chosen in the places of tokens that
+    pending one. first_slot: the slot that predicts the first position not yet emitted. num_checks:
+    slots before it that are read too, for what AR would have chosen in the positions of tokens that
     have left.
     """
 
@@ -89,7 +89,7 @@ class RowPlan:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
     def risen(self, checks: list[Proposal]) -> float:
-        """How far τ has risen, with what AR chose in the places of the row's latest tokens. The
+        """How far τ has risen, with what AR chose in the positions of the row's latest tokens. The
         row learns it once the forward is settled."""
         left = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, left, strict=True)]
@@ -154,7 +154,7 @@ def group_sizes(
         return (*[0] * num_drafts, last)
     size = min(size, MAX_FED // (num_drafts + 1))
     before = range(num_drafts + 1)
-    return tuple([num_proposals(settings, remaining, place, size) - 1 for place in before])
+    return tuple([num_proposals(settings, remaining, position, size) - 1 for position in before])
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset
     """Guesses of Jacobi decoding behind ``answers`` that make ``count`` of both; none behind an end
     of the text.
 
-    last: the token before the answers, which counts where there are none of those. A place that
+    last: the token before the answers, which counts where there are none of those. A position that
     comes into the window new has no answer yet: its first guess is the token before it, once more.
     """
     before = answers[-1] if answers else last

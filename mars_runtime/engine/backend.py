@@ -1,7 +1,6 @@
 """What the engine asks of a model on a device, and that of a loaded checkpoint.
 
 Torch is imported by the worker thread only, so that handles and tests of the engine need none.
-Knows no clock and no queue.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What callers see of an engine, wherever it decodes: in a thread of this process (``engine.py``)
-or on a device that is lent for each run (``leased/``). Knows no model, thread or device.
+or on a device that is lent for each run (``leased/``).
 """
 
 from __future__ import annotations

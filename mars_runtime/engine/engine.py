@@ -4,8 +4,7 @@ The worker alone touches the device and takes the time. Plain runs share forward
 runs have theirs to themselves (``scheduler.py`` says who is next, ``device.py`` does it). Rests of
 slow motion, waiting and readers are outside every clock. A fault ends the runs it concerns with a
 sentence; the next request works. Where the worker itself dies, or hangs in a forward, every run
-ends with a sentence and ``is_alive`` is off: whoever owns the engine makes another. Knows no
-tensors.
+ends with a sentence and ``is_alive`` is off: whoever owns the engine makes another.
 """
 
 from __future__ import annotations

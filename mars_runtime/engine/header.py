@@ -1,4 +1,4 @@
-"""The header of a run's trace: on what, with what and when. Knows no events and no drawing."""
+"""The header of a run's trace: on what, with what and when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How many rows of how many tokens the keys and values of an engine may take: fixed up front.
-
-Knows sizes and the memory of the device; makes no tensor.
-"""
+"""How many rows of how many tokens the keys and values of an engine may take: fixed up front."""
 
 from __future__ import annotations
 

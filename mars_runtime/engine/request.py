@@ -1,4 +1,4 @@
-"""What is asked of the engine: what to decode, settings and a time limit. Knows no model."""
+"""What is asked of the engine: what to decode, settings and a time limit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The handle of a request that is being served: read its events, steer it, end it.
 
 Any thread may use a handle. It holds plain values only: no tensor, cache or decoder can be reached
-from it, so keeping it after the end costs no more than its events. Knows no model.
+from it, so keeping it after the end costs no more than its events.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A folder holds ``adapter.json`` and one or more ``adapter*.safetensors``. Real tokens pass through
 the base as if there were no adapter, so plain decoding is the base itself: their small products are
 multiplied by zero before they are added, so that each row stays what the base computed, to the last
-bit. Relatives: gated LoRA (arXiv 2507.11851), I-DLM (2604.11035). Knows no forward and no base
-weights but their order in ``attention.py``.
+bit. Relatives: gated LoRA (arXiv 2507.11851), I-DLM (2604.11035).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Update:
 class Adapter:
     """What is added to a base for its masks.
 
-    mask_embedding: [n, hidden], what goes in for the masks by their place in a group (how many
+    mask_embedding: [n, hidden], what goes in for the masks by their position in a group (how many
         masks directly precede them); the last serves all further ones.
     layers: for each layer the updates by part. ``qkv`` gives queries, then keys, then values in
         transformers' order of rows, ``gate_up`` the gate, then up.
@@ -171,7 +170,7 @@ def _advice(folder: Path, fault: str) -> str:
 class MaskRows:
     """The masks among the N tokens of one forward, and what the adapter gives to them.
 
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], that of each mask by its place.
+    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], that of each mask by its position.
     updates: for each layer (a [in, rank], b [rank, out]) by part.
     """
 
@@ -221,13 +220,13 @@ class MaskAdapter:
         if self._is_cpu and not is_mask.any():
             return None
         if branches is not None:
-            places = branches.positions - branches.roots
+            positions = branches.positions - branches.roots
         else:
             slots = torch.arange(tokens.shape[1], device=tokens.device)
-            places = slots - torch.where(is_mask, -1, slots).cummax(1).values - 1
-        places = places.clamp(0, len(self._embedding) - 1).flatten()
+            positions = slots - torch.where(is_mask, -1, slots).cummax(1).values - 1
+        positions = positions.clamp(0, len(self._embedding) - 1).flatten()
         gate = is_mask.to(self._dtype).view(-1, 1)
-        return MaskRows(gate, self._embedding[places], self._updates)
+        return MaskRows(gate, self._embedding[positions], self._updates)
 
 
 def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Rotary positions and attention over the cursor cache, written for few operations a layer.
 
-Knows tensors and the cache; knows no weights, tokens or decoding. Two tricks keep it short:
+Two tricks keep it short:
 
 - The rows of the query and key projections are reordered at load so that the two halves that
   rotary embedding turns together lie side by side (``rotary_order``). A rotation is then one
@@ -32,9 +32,9 @@ class Window:
 
     turn_queries: complex [R*Q, 1, D/2]; turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
     targets: per layer, where to write: the slots themselves, [R, Q, 2*Hkv, D], when all rows stand
-    at one cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], and which of them ``places``.
-    keys, values: per layer [R, Hkv, T, D]. bias: added to the scores, None when Q = 1.
-    """
+    at one cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], and which of them
+    ``slot_ids``. keys, values: per layer [R, Hkv, T, D]. bias: added to the scores, None when Q =
+    1."""
 
     num_rows: int
     num_queries: int
@@ -44,7 +44,7 @@ class Window:
     values: tuple[Tensor, ...]
     targets: tuple[Tensor, ...]
     bias: Tensor | None = None
-    places: Tensor | None = None
+    slot_ids: Tensor | None = None
 
 
 class Positions:
@@ -122,7 +122,7 @@ class Positions:
             values=values,
             targets=cache.store[:, :num_rows].flatten(1, 2).unbind(0),
             bias=self._bias(slots, cursors, context, branches),
-            places=(slots + starts).flatten(),
+            slot_ids=(slots + starts).flatten(),
         )
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
@@ -197,11 +197,11 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
     pairs = torch.view_as_complex(wide.view(rows * queries, -1, dim // 2, 2))
     query = torch.view_as_real(pairs[:, :heads] * window.turn_queries)
     stored = torch.view_as_real(pairs[:, heads:] * window.turn_stored)
-    if window.places is None:
+    if window.slot_ids is None:
         window.targets[layer].copy_(stored.view(rows, queries, -1, dim))
     else:
         stored = stored.view(rows * queries, -1, dim).to(projected.dtype)
-        window.targets[layer].index_copy_(0, window.places, stored)
+        window.targets[layer].index_copy_(0, window.slot_ids, stored)
     query = query.view(rows, queries * config.group, config.num_kv_heads, dim).transpose(1, 2)
     if wide is not projected:
         query = query.to(projected.dtype)

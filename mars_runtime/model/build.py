@@ -1,8 +1,7 @@
 """Choose how a checkpoint is computed here, by its weights, the device and what was asked.
 
 Whole numbers on a CPU go to the native forward, which is compiled at its first use; where that
-can't be, to PyTorch's own kernels, with a word in the log. All else is ``qwen2.py``. Knows no files
-of checkpoints.
+can't be, to PyTorch's own kernels, with a word in the log. All else is ``qwen2.py``.
 """
 
 from __future__ import annotations

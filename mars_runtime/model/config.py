@@ -1,4 +1,4 @@
-"""The shape of a model, read from ``config.json``. Knows no tensors and no files.
+"""The shape of a model, read from ``config.json``.
 
 Qwen2 and Llama are one shape here; they differ in biases. Anything that would change the arithmetic
 and is not computed by ``qwen2.py`` is refused with a sentence instead of being ignored.

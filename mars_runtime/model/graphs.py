@@ -3,7 +3,7 @@
 A capture records the kernels that a function starts, and a replay starts them all at once, which
 spares the host hundreds of launches. It asks that the function works on the same memory with the
 same shapes each time and never waits for the device. Where capture is not possible the function
-simply runs, and the log says why. Knows no model and no decoding.
+simply runs, and the log says why.
 """
 
 from __future__ import annotations

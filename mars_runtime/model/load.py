@@ -2,7 +2,6 @@
 
 Code that comes with a checkpoint is never run and pickled weights are never opened. A draft model
 is loaded for a target: speculative decoding verifies ids, so it must mean the same text by them.
-Knows no decoding, and nothing of where checkpoints come from (``registry.py``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The forward pass of Qwen2 and Llama: tokens in, logits of the asked slots out.
 
-Knows weights and the cache; knows no tokenizer, masks, acceptance or files. Written for few
-operations a layer, because at the size of the bundled checkpoint everything else counts: fused
-query-key-value and gate-up projections, residuals added by the matrix product itself, the output
-head only where it is needed. Checked against transformers' classes in tests/model.
+Written for few operations a layer, because at the size of the bundled checkpoint everything else
+counts: fused query-key-value and gate-up projections, residuals added by the matrix product itself,
+the output head only where it is needed. Checked against transformers' classes in tests/model.
 """
 
 from __future__ import annotations

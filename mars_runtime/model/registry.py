@@ -2,7 +2,7 @@
 for those whose base is fetched (``fetch.py``), or on the hub.
 
 Nothing outside the list is ever fetched, so no visitor can make this machine download what they
-name. Knows no weights and no torch.
+name.
 """
 
 from __future__ import annotations

@@ -99,13 +99,13 @@ class Reranker:
         """
         ranked = [list(slots) for slots in found]
         with one_thread():
-            for place in range(max((len(group.masks) for group in groups), default=0)):
-                live = [group for group in groups if place < len(group.masks)]
+            for position in range(max((len(group.masks) for group in groups), default=0)):
+                live = [group for group in groups if position < len(group.masks)]
                 rows = [group.row for group in live]
-                slots = [group.masks[place] for group in live]
+                slots = [group.masks[position] for group in live]
                 chosen = self._choose(
                     self._prepare(hidden[rows, slots]),
-                    [ranked[group.row][_slot_before(group, place)].token for group in live],
+                    [ranked[group.row][_slot_before(group, position)].token for group in live],
                     [ranked[row][slot] for row, slot in zip(rows, slots, strict=True)],
                     [metrics[row] for row in rows],
                 )
@@ -151,8 +151,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _slot_before(group: MaskGroup, place: int) -> int:
-    return group.masks[place - 1] if place else group.before
+def _slot_before(group: MaskGroup, position: int) -> int:
+    return group.masks[position - 1] if position else group.before
 
 
 def _candidates(proposal: Proposal, metric: Metric) -> list[tuple[int, float]]:

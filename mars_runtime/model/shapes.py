@@ -2,7 +2,7 @@
 
 How long a forward takes depends on the shape of a model and hardly on the values of its weights, so
 a machine that does not have the weights can still time their shape. What such a model writes means
-nothing, and whatever quotes its timings must say so (``NOTE``). Knows no decoding and no files.
+nothing, and whatever quotes its timings must say so (``NOTE``).
 """
 
 from __future__ import annotations

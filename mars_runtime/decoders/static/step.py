@@ -111,42 +111,42 @@ class StaticStep:
         counts = None
         if self._forced is not None:
             counts = forced_counts(state, self._bounds, self._forced.seed)
-        judged = judge_rows(reading, fed, plan, state, shape, self._eos, counts)
-        moved = _moved(state, plan, judged)
-        write_record(state, takes_part, plan, reading, judged, moved)
-        _advance(state, takes_part & ~reading.is_broken, reading, judged, moved)
+        judgements = judge_rows(reading, fed, plan, state, shape, self._eos, counts)
+        moved = _moved(state, plan, judgements)
+        write_record(state, takes_part, plan, reading, judgements, moved)
+        _advance(state, takes_part & ~reading.is_broken, reading, judgements, moved)
 
 
-def _moved(state: State, plan: RowPlans, judged: Judgements) -> Tensor:
+def _moved(state: State, plan: RowPlans, judgements: Judgements) -> Tensor:
     """``State.numbers`` of the next step for a row that goes on, [R, 5]."""
     numbers = state.numbers
-    num_pending = judged.num_kept - judged.num_agreed + judged.num_guessed
+    num_pending = judgements.num_kept - judgements.num_agreed + judgements.num_guessed
     return torch.stack(
         [
             torch.ones_like(num_pending),
-            numbers[:, CURSOR] + plan.first_slot + 1 + judged.num_agreed,
+            numbers[:, CURSOR] + plan.first_slot + 1 + judgements.num_agreed,
             num_pending,
-            judged.num_kept - judged.num_accepted + judged.num_guessed,
-            numbers[:, NUM_EMITTED] + judged.num_accepted,
+            judgements.num_kept - judgements.num_accepted + judgements.num_guessed,
+            numbers[:, NUM_EMITTED] + judgements.num_accepted,
         ],
         1,
     )
 
 
 def _advance(
-    state: State, is_stepped: Tensor, reading: Reading, judged: Judgements, moved: Tensor
+    state: State, is_stepped: Tensor, reading: Reading, judgements: Judgements, moved: Tensor
 ) -> None:
     """Move on the rows that go on and mark those that have ended; all else stays as it is."""
-    has_ended = is_stepped & ((judged.stop == EOS) | (judged.stop == FULL))
+    has_ended = is_stepped & ((judgements.stop == EOS) | (judgements.stop == FULL))
     goes_on = (is_stepped & ~has_ended).unsqueeze(1)
     state.numbers.copy_(torch.where(goes_on, moved, state.numbers))
     state.numbers[:, IS_LIVE].mul_(~has_ended)
     # As many as were read. Behind the kept tokens stands the last of them again: where there are
     # guesses those are they, and what lies behind the pending tokens is not looked at.
     num_slots = reading.tokens.shape[1]
-    last = (judged.num_kept - 1).unsqueeze(1)
-    places = torch.arange(num_slots, device=moved.device)
-    at = (judged.num_agreed.unsqueeze(1) + places).minimum(last)
+    last = (judgements.num_kept - 1).unsqueeze(1)
+    positions = torch.arange(num_slots, device=moved.device)
+    at = (judgements.num_agreed.unsqueeze(1) + positions).minimum(last)
     pending = state.pending[:, :num_slots]
     pending.copy_(torch.where(goes_on, reading.tokens.gather(1, at), pending))
 
@@ -225,7 +225,7 @@ class RowPlans:
 
     @property
     def first_slot(self) -> Tensor:
-        """The slot that predicts the first place not yet emitted."""
+        """The slot that predicts the first position not yet emitted."""
         return self.num_tokens - self.num_drafts - 1
 
 
@@ -273,17 +273,17 @@ def judge_rows(
 
     fed: ids [R, Q]. eos: ids [E]. forced: [R] int64, tokens to take whatever the model thinks.
     """
-    places = torch.arange(shape.num_slots, device=fed.device)
-    taken = _num_taken(reading, plan, state, shape, places, forced)
+    positions = torch.arange(shape.num_slots, device=fed.device)
+    taken = _num_taken(reading, plan, state, shape, positions, forced)
     stop = torch.where(taken < plan.num_slots, THRESHOLD, BLOCK)
     agreed, accepted, kept = torch.zeros_like(taken), taken, taken
     guesses = state.wholes[:, NUM_GUESSES]
     if shape.is_lossless:
         agreed = plan.num_drafts
         if forced is None:
-            at = (plan.first_slot.unsqueeze(1) + 1 + places).clamp_(max=shape.num_queries - 1)
+            at = (plan.first_slot.unsqueeze(1) + 1 + positions).clamp_(max=shape.num_queries - 1)
             is_same = fed.gather(1, at) == reading.tokens
-            agreed = _run_length(is_same & (places < plan.num_drafts.unsqueeze(1)))
+            agreed = _run_length(is_same & (positions < plan.num_drafts.unsqueeze(1)))
         is_confirmed = agreed == plan.num_drafts
         is_lossless = state.wholes[:, IS_LOSSLESS].bool()
         accepted = torch.where(is_confirmed & ~is_lossless, taken, agreed + 1)
@@ -292,7 +292,7 @@ def judge_rows(
         kept = torch.where(guesses >= 0, taken.minimum(most.maximum(accepted)), kept)
         stop = torch.where(is_confirmed, stop, MISMATCH)
     is_eos = (reading.tokens.unsqueeze(-1) == eos).any(-1)
-    through_eos = torch.where(is_eos, places, shape.num_slots).amin(1) + 1
+    through_eos = torch.where(is_eos, positions, shape.num_slots).amin(1) + 1
     has_ended = through_eos <= accepted
     accepted = accepted.minimum(through_eos)
     is_full = accepted >= plan.remaining
@@ -308,7 +308,7 @@ def _num_taken(
     plan: RowPlans,
     state: State,
     shape: Shape,
-    places: Tensor,
+    positions: Tensor,
     forced: Tensor | None,
 ) -> Tensor:
     """[R]: the drafts, the first proposal, and those behind it while confidence >= tau."""
@@ -317,8 +317,8 @@ def _num_taken(
     if shape.num_slots == 1:
         return torch.ones_like(plan.num_slots)
     is_sure = reading.confidences >= state.reals[:, TAU].unsqueeze(1)
-    is_given = places <= plan.num_drafts.unsqueeze(1)
-    return _run_length((is_sure | is_given) & (places < plan.num_slots.unsqueeze(1)))
+    is_given = positions <= plan.num_drafts.unsqueeze(1)
+    return _run_length((is_sure | is_given) & (positions < plan.num_slots.unsqueeze(1)))
 
 
 def _run_length(is_good: Tensor) -> Tensor:
@@ -327,7 +327,7 @@ def _run_length(is_good: Tensor) -> Tensor:
 
 
 def forced_counts(state: State, bounds: Tensor, seed: int) -> Tensor:
-    """[R] int64: tokens to take, drawn by (seed, row, place in the answer)."""
+    """[R] int64: tokens to take, drawn by (seed, row, position in the answer)."""
     key = mix(
         mix(state.wholes[:, NUMBER] + (seed << 20)).bitwise_xor(state.numbers[:, NUM_EMITTED])
     )
@@ -340,7 +340,7 @@ def write_record(
     takes_part: Tensor,
     plan: RowPlans,
     reading: Reading,
-    judged: Judgements,
+    judgements: Judgements,
     moved: Tensor,
 ) -> None:
     """Write one step into the ring, before the state moves on. moved: the next ``numbers``."""
@@ -352,9 +352,9 @@ def write_record(
         plan.num_tokens,
         plan.num_drafts,
         plan.num_slots,
-        judged.num_accepted,
-        judged.num_kept - judged.num_accepted,
-        judged.stop,
+        judgements.num_accepted,
+        judgements.num_kept - judgements.num_accepted,
+        judgements.stop,
         moved[:, CURSOR],
         moved[:, NUM_PENDING],
     ]

@@ -1,7 +1,7 @@
 """The compiled library: the C++ beside this file, compiled here once and kept, as Python sees it.
 
 The machine's own compiler makes it. Its structures are given here field for field, and explained in
-``model.h``. Knows addresses and numbers; knows no tensors.
+``model.h``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The weights of a checkpoint as the native forward wants them: quantised, fused, packed.
 
 The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, scales beside them.
-Scales and minimums are rounded to fp16, which is what GGUF files hold. Knows no forward.
+Scales and minimums are rounded to fp16, which is what GGUF files hold.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""MARS runtime: several tokens per forward pass from an ordinary autoregressive checkpoint."""
