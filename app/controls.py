@@ -123,19 +123,52 @@ def read_view(value: object, limits: Limits) -> list[str]:
     return [name for name in TITLES if name in wanted]
 
 
-def read_pace(value: object, limits: Limits) -> float:
-    """How many times the length of each forward to wait after it; 0 is full speed."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= MAX_PACE:  # type: ignore[operator]
-        raise RefusalError("pace", f"Slow motion must be a number from 0 to {MAX_PACE:g}.")
-    return float(value)  # type: ignore[arg-type]
+def number(name: str, what: str, low: float, high: float, is_steered: bool = False) -> Control:
+    """A number of a range; ``what`` begins the refusal."""
+
+    def read(value: Any, limits: Limits) -> float:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:  # NaN compares false
+            raise RefusalError(name, f"{what} must be a number from {low:g} to {high:g}.")
+        return float(value)
+
+    return Control(name, read, is_steered=is_steered)
 
 
-def read_auto(value: object, limits: Limits) -> bool:
-    """Whether B is chosen automatically. Raises RefusalError."""
-    if not isinstance(value, bool):
-        raise RefusalError("auto", "Choosing B automatically is either on or off.")
-    return value
+def count(name: str, low: int, high: int) -> Control:
+    """A whole number of a range."""
+
+    def read(value: Any, limits: Limits) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not int or not low <= value <= high:
+            what = name.replace("_", " ")
+            raise RefusalError(name, f"The {what} must be a whole number from {low} to {high}.")
+        return value
+
+    return Control(name, read)
+
+
+def switch(name: str, what: str, is_steered: bool = False) -> Control:
+    """On or off; ``what`` begins the refusal."""
+
+    def read(value: object, limits: Limits) -> bool:
+        if not isinstance(value, bool):
+            raise RefusalError(name, f"{what} is either on or off.")
+        return value
+
+    return Control(name, read, is_steered=is_steered)
+
+
+def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> Control:
+    """One of some names; ``ask`` begins the refusal, which lists their titles."""
+
+    def read(value: object, limits: Limits) -> str:
+        if not isinstance(value, str) or value not in titles:
+            raise RefusalError(name, f"{ask}: {', '.join(titles.values())}.")
+        return value
+
+    return Control(name, read)
 
 
 def read_checkpoint(value: object, limits: Limits) -> str:
@@ -160,6 +193,7 @@ PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
 TAU = setting("tau")
 BLOCK_SIZE = setting("block_size")
 MAX_NEW_TOKENS = setting("max_new_tokens")
+AUTO_BLOCK_SIZE = switch("auto", "Choosing B automatically", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
 LIVE_SETTINGS = settings_with(
@@ -171,8 +205,8 @@ LIVE = (
     *map(setting, LIVE_SETTINGS),
     Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
     CHECKPOINT,
-    Control("auto", read_auto, is_steered=True),  # in links the block size "auto"
-    Control("pace", read_pace, is_steered=True),
+    AUTO_BLOCK_SIZE,  # in links the block size "auto"
+    number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
 )
 """Those of the Live tab. Every other list of them is taken from here."""
 POSTED = tuple(control.name for control in LIVE)
@@ -214,7 +248,7 @@ def _with_settings(
     controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
 ) -> dict[str, Any]:
     """Where B is chosen automatically, its slider is not read."""
-    is_auto = read_auto(values.get("auto", False), limits)
+    is_auto = AUTO_BLOCK_SIZE.read(values.get("auto", False), limits)
     chosen = {"block_size": AUTO} if is_auto else {}
     found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
     settings = {name: value for name, value in found.items() if name in LIVE_SETTINGS}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from app.controls import (
@@ -19,6 +18,8 @@ from app.controls import (
     Control,
     Limits,
     RefusalError,
+    choice,
+    count,
     read_all,
     read_prompt,
 )
@@ -79,36 +80,24 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
     return tuple(prompts)
 
 
-def read_method(field: str, value: object, limits: Limits) -> str:
-    """A method of the runtime by its name. Raises RefusalError."""
-    if not isinstance(value, str) or value not in TITLES:
-        raise RefusalError(field, f"Choose a method: {', '.join(TITLES.values())}.")
-    return value
-
-
 def read_second(value: object, limits: Limits) -> str:
     """Another method, or none. Raises RefusalError."""
-    return NOTHING if value == NOTHING else read_method("second", value, limits)
+    return NOTHING if value == NOTHING else str(_method("second").read(value, limits))
 
 
-def read_count(field: str, low: int, high: int, value: object, limits: Limits) -> int:
-    """A whole number of a range. Raises RefusalError."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        what = field.replace("_", " ")
-        raise RefusalError(field, f"The {what} must be a whole number from {low} to {high}.")
-    return value
+def _method(name: str) -> Control:
+    """A method of the runtime by its name."""
+    return choice(name, TITLES, "Choose a method")
 
 
 BATCH = (
     Control("prompts", read_prompts),
-    Control("method", partial(read_method, "method")),
+    _method("method"),
     Control("second", read_second),
-    Control("batch_size", partial(read_count, "batch_size", 1, MAX_BATCH)),
+    count("batch_size", 1, MAX_BATCH),
     TAU,
     BLOCK_SIZE,
-    Control("cache_block", partial(read_count, "cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)),
+    count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
     MAX_NEW_TOKENS,
     CHECKPOINT,
 )

@@ -21,6 +21,7 @@ from app.controls import (
     RefusalError,
     read_all,
     settings_for,
+    switch,
 )
 from mars_runtime.settings import DecodeSettings
 
@@ -92,18 +93,11 @@ def read_several(field: str, setting: Control, value: object, limits: Limits) ->
         raise RefusalError(field, "Choose values from the list.") from None
 
 
-def read_lossless(value: object, limits: Limits) -> bool:
-    """Whether there is a lossless row. Raises RefusalError."""
-    if not isinstance(value, bool):
-        raise RefusalError("lossless", "The lossless row is either on or off.")
-    return value
-
-
 GRID = (
     PROMPT,
     Control("taus", partial(read_several, "taus", TAU)),
     Control("block_sizes", partial(read_several, "block_sizes", BLOCK_SIZE)),
-    Control("lossless", read_lossless),
+    switch("lossless", "The lossless row"),
     MAX_NEW_TOKENS,
     CHECKPOINT,
 )

@@ -163,7 +163,7 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
 
 
 def preset_classes(is_chosen: bool) -> list[str]:
-    """How a preset's button looks (assets/app.css)."""
+    """How a preset's button looks (``views/page/page.css``)."""
     return ["preset", "chosen"] if is_chosen else ["preset"]
 
 

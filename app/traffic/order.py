@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from app.batch.order import read_count
-from app.controls import CHECKPOINT, MAX_NEW_TOKENS, Control, Limits, RefusalError, read_all
+from app.controls import (
+    CHECKPOINT,
+    MAX_NEW_TOKENS,
+    Control,
+    Limits,
+    RefusalError,
+    choice,
+    count,
+    number,
+    read_all,
+)  # fmt: skip
 from mars_runtime.settings import SettingsError
 from mars_runtime.traffic import workload
 from mars_runtime.traffic.controller import Bounds, Way, ways_of
@@ -69,22 +77,6 @@ class TrafficOrder:
         }
 
 
-def read_choice(field: str, choices: Mapping[str, str], value: object, limits: Limits) -> str:
-    """One of some names. Raises RefusalError."""
-    if not isinstance(value, str) or value not in choices:
-        raise RefusalError(field, f"Choose one of: {', '.join(choices.values())}.")
-    return value
-
-
-def read_number(field: str, low: float, high: float, value: object, limits: Limits) -> float:
-    """A number of a range. Raises RefusalError."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]  # NaN compares false
-        what = WORDS[field]
-        raise RefusalError(field, f"{what} must be a number from {low:g} to {high:g}.")
-    return float(value)  # type: ignore[arg-type]
-
-
 def read_recorded(value: object, limits: Limits) -> str:
     """Arrivals as they were typed; judged where they are wanted. Raises RefusalError."""
     if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
@@ -101,24 +93,17 @@ def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
     return tuple(name for name in known if name in given)
 
 
-WORDS = {
-    "rate": "Requests per second",
-    "seconds": "The seconds of arrivals",
-    "budget": "The seconds of a budget",
-    "low": "The lower bound of τ",
-    "high": "τ",
-}
 TRAFFIC = (
-    Control("question", partial(read_choice, "question", QUESTIONS)),
-    Control("kind", partial(read_choice, "kind", KINDS)),
+    choice("question", QUESTIONS),
+    choice("kind", KINDS),
     Control("recorded", read_recorded),
-    Control("rate", partial(read_number, "rate", 0.2, MAX_RATE)),
-    Control("seconds", partial(read_number, "seconds", 1.0, MAX_SECONDS)),
-    Control("mix", partial(read_choice, "mix", workload.MIXES)),
+    number("rate", "Requests per second", 0.2, MAX_RATE),
+    number("seconds", "The seconds of arrivals", 1.0, MAX_SECONDS),
+    choice("mix", workload.MIXES),
     Control("ways", read_ways),
-    Control("high", partial(read_number, "high", 0.0, 1.0)),
-    Control("low", partial(read_number, "low", 0.0, 1.0)),
-    Control("budget", partial(read_number, "budget", 0.0, MAX_BUDGET)),
+    number("high", "τ", 0.0, 1.0),
+    number("low", "The lower bound of τ", 0.0, 1.0),
+    number("budget", "The seconds of a budget", 0.0, MAX_BUDGET),
     MAX_NEW_TOKENS,
     CHECKPOINT,
 )
@@ -128,7 +113,7 @@ TRAFFIC = (
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
     """All of the tab's controls as an order. Raises RefusalError."""
     found = read_all(TRAFFIC, values, limits)
-    read_count("max_new_tokens", 2, MAX_TOKENS, found["max_new_tokens"], limits)
+    count("max_new_tokens", 2, MAX_TOKENS).read(found["max_new_tokens"], limits)
     try:
         bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
     except SettingsError:
