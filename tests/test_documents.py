@@ -16,7 +16,6 @@ from mars_runtime.lab.documents.cli import (
     ROOT,
     DocumentError,
     documents,
-    results_of,
     written,
 )
 from mars_runtime.lab.evaluation.cli import document
@@ -82,7 +81,7 @@ def told_of(text: str) -> set[Path]:
     """The results that a document speaks of, by a table or by name."""
     named = re.findall(r"\b(\w+)\.(?:json|md|svg)\b", text)
     found = {RESULTS / f"{name}.json" for name in named} | {
-        ROOT / name for name in results_of(text)
+        ROOT / found["file"] for found in MARKED.finditer(text)
     }
     return {path for path in found if path.parent == RESULTS and path.exists()}
 

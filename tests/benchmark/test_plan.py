@@ -53,8 +53,9 @@ def test_without_natural_text_there_are_mixed_batches_alone():
 
 
 def test_caches_are_compared_only_where_they_ran():
-    assert plan.against_block(["AR"], None, "MARS") == []
-    assert plan.against_block(["b", "no cache"], "b", "m") == [("m", "b"), ("b", "no cache")]
+    assert plan.comparisons(["AR"], None, "MARS") == []
+    found = plan.comparisons(["b", "no cache"], "b", "m")
+    assert found[-2:] == [("m", "b"), ("b", "no cache")]
 
 
 def test_the_ways_of_requests_are_told_apart_and_ar_comes_first():

@@ -24,7 +24,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -217,9 +217,13 @@ def _padded(
 
 def _row(output: list[int], eos_ids: Sequence[int], streamer: _Moments) -> TimedRow:
     """The row up to its first EOS; what follows is padding while other rows go on."""
-    length = next((i + 1 for i, token in enumerate(output) if token in eos_ids), len(output))
-    counts = [count for count in _shares(streamer.counts, length) if count]
+    counts = [count for count in _shares(streamer.counts, _length(output, eos_ids)) if count]
     return one_row(output, streamer.moments[: len(counts)], counts)
+
+
+def _length(tokens: Sequence[int], eos_ids: Container[int]) -> int:
+    """How many there are up to the first EOS."""
+    return next((i + 1 for i, token in enumerate(tokens) if token in eos_ids), len(tokens))
 
 
 def _shares(counts: Sequence[int], total: int) -> list[int]:
@@ -348,7 +352,24 @@ def official_ask(
         prompts = [list(prompt) for prompt in question.prompts]
         kind = getattr(samplers, ALONE if is_alone else TOGETHER)
         watched.start = now(model.device)
-        found = _sample(kind, watched, special, prompts, settings, block)
+        try:
+            with torch.inference_mode():
+                # [rows, longest prompt + answer]
+                found: torch.Tensor = kind(model=watched, tokenizer=special).sample(
+                    inputs=prompts,
+                    steps=settings.max_new_tokens,
+                    max_new_tokens=settings.max_new_tokens,
+                    block_size=block,
+                    temperature=0.0,
+                    confidence_threshold=settings.tau,
+                    acceptance_metric=settings.metric,
+                    right_shift_logits=True,
+                )
+        except Exception as error:
+            raise CheckpointError(
+                f"The official sampler failed ({type(error).__name__}: {error}): leave --official "
+                "out, or use commit b191204 of Xalp/MARS."
+            ) from error
         seconds = now(model.device) - watched.start
         outputs = found[:, max(map(len, prompts)) :].tolist()
         outputs = [_to_end(row, tokenizer, settings.max_new_tokens) for row in outputs]
@@ -359,36 +380,6 @@ def official_ask(
         return TimedAnswer(tuple(rows), seconds, len(watched.moments))
 
     return ask
-
-
-def _sample(
-    kind: Any,
-    model: _Watched,
-    special: SimpleNamespace,
-    prompts: list[list[int]],
-    settings: DecodeSettings,
-    block: int,
-) -> torch.Tensor:
-    """[rows, longest prompt + answer]; whatever goes wrong in there becomes one sentence."""
-    try:
-        with torch.inference_mode():
-            sampler = kind(model=model, tokenizer=special)
-            found: torch.Tensor = sampler.sample(
-                inputs=prompts,
-                steps=settings.max_new_tokens,
-                max_new_tokens=settings.max_new_tokens,
-                block_size=block,
-                temperature=0.0,
-                confidence_threshold=settings.tau,
-                acceptance_metric=settings.metric,
-                right_shift_logits=True,
-            )
-            return found
-    except Exception as error:
-        raise CheckpointError(
-            f"The official sampler failed ({type(error).__name__}: {error}): leave --official "
-            "out, or use commit b191204 of Xalp/MARS."
-        ) from error
 
 
 class _Watched:
@@ -429,14 +420,9 @@ def length_cache() -> Any:
 
 def _to_end(row: Sequence[int], tokenizer: Tokenizer, limit: int) -> list[int]:
     """Up to the first EOS, padding and masks left out."""
-    tokens: list[int] = []
-    for token in row[:limit]:
-        if token in (tokenizer.pad_id, tokenizer.mask_id):
-            continue
-        tokens.append(token)
-        if token in tokenizer.eos_ids:
-            break
-    return tokens
+    unsaid = (tokenizer.pad_id, tokenizer.mask_id)
+    tokens = [token for token in row[:limit] if token not in unsaid]
+    return tokens[: _length(tokens, tokenizer.eos_ids)]
 
 
 def _seen_row(tokens: list[int], watched: _Watched, block: int) -> TimedRow:

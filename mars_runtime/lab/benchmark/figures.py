@@ -120,6 +120,8 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         for answer in answers
         if (seconds := answer.decode_seconds()) is not None and answer.num_forwards > 1
     ]
+    first = {one.question: one.answer for one in own if one.round == own[0].round}
+    outputs = {(one.question, one.answer.output_id) for one in own}
     return PeerFigures(
         peer=peer,
         num_rows=len(rows),
@@ -135,8 +137,8 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         / sum(len(row.chunks) for row in rows),
         forward_seconds=plain.median(forwards) if forwards else None,
         survival=tuple(survival(rows)),
-        output_id=_output_id(own, own[0].round),
-        is_repeatable=_is_repeatable(own),
+        output_id=fingerprint([row.tokens for key in sorted(first) for row in first[key].rows]),
+        is_repeatable=len(outputs) == len({question for question, _ in outputs}),
     )
 
 
@@ -156,20 +158,6 @@ def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
         for chunk in row.chunks
     )
     return dict(sorted(Counter(filter(None, chunks)).items()))
-
-
-def _output_id(samples: Sequence[Sample], number: int) -> str:
-    answers = {one.question: one.answer for one in samples if one.round == number}
-    return fingerprint([row.tokens for key in sorted(answers) for row in answers[key].rows])
-
-
-def _is_repeatable(samples: Sequence[Sample]) -> bool:
-    """Whether every round of a question gave the same tokens."""
-    seen: dict[int, str] = {}
-    return all(
-        seen.setdefault(one.question, one.answer.output_id) == one.answer.output_id
-        for one in samples
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +219,7 @@ def compare(measured: Measured, peer: str, baseline: str) -> Compared:
 def compare_all(measured: Measured, cursor: str | None) -> list[Compared]:
     """Every comparison that ``plan`` makes of the peers that ran. ``cursor`` is the way that block
     cache and no cache decode too."""
-    wanted = plan.comparisons(measured.peers)
-    wanted += plan.against_block(measured.peers, best_block(measured), cursor)
+    wanted = plan.comparisons(measured.peers, best_block(measured), cursor)
     return [compare(measured, *pair) for pair in wanted]
 
 

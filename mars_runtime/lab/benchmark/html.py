@@ -118,13 +118,8 @@ def survival_figure(series: Measured) -> Any:
         return None
     figure = go.Figure()
     for at, (peer, values) in enumerate(lines.items()):
-        figure.add_scatter(
-            x=list(range(1, len(values) + 1)),
-            y=[100 * value for value in values],
-            mode="lines+markers",
-            line={"color": _colour(at)},
-            name=_text(peer),
-        )
+        positions = range(1, len(values) + 1)
+        _add_line(figure, at, _text(peer), positions, [100 * value for value in values])
     figure.update_yaxes(range=[0, 103])
     title = "Acceptance by position: share of forwards that gave a token there"
     return _dressed(figure, title, "%", "position in the forward")
@@ -134,16 +129,18 @@ def rho_figure(found: Findings) -> Any:
     """rho(Q) of every batch size that was measured."""
     figure = go.Figure()
     for at, (rows, curve) in enumerate(found.curves.items()):
-        figure.add_scatter(
-            x=[one.width for one in curve],
-            y=[one.rho.value for one in curve],
-            error_y=_intervals(one.rho for one in curve),
-            mode="lines+markers",
-            line={"color": _colour(at)},
-            name=f"batch {rows}",
-        )
+        widths, rhos = [one.width for one in curve], [one.rho for one in curve]
+        values = [one.value for one in rhos]
+        _add_line(figure, at, f"batch {rows}", widths, values, error_y=_intervals(rhos))
     figure.add_hline(y=1, line_dash="dot", line_color="#49566a")
     return _dressed(figure, "rho(Q): what a forward of Q tokens per row costs", "times", "Q")
+
+
+def _add_line(
+    figure: Any, at: int, name: str, x: Iterable[int], y: Sequence[float], **more: Any
+) -> None:
+    line = {"color": _colour(at)}
+    figure.add_scatter(x=list(x), y=y, mode="lines+markers", line=line, name=name, **more)
 
 
 def _intervals(found: Iterable[Estimate]) -> dict[str, Any]:

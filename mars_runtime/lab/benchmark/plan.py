@@ -174,22 +174,17 @@ def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[st
     return {describe(one): one for one in ways}
 
 
-def comparisons(peers: Sequence[str]) -> list[tuple[str, str]]:
+def comparisons(
+    peers: Sequence[str], best_block: str | None = None, cursor: str | None = None
+) -> list[tuple[str, str]]:
     """What a reader asks of these peers, as pairs of a peer and its baseline: AR against each of
-    transformers', all else against AR, and everything here against llama.cpp."""
+    transformers', all else against AR, everything here against llama.cpp; and the same decoding
+    under three caches: the cursor's, the best block size, none."""
     others = [peer for peer in peers if peer not in (AR, LLAMA_CPP, *TRANSFORMERS)]
     found = [(AR, peer) for peer in peers if peer in TRANSFORMERS]
     found += [(peer, AR) for peer in [*others, LOOKUP] if peer in peers]
     if LLAMA_CPP in peers:
         found += [(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
-    return found
-
-
-def against_block(
-    peers: Sequence[str], best_block: str | None, cursor: str | None
-) -> list[tuple[str, str]]:
-    """The same decoding under three caches: the cursor's, the best block size, none."""
-    found = []
     if best_block and cursor:
         found.append((cursor, best_block))
     if best_block and NO_CACHE in peers:

@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from types import FunctionType
@@ -57,11 +57,6 @@ def written(text: str, root: Path = ROOT) -> str:
         return f"{found['begin']}{table}\n{found['end']}"
 
     return MARKED.sub(anew, text)
-
-
-def results_of(text: str) -> Iterator[str]:
-    """The files that a document's tables are written from."""
-    return (found["file"] for found in MARKED.finditer(text))
 
 
 def _table(view: str, file: str, root: Path) -> str:

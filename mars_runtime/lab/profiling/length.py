@@ -11,6 +11,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
         prompts, first = converse(engine, checkpoint.tokenizer, room, settings[0])
         found = {describe(settings[0]): first}
         for way in settings[1:]:
-            found[describe(way)] = [f for ids in prompts for f in forwards(engine, ids, way)]
+            found[describe(way)] = [f for ids in prompts for f in answer(engine, ids, way)[0]]
     per_token = slot_bytes(checkpoint.model)
     stretches = [s for way, own in found.items() for s in stretches_of(way, own, ends, per_token)]
     table = table_of(checkpoint.name, stretches)
@@ -133,54 +134,53 @@ def converse(
         if len(ids) + settings.max_new_tokens > room:
             break
         prompts.append(ids)
-        written: list[int] = []
-        found += forwards(engine, ids, settings, written)
-        answer = tuple(token for token in written if token not in tokenizer.eos_ids)
-        history.append(Turn(task.prompt, answer))
+        forwards, written = answer(engine, ids, settings)
+        found += forwards
+        said = tuple(token for token in written if token not in tokenizer.eos_ids)
+        history.append(Turn(task.prompt, said))
     if not prompts:
         raise PromptError("No answer has room: ask for fewer tokens or a later end.")
     return prompts, found
 
 
-def forwards(
-    engine: Engine, ids: Sequence[int], settings: DecodeSettings, written: list[int] | None = None
-) -> Iterator[Forward]:
-    """Of one answer, alone on the device; its tokens go to ``written``."""
+def answer(
+    engine: Engine, ids: Sequence[int], settings: DecodeSettings
+) -> tuple[list[Forward], list[int]]:
+    """The forwards of one answer, alone on the device, and its tokens."""
     from mars_runtime.engine import Request
     from mars_runtime.engine.request import MAX_DEADLINE
     from mars_runtime.folds import row_steps
 
-    asked = Request(ids, settings, MAX_DEADLINE)
-    for step, seconds in row_steps(engine.submit(asked, is_alone=True)):
-        if written is not None:
-            written += step.accepted
-        if step.accepted:
-            yield Forward(len(ids) + step.start, len(step.accepted), seconds)
+    steps = list(row_steps(engine.submit(Request(ids, settings, MAX_DEADLINE), is_alone=True)))
+    found = [
+        Forward(len(ids) + step.start, len(step.accepted), seconds)
+        for step, seconds in steps
+        if step.accepted
+    ]
+    return found, [token for step, _ in steps for token in step.accepted]
 
 
 def stretches_of(
     way: str, found: Sequence[Forward], ends: Sequence[int], bytes_per_token: int
 ) -> Iterator[Stretch]:
     """The stretches that any forward fell into."""
-    for start, end in zip([0, *ends], ends, strict=False):
+    for start, end in pairwise([0, *ends]):
         own = [each for each in found if start <= each.position < end]
-        if own:
-            yield _stretch(way, start, end, own, bytes_per_token * end)
-
-
-def _stretch(way: str, start: int, end: int, own: Sequence[Forward], cache_bytes: int) -> Stretch:
-    num_tokens = sum(each.num_tokens for each in own)
-    waits = [1000 * wait for each in own for wait in (each.seconds, *[0.0] * (each.num_tokens - 1))]
-    return Stretch(
-        way=way,
-        start=start,
-        end=end,
-        num_tokens=num_tokens,
-        tpf=num_tokens / len(own),
-        ms_per_token=sum(waits) / num_tokens,
-        waits=(percentile(waits, 50), percentile(waits, 95), percentile(waits, 99)),
-        cache_bytes=cache_bytes,
-    )
+        if not own:
+            continue
+        num_tokens = sum(each.num_tokens for each in own)
+        seconds = [s for each in own for s in (each.seconds, *[0.0] * (each.num_tokens - 1))]
+        waits = [1000 * wait for wait in seconds]
+        yield Stretch(
+            way=way,
+            start=start,
+            end=end,
+            num_tokens=num_tokens,
+            tpf=num_tokens / len(own),
+            ms_per_token=sum(waits) / num_tokens,
+            waits=(percentile(waits, 50), percentile(waits, 95), percentile(waits, 99)),
+            cache_bytes=bytes_per_token * end,
+        )
 
 
 def table_of(name: str, stretches: Sequence[Stretch]) -> Table:

@@ -39,6 +39,7 @@ and confidences. ``overhead``: what no operation accounts for: Python, launching
 PARTS: tuple[Part, ...] = get_args(Part)
 STEP, FORWARD, HEAD = "mars::step", "mars::forward", "mars::head"
 """The marks around each step, around the layers of the model in it and around its head."""
+MARKS = {"hidden": FORWARD, "forward": FORWARD, "logits": HEAD}
 
 _MATMUL = re.compile(r"::(mm|addmm_?|bmm|baddbmm_?|linear\w*|\w*int8pack_mm\w*)$")
 _ATTENTION = re.compile(r"attention|varlen_attn", re.IGNORECASE)
@@ -94,26 +95,15 @@ class Marked:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def hidden(self, *given: Any) -> Any:
-        with record_function(FORWARD):
-            return self._model.hidden(*given)
-
-    def logits(self, *given: Any) -> Any:
-        with record_function(HEAD):
-            return self._model.logits(*given)
-
     def read(
         self, hidden: Any, head: Any, forbidden: Any, metrics: Any, draws: Any, groups: Any
     ) -> Any:
         """As the model's own, but for what a sampler head ranks anew: that has no part here."""
         return read(self.logits(hidden, head), forbidden, metrics, draws)
 
-    def forward(self, *given: Any) -> Any:
-        with record_function(FORWARD):
-            return self._model.forward(*given)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        found = getattr(self._model, name)
+        return record_function(MARKS[name])(found) if name in MARKS else found
 
 
 def record(
