@@ -5,10 +5,9 @@
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put } from "../core/dom.js";
 import { beginOf, mainLane, numUntil } from "../core/folds.js";
-import { loadPlotly } from "../core/plotly.js";
 import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
-import { chartFrame, noCharts } from "./plots.js";
+import { chartFrame, loadPlotly, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /** @type {[key: string, title: string, isOfOne: boolean][]} */
@@ -44,8 +43,8 @@ export class Charts {
     this.root = root;
     this.report = report;
     this.element = find(root, ".rv-charts");
-    this.legend = new ChartLegend();
-    this.element.append(this.legend.element);
+    this.legend = make("p", "rv-runs rv-num");
+    this.element.append(this.legend);
     this.nodes = {};
     this.dirty = new Set();
     this.pause = PAUSE;
@@ -73,7 +72,7 @@ export class Charts {
     this.run = run;
     this.zoom = null;
     this.selected = null;
-    this.legend.draw(run ? run.lanes : []);
+    drawLegend(this.legend, run ? run.lanes : []);
     for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is drawn, in its turn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const [key, title, isOfOne] of CHARTS) {
@@ -132,7 +131,7 @@ export class Charts {
   draw(key) {
     const { run, plotly } = this;
     if (!run || !plotly || !run.lanes.some((lane) => lane.steps.length)) return;
-    this.legend.draw(run.lanes);
+    drawLegend(this.legend, run.lanes);
     const spec = this.spec(key);
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
@@ -354,24 +353,20 @@ function listen(key, node, runOf, report) {
   );
 }
 
-// Whose charts these are: a line of its own colour for each run, with its name and settings.
-class ChartLegend {
-  constructor() {
-    this.element = make("p", "rv-runs rv-num");
-  }
-
-  /** @param {Lane[]} lanes */
-  draw(lanes) {
-    while (this.element.children.length > lanes.length) this.element.lastElementChild?.remove();
-    lanes.forEach((lane, i) => {
-      if (!this.element.children[i]) {
-        this.element.append(make("span", "rv-run", make("i"), make("b", "rv-run-name"), make("span")));
-      }
-      const item = /** @type {HTMLElement} */ (this.element.children[i]);
-      item.dataset.colour = String(runColours.placeOf(lane));
-      item.dataset.twin = String(i > 0 && lanes[0].method === lane.method);
-      put(item.children[1], lane.title);
-      put(item.children[2], settingsText(lane.settings));
-    });
-  }
+/**
+ * Whose charts these are: a line of its own colour for each run, with its name and settings.
+ * @param {HTMLElement} element
+ * @param {Lane[]} lanes
+ */
+function drawLegend(element, lanes) {
+  while (element.children.length > lanes.length) element.lastElementChild?.remove();
+  while (element.children.length < lanes.length)
+    element.append(make("span", "rv-run", make("i"), make("b", "rv-run-name"), make("span")));
+  lanes.forEach((lane, i) => {
+    const item = /** @type {HTMLElement} */ (element.children[i]);
+    item.dataset.colour = String(runColours.placeOf(lane));
+    item.dataset.twin = String(i > 0 && lanes[0].method === lane.method);
+    put(item.children[1], lane.title);
+    put(item.children[2], settingsText(lane.settings));
+  });
 }

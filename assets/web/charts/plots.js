@@ -1,8 +1,28 @@
 // Figures of plotly with their titles: nodes that live as long as their view, drawn again with react; where plotly did
 // not load one sentence stands in their place. Knows not what is drawn.
 
-import { make } from "../core/dom.js";
-import { loadPlotly } from "../core/plotly.js";
+import { fileAddress, make } from "../core/dom.js";
+
+/** @type {Promise<Plotly | null> | null} */
+let loading = null;
+
+/**
+ * One script for all views of the page; failing is a sentence, not an exception.
+ * @param {string} url
+ * @returns {Promise<Plotly | null>}
+ */
+export function loadPlotly(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  if (!url) return Promise.resolve(null);
+  loading ||= new Promise((resolve) => {
+    const script = document.createElement("script");
+    script.src = fileAddress(url);
+    script.onload = () => resolve(window.Plotly || null);
+    script.onerror = () => resolve(null);
+    document.head.append(script);
+  });
+  return loading;
+}
 
 /**
  * The frame of a chart: its title above the node that plotly draws on.

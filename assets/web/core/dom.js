@@ -185,3 +185,12 @@ export function tabOf(name) {
   const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab]"));
   return [...tabs].find((tab) => tab.textContent?.trim() === name);
 }
+
+/**
+ * Where a file of this server is, wherever the server itself stands.
+ * @param {string} url
+ */
+export function fileAddress(url) {
+  const base = (window.gradio_config && window.gradio_config.root) || "";
+  return url.startsWith("/") ? base + url : url;
+}

@@ -1,10 +1,9 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards, and a page of its own: the one that the
 // server keeps ready for it, with the run's lines in it. Knows lanes; no drawing.
 
-import { make } from "../core/dom.js";
+import { fileAddress, make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
-import { fileAddress } from "../core/plotly.js";
 import { statusLine, valueOf } from "../core/wire.js";
 import { dayOf } from "../core/words.js";
 

@@ -2,11 +2,11 @@
 // is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
 
 import { timeSpan } from "../charts/marks.js";
+import { loadPlotly } from "../charts/plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
 import { coloursOf } from "../core/colours.js";
 import { button, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
-import { loadPlotly } from "../core/plotly.js";
 import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
 

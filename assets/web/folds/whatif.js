@@ -64,10 +64,8 @@ function maskDrafts(lane, step, tau, ends) {
  * @param {number} [from]
  */
 function acceptedUntilEnd(proposals, tau, ends, from = 0) {
-  const count = acceptPrefix(
-    proposals.map((proposal) => proposal[1]),
-    tau,
-  );
+  const confidences = proposals.map((proposal) => proposal[1]);
+  const count = acceptPrefix(confidences, tau);
   const end = proposals.findIndex(([id], i) => i >= from && ends.has(id));
   return end >= 0 ? Math.min(count, end + 1) : count;
 }
@@ -86,20 +84,8 @@ export function cellOf(lane, index, tau, ends) {
   const drafts = isLossless(step);
   const then = drafts ? draftIds(step).length : step.count;
   const now = judgeAgain(lane, index, tau, ends);
-  const cell = {
-    index,
-    isLossless: drafts,
-    then,
-    now,
-    same: 0,
-    other: 0,
-    unknown: 0,
-    checked: 0,
-    wrong: 0,
-    agreedThen: 0,
-    agreedNow: 0,
-    gain: now - then,
-  };
+  const none = { same: 0, other: 0, unknown: 0, checked: 0, wrong: 0, agreedThen: 0, agreedNow: 0 };
+  const cell = { index, isLossless: drafts, then, now, ...none, gain: now - then };
   if (drafts && step.lookedUp.length) weighLookedUp(cell, lane, step);
   else if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
   else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
@@ -185,29 +171,15 @@ export function whatIf(lane, tau, ends, known = []) {
   };
   const exactly = span(exact);
   if (first >= 0 && exact > first + 1) exactly.now = exactly.then + cells[first].gain;
-  return {
-    cells,
-    first,
-    exact: exactly,
-    whole: span(num),
-    taken: takenMore(cells),
-    left: takenLess(cells),
-    drafts: draftsOf(cells),
-  };
+  const told = { taken: takenMore(cells), left: takenLess(cells), drafts: draftsOf(cells) };
+  return { cells, first, exact: exactly, whole: span(num), ...told };
 }
 
 /** @param {WhatIfCell[]} cells */
 function takenMore(cells) {
-  const same = sum(cells, (cell) => cell.same);
-  const other = sum(cells, (cell) => cell.other);
-  const unknown = sum(cells, (cell) => cell.unknown);
-  return {
-    forwards: cells.filter((cell) => cell.now > cell.then).length,
-    num: same + other + unknown,
-    same,
-    other,
-    unknown,
-  };
+  const [same, other, unknown] = [sum(cells, (c) => c.same), sum(cells, (c) => c.other), sum(cells, (c) => c.unknown)];
+  const forwards = cells.filter((cell) => cell.now > cell.then).length;
+  return { forwards, num: same + other + unknown, same, other, unknown };
 }
 
 /** @param {WhatIfCell[]} cells */

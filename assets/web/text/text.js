@@ -46,8 +46,7 @@ export class TokenView {
     this.range = new TextRange(this);
     this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
     this.isStuck = isFollowing;
-    this.tail = span("rv-tail");
-    this.tail.setAttribute("aria-hidden", "true");
+    this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
     this.listen();
@@ -319,14 +318,13 @@ class Groups {
   // A block of its own, so that layout stays local.
   newSegment() {
     if (this.segment) this.whole.push(this.segment);
-    this.segment = document.createElement("span");
-    this.segment.className = "rv-seg";
+    this.segment = span("rv-seg");
     this.element.append(this.segment);
     this.newGroup();
   }
 
   newGroup() {
-    this.group = { node: document.createElement("span"), first: this.chunks.length, nodes: [], cut: 0 };
+    this.group = { node: make("span"), first: this.chunks.length, nodes: [], cut: 0 };
     this.groups.push(this.group);
     this.segment.append(this.group.node);
   }
@@ -456,9 +454,8 @@ class MoveMarks {
     if (this.num === moves.length || moves[this.num].step > step.index) return [];
     const move = moves[this.num];
     this.num += 1;
-    this.node = make("span", "rv-move", moveText(move));
-    this.node.title = `${moveText(move)} from forward ${move.step + 1} on`;
-    this.node.setAttribute("aria-hidden", "true");
+    const title = `${moveText(move)} from forward ${move.step + 1} on`;
+    this.node = make("span", { class: "rv-move", title, "aria-hidden": true }, moveText(move));
     return [this.node];
   }
 }

@@ -217,20 +217,27 @@ const TOUR = [
   },
 ];
 
-class FigureScene {
+// One that has one beat, and stands still.
+class StillScene {
+  /** @type {Beat[]} */
+  beats = [{}];
+
+  /** @param {number} _index */
+  beat(_index) {}
+
+  leave() {}
+}
+
+class FigureScene extends StillScene {
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
    */
   constructor(element, spec) {
-    this.beats = [{}];
+    super();
     const [value, ...lines] = ofRecording(spec.recording || "");
     element.append(make("p", "pr-figure", value), ...lines.map((line) => make("p", "pr-figureline", line)));
   }
-
-  beat() {}
-
-  leave() {}
 }
 
 /**
@@ -249,17 +256,17 @@ function ofRecording(name) {
   ];
 }
 
-class PictureScene {
+class PictureScene extends StillScene {
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
    */
   constructor(element, spec) {
-    this.beats = spec.beats || [];
+    super();
     const place = make("div", "ex-picture");
     element.append(make("div", "mars-explain pr-picture", place));
     this.picture = /** @type {Picture | null} */ (PICTURES[spec.picture || ""](place));
-    if (!this.picture) this.beats = [{}];
+    if (this.picture) this.beats = spec.beats || [];
   }
 
   /** @param {number} index */
@@ -270,23 +277,17 @@ class PictureScene {
     if (tau !== undefined) picture.setTau(tau);
     if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
   }
-
-  leave() {}
 }
 
-class WordsScene {
+class WordsScene extends StillScene {
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
    */
   constructor(element, spec) {
-    this.beats = [{}];
+    super();
     element.append(...(spec.lines || []).map((line) => make("p", "pr-line", line)));
   }
-
-  beat() {}
-
-  leave() {}
 }
 
 /** @type {Record<string, new (element: HTMLElement, spec: SceneSpec) => Scene>} */

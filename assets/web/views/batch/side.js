@@ -85,17 +85,8 @@ export class Side {
     for (const [number, wait, committed, filling, fed] of event.idle || []) {
       const row = this.rows[number];
       row.idle += 1;
-      row.cells.push({
-        forward,
-        count: 0,
-        wait,
-        isCommit: Boolean(event.commit),
-        committed,
-        filling,
-        scratch: fed - filling,
-        text: "",
-        end: "",
-      });
+      const cache = { committed, filling, scratch: fed - filling };
+      row.cells.push({ ...cache, forward, count: 0, wait, isCommit: Boolean(event.commit), text: "", end: "" });
     }
   }
 
@@ -112,17 +103,9 @@ export class Side {
     if (isOver) text += row.decoder.decode();
     row.tokens += data.accepted.length;
     row.end = isOver ? data.stop : "";
-    row.cells.push({
-      forward,
-      count: data.accepted.length,
-      wait: "",
-      isCommit,
-      committed: data.cursor,
-      filling: data.num_pending,
-      scratch: data.num_fed - data.num_pending,
-      text: shown(text),
-      end: row.end,
-    });
+    const cache = { committed: data.cursor, filling: data.num_pending, scratch: data.num_fed - data.num_pending };
+    const { end } = row;
+    row.cells.push({ ...cache, forward, count: data.accepted.length, wait: "", isCommit, text: shown(text), end });
   }
 }
 

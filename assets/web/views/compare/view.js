@@ -51,18 +51,11 @@ export class CompareView {
 
   draw() {
     const { pins } = tray();
-    /** @type {RowReport} */
-    const report = {
-      change: (pin, changes) => this.change(pin, changes),
-      tick: (pin, isOn) => this.tick(pin, isOn),
-      open: (pin) => this.open(pin),
-      remove: (pin) => this.remove(pin),
-    };
     for (const pin of pins) {
       const known = this.rows.get(pin);
       known?.renew();
       if (known) continue;
-      const row = new Row(pin, this.root, report);
+      const row = new Row(pin, this.root, this);
       this.rows.set(pin, row);
       this.bare.push(row);
     }

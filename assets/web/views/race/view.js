@@ -53,10 +53,9 @@ export class RaceView extends LineView {
       step: (lane, index, anchor) => this.pointing.step(lane, index, anchor),
       leave: () => this.pointing.leave(),
       choose: (lane, index) => this.pointing.choose(lane, index),
-      zoom: () => this.axis.zoomed(),
+      zoom: () => this.zoomed(),
     });
     this.pointing = new Pointing(this);
-    this.axis = new TimeAxis(this);
     this.voice = new Voice(find(root, ".rv-live"));
     buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
@@ -226,7 +225,7 @@ export class RaceView extends LineView {
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     this.figures.update(this.shown(main), other && this.shown(other));
-    this.axis.draw();
+    this.drawAxis();
     this.refreshCharts();
     this.panels.later();
     this.entries.forEach((pane) => pane.view.follow());
@@ -234,6 +233,29 @@ export class RaceView extends LineView {
     const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
     if (!isHeard && !this.opening.sentence)
       this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
+  }
+
+  // The one time axis: what is zoomed or chosen anywhere is so in the charts, on the scrubber and in the text, and where the
+  // faster lane ended the other's place is kept. The charts hold the zoom.
+  drawAxis() {
+    const { charts, entries, now, player, selected } = this;
+    const { zoom } = charts;
+    const finish = photoFinish(now.lanes);
+    charts.select(selected);
+    for (const { lane, view: text } of entries) {
+      text.range.draw(zoom);
+      if (finish && lane === finish.other) text.range.finish(finish);
+    }
+    const chosen = selected && selected.lane.steps[selected.step];
+    player.mark("zoom", zoom);
+    player.mark("chosen", chosen && { from: beginOf(chosen), to: chosen.clock });
+    player.mark("finish", finish && { from: finish.time, to: finish.time });
+    player.draw();
+  }
+
+  zoomed() {
+    for (const { view } of this.entries) view.range.reveal(this.charts.zoom);
+    this.schedule();
   }
 
   // Charts are drawn again for new forwards, not for another place among them.
@@ -255,11 +277,8 @@ export class RaceView extends LineView {
     if (run.lanes.length !== 2) return;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
-    const found = compared(
-      run.lanes.map((lane) => this.shown(lane)),
-      run.differs,
-    );
-    for (const pane of this.entries) pane.compared(found);
+    const shown = run.lanes.map((lane) => this.shown(lane));
+    for (const pane of this.entries) pane.compared(compared(shown, run.differs));
   }
 
   // The reader went to another place: what was chosen or pointed at elsewhere is let go.
@@ -356,36 +375,6 @@ class Opening {
     this.isBegun = true;
     this.view.player.speed = SLOWEST;
     this.view.player.toggle();
-  }
-}
-
-// The one time axis of a race: what is zoomed or chosen anywhere is so in the charts, on the scrubber and in the text, and
-// where the faster lane ended the other's place is kept. Knows the parts of a view; the charts hold the zoom.
-class TimeAxis {
-  /** @param {RaceView} view */
-  constructor(view) {
-    this.view = view;
-  }
-
-  zoomed() {
-    for (const { view } of this.view.entries) view.range.reveal(this.view.charts.zoom);
-    this.view.schedule();
-  }
-
-  draw() {
-    const { charts, entries, now, player, selected } = this.view;
-    const { zoom } = charts;
-    const finish = photoFinish(now.lanes);
-    charts.select(selected);
-    for (const { lane, view: text } of entries) {
-      text.range.draw(zoom);
-      if (finish && lane === finish.other) text.range.finish(finish);
-    }
-    const chosen = selected && selected.lane.steps[selected.step];
-    player.mark("zoom", zoom);
-    player.mark("chosen", chosen && { from: beginOf(chosen), to: chosen.clock });
-    player.mark("finish", finish && { from: finish.time, to: finish.time });
-    player.draw();
   }
 }
 
