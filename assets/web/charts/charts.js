@@ -21,7 +21,7 @@ const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
   /** @type {Record<string, ChartEntry>} */
-  nodes;
+  nodes = {};
   /** @type {number} */
   width;
   /** @type {Plotly | null} */
@@ -33,7 +33,7 @@ export class Charts {
   /** @type {Playhead} */
   playhead;
   /** @type {Span | null} */
-  zoom;
+  zoom = null; // of the time axis
 
   /**
    * @param {HTMLElement} root
@@ -45,10 +45,8 @@ export class Charts {
     this.element = find(root, ".rv-charts");
     this.legend = make("p", "rv-runs rv-num");
     this.element.append(this.legend);
-    this.nodes = {};
     this.dirty = new Set();
     this.pause = PAUSE;
-    this.zoom = null; // of the time axis
     /** @type {Focus | null} */
     this.selected = null;
     for (const [key] of CHARTS) {

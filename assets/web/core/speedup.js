@@ -50,13 +50,8 @@ export function speedup(one, other, limit = Infinity) {
   if (!Number.isFinite(ratio)) return { kind: "none", ratio: NaN, low: NaN, high: NaN, limit };
   const margin = Math.hypot(uncertainty(one.seconds), uncertainty(other.seconds));
   const [low, high] = [ratio * Math.exp(-margin), ratio * Math.exp(margin)];
-  return {
-    kind: kindOf({ ratio, low, high, limit, tokens: Math.min(one.tokens, other.tokens) }),
-    ratio,
-    low,
-    high,
-    limit,
-  };
+  const found = { ratio, low, high, limit };
+  return { ...found, kind: kindOf({ ...found, tokens: Math.min(one.tokens, other.tokens) }) };
 }
 
 /** @param {{ ratio: number, low: number, high: number, limit: number, tokens: number }} given */
@@ -77,11 +72,8 @@ function kindOf({ ratio, low, high, limit, tokens }) {
 export function laneSpeedup(lane, other) {
   /** @param {Lane} each */
   const measured = (each) => ({ tokens: folds.tokens(each), seconds: each.steps.map((step) => step.seconds) });
-  return speedup(
-    measured(lane),
-    measured(other),
-    other.isAr ? folds.perForward(lane) / folds.perForward(other) : Infinity,
-  );
+  const limit = other.isAr ? folds.perForward(lane) / folds.perForward(other) : Infinity;
+  return speedup(measured(lane), measured(other), limit);
 }
 
 /**

@@ -6,11 +6,11 @@ import { keyList, knob } from "./parts.js";
 const CELL = 20;
 const GAP = 10;
 const EDGE = 34;
-/** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number, value: number][]} */
+/** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number][]} */
 const KNOBS = [
-  ["length", "Length L", 4, 24, 12],
-  ["prompt", "of it prompt", 0, 12, 4],
-  ["blockSize", "Block B", 1, 8, 4],
+  ["length", "Length L", 4, 24],
+  ["prompt", "of it prompt", 0, 12],
+  ["blockSize", "Block B", 1, 8],
 ];
 const LEGEND = [
   ["clean", "clean query, clean key: plain causal, the AR half"],
@@ -22,8 +22,6 @@ const LEGEND = [
 export class MaskView {
   /** @type {MaskSlot[]} */
   slots;
-  /** @type {Record<string, ReturnType<typeof knob>>} */
-  inputs;
   /** @type {boolean[][]} */
   grid;
   /** @type {SVGSVGElement} */
@@ -41,26 +39,25 @@ export class MaskView {
   constructor(element) {
     this.element = element;
     this.values = { length: 12, prompt: 4, blockSize: 4 };
-    for (const [name, , , , value] of KNOBS) this.values[name] = value;
     this.picture = group(
       "ex-mask",
       "Attention mask. Up and down arrows choose a query, left and right change between the clean and the noisy stream.",
     );
+    this.inputs = Object.fromEntries(
+      KNOBS.map(([name, label, min, max]) => {
+        const given = { min, max, value: this.values[name], step: 1, name };
+        return [name, knob(label, given, (value) => this.turn(name, value))];
+      }),
+    );
+    const knobs = make("div", "ex-knobs", ...Object.values(this.inputs).map(({ row }) => row));
     this.strips = make("div", "ex-streams");
     this.said = make("p", { class: "ex-said", "aria-live": "polite" });
     element.classList.add("ex-training");
-    element.append(this.picture, make("div", "ex-side", this.knobs(), this.strips, this.said, keyList(LEGEND)));
+    element.append(this.picture, make("div", "ex-side", knobs, this.strips, this.said, keyList(LEGEND)));
     this.picture.addEventListener("pointermove", (event) => this.point(event));
     this.picture.addEventListener("keydown", (event) => this.key(event));
     this.rebuild();
     this.choose(this.slots.findIndex((slot) => slot.isNoisy) + 2);
-  }
-
-  knobs() {
-    this.inputs = {};
-    for (const [name, label, min, max, value] of KNOBS)
-      this.inputs[name] = knob(label, { min, max, value, step: 1, name }, (turned) => this.turn(name, turned));
-    return make("div", "ex-knobs", ...Object.values(this.inputs).map(({ row }) => row));
   }
 
   /**

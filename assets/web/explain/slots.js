@@ -291,7 +291,6 @@ function readForward(lane, step) {
     drafted: draftIds(step).length,
     stop: step.stop,
     isCommit: step.isCommit,
-    seconds: step.seconds,
     tau: step.settings.tau,
     isLossless: step.settings.lossless,
   };
@@ -313,7 +312,6 @@ export function momentOf(run, count, isFed) {
     isRead: !next,
     tokens,
     fed: fed + (next ? next.numFed : 0),
-    forwards: Math.min(count, run.forwards.length),
     isOver: count >= run.forwards.length,
   };
 }

@@ -180,7 +180,7 @@ const fedText = ({ index, pending, drafts, masks }) =>
 // What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
 class FedChart {
   /** @type {HTMLElement[]} */
-  nodes;
+  nodes = [];
   /** @type {number} */
   index;
   /** @type {Lane} */
@@ -207,7 +207,6 @@ class FedChart {
       make("div", "", this.title, this.columns, make("p", "rv-fc-scale rv-num", ...this.ends)),
       make("div", "", lineTitle, this.line, make("p", "rv-fc-scale rv-num", ...this.lineEnds)),
     );
-    this.nodes = [];
     this.listen();
   }
 
@@ -336,7 +335,7 @@ const LEGEND = [
 // One tab stop, arrow keys read the slots; state is said by colour, line and a word.
 class SlotStrip {
   /** @type {HTMLElement[]} */
-  nodes;
+  nodes = [];
   /** @type {(Slot & { text: string, say: string })[]} */
   slots;
   /** @type {HTMLElement | undefined} */
@@ -356,7 +355,6 @@ class SlotStrip {
       make("span", "", make("i", { class: "rv-ca-slot", "data-state": state }), text),
     );
     this.element = make("div", "rv-ca-strip", this.row, this.readout, make("p", "rv-ca-legend", ...legend));
-    this.nodes = [];
     this.at = -1;
     this.listen();
   }

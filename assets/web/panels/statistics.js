@@ -191,9 +191,9 @@ const CROWDED = 16; // bars that have room for a label each
 // Draws items, updates them in place; knows nothing of what they mean.
 class Picture {
   /** @type {BarItem[]} */
-  items;
+  items = [];
   /** @type {Bar[]} */
-  bars;
+  bars = [];
   rest = ""; // what is said while no bar is pointed at
 
   /**
@@ -216,8 +216,6 @@ class Picture {
       this.readout,
       make("div", "rv-hidden", make("table", "", make("caption", "", title), head, this.body)),
     );
-    this.items = [];
-    this.bars = [];
     this.at = -1;
     this.listen();
   }

@@ -13,16 +13,10 @@ let numKnobs = 0;
 export class WhatIfPanel {
   /** @type {Lane} */
   lane;
-  /** @type {HTMLInputElement} */
-  slider;
   /** @type {WhatIf | null} */
   found;
   /** @type {string} */
   key;
-  /** @type {HTMLOutputElement} */
-  output;
-  /** @type {HTMLButtonElement} */
-  run;
   /** @type {number | null} */
   frame;
   /** @type {boolean} */
@@ -42,6 +36,17 @@ export class WhatIfPanel {
     this.view = view;
     this.tau = NaN; // until a lane is there
     element.classList.add("rv-wi");
+    numKnobs += 1;
+    const id = `rv-wi-${numKnobs}`;
+    this.slider = make("input", { type: "range", min: 0, max: 1, step: 0.01, id });
+    this.slider.addEventListener("input", () => {
+      this.tau = Number(this.slider.value);
+      this.isOwn = true;
+      view.lens.set(this.tau); // the text above is seen through it, once the run is over
+      this.later();
+    });
+    this.output = make("output", "rv-num");
+    this.run = button("rv-wi-run", "", () => this.ask());
     this.none = make("p", "rv-wi-none");
     this.tableHead = make("tr");
     this.tableBody = make("tbody");
@@ -54,28 +59,13 @@ export class WhatIfPanel {
     this.body = make(
       "div",
       "rv-wi-body",
-      this.knob(),
+      make("div", "rv-wi-knob", make("label", { for: id }, "another τ"), this.slider, this.output, this.run),
       make("div", "rv-wi-text", table, ...this.says),
       make("p", "rv-wi-legend", make("span", cell, "2"), this.legendText),
       this.strip.element,
       this.detail,
     );
     element.append(this.none, this.body);
-  }
-
-  knob() {
-    numKnobs += 1;
-    const id = `rv-wi-${numKnobs}`;
-    this.slider = make("input", { type: "range", min: 0, max: 1, step: 0.01, id });
-    this.output = make("output", "rv-num");
-    this.slider.addEventListener("input", () => {
-      this.tau = Number(this.slider.value);
-      this.isOwn = true;
-      this.view.lens.set(this.tau); // the text above is seen through it, once the run is over
-      this.later();
-    });
-    this.run = button("rv-wi-run", "", () => this.ask());
-    return make("div", "rv-wi-knob", make("label", { for: id }, "another τ"), this.slider, this.output, this.run);
   }
 
   // Once a frame, however fast the slider is dragged.
@@ -235,7 +225,7 @@ const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 // sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
 class WhatIfStrip {
   /** @type {WhatIfCell[]} */
-  cells;
+  cells = [];
   /** @type {number} */
   chosen;
   /** @type {number} */
@@ -247,7 +237,7 @@ class WhatIfStrip {
   /** @type {number} */
   at;
   /** @type {Map<number, HTMLElement>} */
-  nodes;
+  nodes = new Map(); // index -> element, those near the rows in sight
 
   /**
    * point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
@@ -258,8 +248,6 @@ class WhatIfStrip {
     this.inner = make("div", "rv-wi-cells");
     const label = "Forwards, a cell each. Left and right arrows read them, Enter chooses one.";
     this.element = group("rv-wi-strip", label, this.inner);
-    this.nodes = new Map(); // index -> element, those near the rows in sight
-    this.cells = [];
     this.clear();
     this.listen();
   }

@@ -135,7 +135,7 @@ const HEADS = [
 // each, its runners-up. Rows are built once for a forward; what comes afterwards is filled in as the run goes on.
 class WhyTable {
   /** @type {{ node: HTMLElement, cells: Record<string, HTMLTableCellElement>, canBranch: boolean | null }[]} */
-  rows;
+  rows = [];
   /** @type {Set<number>} */
   ends;
 
@@ -149,7 +149,6 @@ class WhyTable {
     this.head = make("tr");
     this.body = make("tbody");
     this.element = make("table", "rv-wh-table", this.caption, make("thead", "", this.head), this.body);
-    this.rows = [];
   }
 
   /**

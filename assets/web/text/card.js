@@ -7,11 +7,7 @@ import { counted, milliseconds, probability, short } from "../core/words.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const MAX_DRAFTS = 15; // that one forward verifies, as in mars_runtime/settings.py
-const DRAFTERS = {
-  "look-up": "look-up in the text",
-  masks: "masks",
-  "draft model": "the draft model",
-};
+const DRAFTERS = { "look-up": "look-up in the text", masks: "masks", "draft model": "the draft model" };
 /** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 

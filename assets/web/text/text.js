@@ -19,7 +19,7 @@ const span = (className, text) => {
 
 export class TokenView {
   /** @type {HTMLElement[]} */
-  tokens;
+  tokens = [];
   /** @type {string} */
   seen;
   /** @type {HTMLElement | undefined} */
@@ -40,7 +40,6 @@ export class TokenView {
     this.lane = lane;
     this.shown = lane; // the lane as it was after the step shown
     this.report = report;
-    this.tokens = [];
     this.at = -1;
     this.marks = new MoveMarks(lane);
     this.range = new TextRange(this);
@@ -291,9 +290,9 @@ const AT_ONCE = 4; // hidden groups that one call shows again: laying out thousa
 // The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
 class Groups {
   /** @type {HTMLElement[]} */
-  chunks;
+  chunks = [];
   /** @type {Group[]} */
-  groups;
+  groups = [];
   /** @type {HTMLElement} */
   segment;
   /** @type {Group} */
@@ -306,8 +305,6 @@ class Groups {
   constructor(element, tail) {
     this.element = element;
     this.tail = tail; // stands after the last forward shown
-    this.chunks = [];
-    this.groups = [];
     /** @type {HTMLElement[]} */
     this.whole = []; // segments that got their last forward since the last call of show
     /** @type {HTMLElement[]} */

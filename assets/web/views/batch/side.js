@@ -6,9 +6,9 @@ import { counted } from "../../core/words.js";
 
 export class Row {
   /** @type {RowCell[]} */
-  cells;
+  cells = [];
   /** @type {boolean | null} */
-  verdict;
+  verdict = null;
 
   /**
    * @param {number} number
@@ -17,11 +17,9 @@ export class Row {
   constructor(number, prompt) {
     this.number = number;
     this.prompt = shown(prompt);
-    this.cells = [];
     this.tokens = 0;
     this.idle = 0;
     this.end = "";
-    this.verdict = null;
     this.decoder = new TextDecoder("utf-8");
   }
 
@@ -39,15 +37,15 @@ export class Row {
 
 export class Side {
   /** @type {number[]} */
-  seconds;
+  seconds = []; // of each forward
   /** @type {HeaderEvent | null} */
-  header;
+  header = null;
   /** @type {BatchTotals | null} */
-  totals;
+  totals = null;
   /** @type {EndEvent | null} */
-  end;
+  end = null;
   /** @type {Map<number, Uint8Array>} */
-  vocabulary;
+  vocabulary = new Map();
 
   /**
    * @param {SideHead} given
@@ -57,12 +55,7 @@ export class Side {
     this.name = side;
     this.method = method;
     this.title = title;
-    this.header = null;
-    this.totals = null;
-    this.end = null;
     this.forwards = 0;
-    this.seconds = []; // of each forward
-    this.vocabulary = new Map();
     this.rows = prompts.map((prompt, number) => new Row(number, prompt));
   }
 

@@ -135,7 +135,7 @@ const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 // One tab stop a side: the arrow keys move between forwards and rows.
 class Lanes {
   /** @type {{ row: Row, forward: number } | null} */
-  at;
+  at = null; // the row and forward that are pointed at
   /** @type {(Element | null)[]} */
   marked;
 
@@ -147,7 +147,6 @@ class Lanes {
     this.side = side;
     this.report = report;
     this.scale = 0;
-    this.at = null; // the row and forward that are pointed at
     this.count = make("span", "bv-count rv-num");
     this.readout = make("p", "bv-readout rv-num", HINT);
     this.lanes = side.rows.map((row) => laneOf(row));

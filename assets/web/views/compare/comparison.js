@@ -15,7 +15,7 @@ const PANE = 640; // width of a text in a picture
 
 export class Comparison {
   /** @type {Pin[]} */
-  pins;
+  pins = [];
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -35,7 +35,6 @@ export class Comparison {
     });
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
     find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
-    this.pins = [];
   }
 
   /**

@@ -33,14 +33,13 @@ function channelTo(name) {
 
 export class Store {
   /** @type {Map<string, PinRecord>} */
-  memory;
+  memory = new Map(); // what the browser did not take
   /** @type {Promise<IDBDatabase | null> | undefined} */
   opened;
 
   /** @param {() => IDBFactory} [database] */
   constructor(database = () => window.indexedDB) {
     this.database = database;
-    this.memory = new Map(); // what the browser did not take
     this.why = "";
     this.channel = channelTo(NAME);
   }

@@ -9,7 +9,7 @@ import { LETTERS } from "./figures.js";
 
 export class Texts {
   /** @type {TextPane[]} */
-  panes;
+  panes = [];
   /** @type {TextPane} */
   leader;
   /** @type {number} */
@@ -25,7 +25,6 @@ export class Texts {
   constructor(element, report) {
     this.element = element;
     this.report = report;
-    this.panes = [];
   }
 
   /**

@@ -83,17 +83,15 @@ const isSame = (a, b) => a.length === b.length && a.every((line, i) => line === 
 
 export class Tray {
   /** @type {Pin[]} */
-  pins;
+  pins = [];
   /** @type {Promise<void> | undefined} */
   loading;
   /** @type {Set<() => void>} */
-  listeners;
+  listeners = new Set();
 
   /** @param {Store} [store] */
   constructor(store = new Store()) {
     this.store = store;
-    this.pins = [];
-    this.listeners = new Set();
   }
 
   begin() {

@@ -14,11 +14,11 @@ const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick 
 
 export class CompareView {
   /** @type {PinRow[]} */
-  bare;
+  bare = []; // rows that do not show their figures yet
   /** @type {Map<Pin, PinRow>} */
-  rows;
+  rows = new Map();
   /** @type {Set<Pin>} */
-  ticked;
+  ticked = new Set();
   /** @type {Pin} */
   removed;
   /** @type {number | null} */
@@ -32,11 +32,8 @@ export class CompareView {
   constructor(root, judge) {
     this.root = root;
     this.judge = judge;
-    this.rows = new Map();
-    this.ticked = new Set();
     /** @type {Map<string, Fold>} */
     this.folds = new Map();
-    this.bare = []; // rows that do not show their figures yet
     this.list = find(root, ".cv-list");
     this.said = find(root, ".cv-said");
     this.undo = find(root, ".cv-undo");

@@ -66,11 +66,7 @@ export class Chart {
       shape("title", "", `${point.name}: open as a run`),
       shape("path", { class: "fv-interval", d: `M${scale.x(x)} ${scale.y(low)}V${scale.y(high)}` }),
       shape("circle", { class: "fv-reach", cx: scale.x(x), cy: scale.y(y), r: 13 }),
-      shape("path", {
-        class: "fv-dot",
-        d: OUTLINES[kind],
-        transform: `translate(${scale.x(x)} ${scale.y(y)})`,
-      }),
+      shape("path", { class: "fv-dot", d: OUTLINES[kind], transform: `translate(${scale.x(x)} ${scale.y(y)})` }),
     );
     node.addEventListener("click", () => this.report.open(point));
     node.addEventListener("pointerenter", () => this.report.point(point));

@@ -16,9 +16,9 @@ const FAILED = "The results could not be read: reload the page.";
 
 class FrontierView {
   /** @type {FrontierSet[]} */
-  sets;
+  sets = [];
   /** @type {PaperCurves | null} */
-  paper;
+  paper = null;
 
   /**
    * told(): everything there is to draw, as JSON
@@ -28,8 +28,6 @@ class FrontierView {
   constructor(root, told) {
     this.root = root;
     this.told = told;
-    this.sets = [];
-    this.paper = null;
     this.isAsked = false;
     this.select = /** @type {HTMLSelectElement} */ (find(root, "select"));
     this.layer = /** @type {HTMLInputElement} */ (find(root, ".fv-layer input"));

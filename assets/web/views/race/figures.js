@@ -38,13 +38,12 @@ export function bigFigure(key, name, unit) {
 export class Figures {
   /** @type {Record<string, ReturnType<typeof bigFigure>>} */
   big;
-  /** @type {Record<string, HTMLElement>} */
-  small;
 
   /** @param {HTMLElement} root */
   constructor(root) {
     this.element = find(root, ".rv-figures");
     this.env = find(root, ".rv-env");
+    this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd", "", "–")]));
   }
 
   /** @param {boolean} hasRace */
@@ -53,7 +52,6 @@ export class Figures {
       BIG.filter(([key]) => hasRace || key !== "speedup").map(([key, name, unit]) => [key, bigFigure(key, name, unit)]),
     );
     for (const [key, { title }] of Object.entries(this.big)) if (key in HELP) title.after(" ", helpFor(key));
-    this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd", "", "–")]));
     const rows = SMALL.flatMap(([key, name]) => [make("dt", "", name), this.small[key]]);
     const lists = Object.values(this.big).map(({ list }) => list);
     this.element.replaceChildren(...lists, make("dl", "rv-small rv-num", ...rows));

@@ -26,9 +26,9 @@ const asView = (view) => /** @type {View} */ (/** @type {unknown} */ (view));
 
 export class RaceView extends LineView {
   /** @type {Run | null} */
-  run;
+  run = null;
   /** @type {Focus | null} */
-  selected;
+  selected = null; // { lane, step }: the forward that was chosen, by its index
   /** @type {Pane[]} */
   entries;
   /** @type {Playhead} */
@@ -40,8 +40,6 @@ export class RaceView extends LineView {
   constructor(...given) {
     super(...given);
     const { root } = this;
-    this.run = null;
-    this.selected = null; // { lane, step }: the forward that was chosen, by its index
     this.card = new Card(find(root, ".rv-card"), root);
     this.asked = new Asked(find(root, ".rv-asked"));
     this.lens = new Lens(find(root, ".rv-lens-bar"), asView(this));
