@@ -182,7 +182,7 @@ def test_a_run_is_stepped_and_played_with_the_keyboard(page: playwright.Page) ->
 def test_the_next_mismatch_shows_what_ar_put_there(page: playwright.Page) -> None:
     steps = [step for step, _ in row_steps(trace_of("lossless", "mars").events)]
     at = next(i for i, step in enumerate(steps) if step.stop == "mismatch")
-    page.evaluate(f"{PICTURES}.lossless.step(-1000)")
+    page.evaluate(f"{PICTURES}.lossless.seek(0)")
     page.click("[data-picture=lossless] .ex-word")
     page.click("[data-picture=lossless] [aria-label='Step forward']")
     said = page.inner_text("[data-picture=lossless] .ex-said")
