@@ -16,7 +16,7 @@ import pytest
 from scripted_text import ScriptedBackend, write_tokenizer
 
 from mars_runtime.lab.harness.answers import AnswerStore
-from mars_runtime.lab.verification.agreement import runtime_logits
+from mars_runtime.lab.verification.laws import runtime_logits
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.verification import cli, draws, evidence, lossless
+from mars_runtime.lab.verification import cli, evidence, laws
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -30,7 +30,7 @@ def test_lossless_is_held_in_every_way(foreseeing_folder: Path, tmp_path: Path):
     found = json.loads(out.read_text())
     assert {"date", "commit", "hardware", "versions"} <= set(found)
     assert (found["num_prompts"], found["num_mismatches"]) == (6, 0)
-    assert len(found["ways"]) == 1 + 2 * len(lossless.ways(6))
+    assert len(found["ways"]) == 1 + 2 * len(laws.ways(6))
     assert {one["batch_size"] for one in found["ways"]} == {1, 4}
     assert found["num_answers"] == 6 * len(found["ways"])
     assert str(tmp_path) not in out.read_text()
@@ -42,8 +42,8 @@ def test_a_broken_promise_is_an_exit_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    unverified = [lossless.DecodeSettings(tau=0.0, block_size=8, max_new_tokens=6)]
-    monkeypatch.setattr(lossless, "ways", lambda limit: unverified)
+    unverified = [laws.DecodeSettings(tau=0.0, block_size=8, max_new_tokens=6)]
+    monkeypatch.setattr(laws, "ways", lambda limit: unverified)
     out = tmp_path / "lossless.json"
     assert cli.run(small("lossless", foreseeing_folder, out)) == 1
     assert json.loads(out.read_text())["num_mismatches"] > 0
@@ -63,8 +63,8 @@ def test_logits_and_greedy_text_are_transformers(foreseeing_folder: Path, tmp_pa
 def test_draws_are_ar_s_and_follow_its_probabilities(
     foreseeing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(draws, "NUM_DRAWS", 20)
-    monkeypatch.setattr(draws.law, "ROUNDS", 100)
+    monkeypatch.setattr(evidence, "NUM_DRAWS", 20)
+    monkeypatch.setattr(laws, "ROUNDS", 100)
     out = tmp_path / "sampling.json"
     assert cli.run(small("sampling", foreseeing_folder, out)) == 0
     found = json.loads(out.read_text())
@@ -77,11 +77,11 @@ def test_draws_are_ar_s_and_follow_its_probabilities(
 def test_draws_from_another_distribution_are_an_exit_code(
     foreseeing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(draws, "NUM_DRAWS", 20)
-    monkeypatch.setattr(draws.law, "ROUNDS", 100)
-    true = draws.law.shares
+    monkeypatch.setattr(evidence, "NUM_DRAWS", 20)
+    monkeypatch.setattr(laws, "ROUNDS", 100)
+    true = laws.shares
     cold = lambda logits, temperature, top_p: true(logits, temperature / 4, top_p)  # noqa: E731
-    monkeypatch.setattr(draws.law, "shares", cold)
+    monkeypatch.setattr(laws, "shares", cold)
     assert cli.run(small("sampling", foreseeing_folder, tmp_path / "sampling.json")) == 1
 
 

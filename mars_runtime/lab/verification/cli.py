@@ -68,17 +68,20 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         raise PromptError("Ask for at least 1 of threads.")
     out = args.out or Path("runs") / f"{args.promise}.json"
     check_file(out)
-    from mars_runtime.lab.verification import draws, evidence
+    import torch
+
+    from mars_runtime.lab.verification import evidence
 
     gathering = {
         "lossless": evidence.lossless,
-        "sampling": draws.sampling,
+        "sampling": evidence.sampling,
         "logits": evidence.logits,
     }
     if args.threads:
-        evidence.use_threads(args.threads)
+        torch.set_num_threads(args.threads)
+    case = evidence.Case(args.checkpoint, args.device, args.dtype, args.max_new_tokens)
     with _progress(console) as begin:
-        found = gathering[args.promise](evidence.Case.of(args), prompts, begin)
+        found = gathering[args.promise](case, prompts, begin)
     document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
     write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
     console.print(found.table.to_rich(), crop=False)

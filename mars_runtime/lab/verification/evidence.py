@@ -1,26 +1,28 @@
-"""Gathers evidence on a loaded checkpoint: decodes, compares, and says what was found.
+"""Gathers evidence on a loaded checkpoint, promise by promise: decodes, compares, and says what was
+found.
 
-Knows checkpoints, tokenizers and decoders; the comparisons themselves are ``lossless.py`` and
-``agreement.py``.
+Knows checkpoints, tokenizers and decoders; the comparisons themselves are ``laws.py``.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from mars_runtime.decoders import new_batch
 from mars_runtime.decoders.base import forbidden_ids
+from mars_runtime.engine.memory import CPU_BYTES, store_for
 from mars_runtime.lab.benchmark.elsewhere import loader
-from mars_runtime.lab.evaluation.measure import RowOutput, decode_in_batches
+from mars_runtime.lab.evaluation.measure import decode_in_batches
 from mars_runtime.lab.evaluation.subject import subject_of
 from mars_runtime.lab.evaluation.tables import Table
-from mars_runtime.lab.verification import agreement as logits_of
-from mars_runtime.lab.verification import lossless as law
+from mars_runtime.lab.verification import laws
 from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings, describe
 
 Begin = Callable[[str, int], Callable[[int], None]]
@@ -28,6 +30,10 @@ Begin = Callable[[str, int], Callable[[int], None]]
 
 FP32 = "fp32"
 ANSWER_BATCH = 16
+NUM_DRAWS = 128
+DRAW_BATCH = 16
+WARMTHS = ((1.0, 1.0), (0.7, 0.9))
+"""Temperature and top-p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,6 @@ class Case:
     dtype: str
     max_new_tokens: int
 
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Case:
-        return cls(args.checkpoint, args.device, args.dtype, args.max_new_tokens)
-
     def load(self, dtype: str | None = None) -> Checkpoint:
         """Raises CheckpointError."""
         return load_checkpoint(self.checkpoint, device=self.device, dtype=dtype or self.dtype)
@@ -53,7 +55,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Evidence:
     """What came out: for a file, for a terminal, in a sentence, and whether the promise is kept."""
 
     document: dict[str, Any]
@@ -62,12 +64,15 @@ class Found:
     is_kept: bool
 
 
-def use_threads(count: int) -> None:
-    """How many CPU threads the models get."""
-    torch.set_num_threads(count)
+def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "checkpoint": checkpoint.name,
+        "fingerprint": fingerprint(checkpoint.weight_files),
+        "arithmetic": checkpoint.model.arithmetic,
+    }
 
 
-def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
+def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     """AR alone, then AR in batches and every lossless way alone and in batches."""
     checkpoint = case.load()
     subject = subject_of(checkpoint)
@@ -75,20 +80,18 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
     decode = subject.decode
     expected = decode_in_batches(decode, ids, case.ar, 1, begin("AR alone", len(ids)))
     held = []
-    for settings in [case.ar, *law.ways(case.max_new_tokens)]:
-        for batch_size in law.BATCH_SIZES:
+    for settings in [case.ar, *laws.ways(case.max_new_tokens)]:
+        for batch_size in laws.BATCH_SIZES:
             if settings.method == "ar" and batch_size == 1:
                 continue
             bar = begin(f"{describe(settings)}, batches of {batch_size}", len(ids))
-            held.append(law.hold(decode, ids, settings, batch_size, expected, bar))
+            held.append(laws.hold(decode, ids, settings, batch_size, expected, bar))
     wrong = sum(len(one.mismatches) for one in held)
     answers = sum(one.num_prompts for one in held)
     tokens = sum(one.num_tokens for one in held)
-    return Found(
+    return Evidence(
         document={
-            "checkpoint": checkpoint.name,
-            "fingerprint": subject.fingerprint,
-            "arithmetic": subject.dtype,
+            **_facts(checkpoint),
             "threads": torch.get_num_threads(),
             "num_prompts": len(ids),
             "max_new_tokens": case.max_new_tokens,
@@ -104,46 +107,7 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
     )
 
 
-def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Found:
-    """Answers of the fp32 mode, held against transformers' choices; then the logits of the asked
-    mode at the same places."""
-    exact = case.load(FP32)
-    subject = subject_of(exact)
-    ids = [subject.encode_prompt(prompt) for prompt in prompts]
-    bar = begin("answers in fp32", len(ids))
-    answers = decode_in_batches(subject.decode, ids, case.ar, ANSWER_BATCH, bar)
-    forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
-    theirs, ours = loader(exact)(), case.load().model
-    bar = begin("logits", len(ids))
-    apart, parted = [], []
-    for number, (prompt, answer) in enumerate(zip(ids, answers, strict=True)):
-        tokens, first = [*prompt, *answer.tokens[:-1]], len(prompt) - 1
-        reference = logits_of.transformers_logits(theirs, tokens, first)
-        apart.append(logits_of.agreement(logits_of.runtime_logits(ours, tokens, first), reference))
-        parted.append(logits_of.greedy_difference(number, reference, answer.tokens, forbidden))
-        bar(1)
-    mismatches = [one for one in parted if one is not None]
-    found = logits_of.pooled(apart)
-    return Found(
-        document={
-            "checkpoint": exact.name,
-            "fingerprint": subject.fingerprint,
-            "arithmetic": ours.arithmetic,
-            "num_prompts": len(ids),
-            "max_new_tokens": case.max_new_tokens,
-            "logits": asdict(found),
-            "greedy_fp32": {
-                "num_tokens": sum(len(one.tokens) for one in answers),
-                "mismatches": [asdict(one) for one in mismatches],
-            },
-        },
-        table=_agreement_table(found),
-        sentence=_greedy_sentence(answers, len(mismatches)),
-        is_kept=not mismatches,
-    )
-
-
-def _law_table(held: Sequence[law.Held]) -> Table:
+def _law_table(held: Sequence[laws.HeldWay]) -> Table:
     lines = tuple(
         (
             describe(one.settings),
@@ -159,7 +123,46 @@ def _law_table(held: Sequence[law.Held]) -> Table:
     return Table("Held against AR alone, token for token", columns, lines)
 
 
-def _agreement_table(found: logits_of.Agreement) -> Table:
+def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
+    """Answers of the fp32 mode, held against transformers' choices; then the logits of the asked
+    mode at the same places."""
+    exact = case.load(FP32)
+    subject = subject_of(exact)
+    ids = [subject.encode_prompt(prompt) for prompt in prompts]
+    bar = begin("answers in fp32", len(ids))
+    answers = decode_in_batches(subject.decode, ids, case.ar, ANSWER_BATCH, bar)
+    num_tokens = sum(len(one.tokens) for one in answers)
+    forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
+    theirs, asked = loader(exact)(), case.load()
+    bar = begin("logits", len(ids))
+    apart, parted = [], []
+    for number, (prompt, answer) in enumerate(zip(ids, answers, strict=True)):
+        tokens, first = [*prompt, *answer.tokens[:-1]], len(prompt) - 1
+        reference = laws.transformers_logits(theirs, tokens, first)
+        apart.append(laws.agreement(laws.runtime_logits(asked.model, tokens, first), reference))
+        parted.append(laws.greedy_difference(number, reference, answer.tokens, forbidden))
+        bar(1)
+    mismatches = [one for one in parted if one is not None]
+    found = laws.pooled(apart)
+    return Evidence(
+        document={
+            **_facts(asked),
+            "num_prompts": len(ids),
+            "max_new_tokens": case.max_new_tokens,
+            "logits": asdict(found),
+            "greedy_fp32": {
+                "num_tokens": num_tokens,
+                "mismatches": [asdict(one) for one in mismatches],
+            },
+        },
+        table=_agreement_table(found),
+        sentence=f"{len(mismatches)} of {len(answers)} greedy answers in fp32 "
+        f"({num_tokens} tokens) differ from transformers'.",
+        is_kept=not mismatches,
+    )
+
+
+def _agreement_table(found: laws.Agreement) -> Table:
     line = (
         str(found.num_positions),
         f"{found.max_difference:.4f}",
@@ -172,9 +175,110 @@ def _agreement_table(found: logits_of.Agreement) -> Table:
     return Table("Logits of this runtime beside transformers'", columns, (line,))
 
 
-def _greedy_sentence(answers: Sequence[RowOutput], num_wrong: int) -> str:
-    tokens = sum(len(one.tokens) for one in answers)
-    return (
-        f"{num_wrong} of {len(answers)} greedy answers in fp32 ({tokens} tokens) differ from "
-        "transformers'."
+def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
+    """Every warmth: lossless draws by masks and lookup together, then AR's with the same seeds."""
+    checkpoint = case.load()
+    ids = [checkpoint.tokenizer.encode_prompt(prompt) for prompt in prompts]
+    held = {warmth: _hold(checkpoint, ids, _way(case, *warmth), begin) for warmth in WARMTHS}
+    wrong = sum(num_wrong for _, num_wrong in held.values())
+    unlikely = sum(not one.is_chance for places, _ in held.values() for one in places)
+    draws = len(ids) * NUM_DRAWS * len(WARMTHS)
+    return Evidence(
+        document={
+            **_facts(checkpoint),
+            "way": describe(_way(case, *WARMTHS[0])),
+            "num_prompts": len(ids),
+            "num_draws": NUM_DRAWS,
+            "num_mismatches": wrong,
+            "warmths": [
+                {"temperature": heat, "top_p": top_p, "places": [asdict(one) for one in places]}
+                for (heat, top_p), (places, _) in held.items()
+            ],
+        },
+        table=_draws_table({warmth: places for warmth, (places, _) in held.items()}),
+        sentence=f"{wrong} of {draws} lossless draws differ from AR's with the same seed; "
+        f"{unlikely} places lie further from AR's than chance puts one in a thousand.",
+        is_kept=not wrong and not unlikely,
     )
+
+
+def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
+    return DecodeSettings(
+        tau=0.0,
+        lossless=True,
+        groups="every",
+        lookup=True,
+        max_new_tokens=case.max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+    )
+
+
+def _hold(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], way: DecodeSettings, begin: Begin
+) -> tuple[list[laws.Distance], int]:
+    """Distances by place, and how many draws are not AR's."""
+    bar = begin(f"temperature {way.temperature:g}, top-p {way.top_p:g}", len(prompts))
+    plain = replace(way, method="ar", lossless=False, groups="one", lookup=False)
+    by_place: dict[int, list[laws.PromptDistance]] = {}
+    num_wrong = 0
+    for number, prompt in enumerate(prompts):
+        drawn = draw(checkpoint, prompt, way)
+        beside = draw(checkpoint, prompt, plain)
+        num_wrong += sum(one != other for one, other in zip(drawn, beside, strict=True))
+        for place, pair in enumerate(_chances(checkpoint, prompt, drawn, way)):
+            by_place.setdefault(place, []).append(laws.prompt_distance(*pair, seed=number))
+        bar(1)
+    return [laws.distance(place, by_prompt) for place, by_prompt in by_place.items()], num_wrong
+
+
+def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> list[list[int]]:
+    """NUM_DRAWS answers, each by its own seed, rows of a batch each."""
+    drawn: list[list[int]] = [[] for _ in range(NUM_DRAWS)]
+    capacity = len(prompt) + way.max_new_tokens
+    prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
+    model, vocabulary = checkpoint.model, checkpoint.tokenizer
+    batch = new_batch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
+    for first in range(0, NUM_DRAWS, DRAW_BATCH):
+        for seed in range(first, min(first + DRAW_BATCH, NUM_DRAWS)):
+            own = replace(way, seed=seed)
+            batch.add(seed, prompt, lambda own=own: own)  # type: ignore[misc]
+        while batch.rows:
+            for row in batch.step().rows:
+                drawn[row.row] += row.accepted
+        batch.tidy()
+    return drawn
+
+
+def _chances(
+    checkpoint: Checkpoint,
+    prompt: Sequence[int],
+    drawn: Sequence[Sequence[int]],
+    way: DecodeSettings,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each place the tokens drawn there and the probabilities that AR draws them with."""
+    forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model).cpu()
+    found = []
+    for logits in laws.answer_logits(checkpoint.model, prompt, drawn):
+        allowed = logits.cpu().index_fill(-1, forbidden, -torch.inf)
+        found.append(laws.shares(allowed, way.temperature, way.top_p))
+    for place in range(max(map(len, drawn))):
+        here = [number for number, tokens in enumerate(drawn) if len(tokens) > place]
+        ids = torch.tensor([drawn[number][place] for number in here])
+        yield ids, torch.stack([found[number][place] for number in here])
+
+
+def _draws_table(held: dict[tuple[float, float], list[laws.Distance]]) -> Table:
+    lines = tuple(
+        (
+            f"temperature {heat:g}, top-p {top_p:g}, token {one.place + 1}",
+            str(one.num_draws),
+            f"{one.seen:.3f}",
+            f"{one.by_chance:.3f}",
+            f"{one.rare:.3f}",
+        )
+        for (heat, top_p), places in held.items()
+        for one in places
+    )
+    columns = ("drawn with", "draws", "total variation", "by chance", "once in 1,000")
+    return Table("Lossless draws against AR's probabilities, mean over prompts", columns, lines)

@@ -1,1 +1,0 @@
-"""Promises held against evidence: lossless is AR, and AR is what the weights say."""
