@@ -11,22 +11,17 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mars_runtime import tasks
-from mars_runtime.lab.evaluation import tables
-from mars_runtime.lab.evaluation.kinds import kind_figures, kinds_json, kinds_table
+from mars_runtime.lab.commands import progress_bars, run_or_say
+from mars_runtime.lab.evaluation import report
+from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
-from mars_runtime.lab.evaluation.plan import Cell, Grid
 from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, load_prompts
-from mars_runtime.lab.evaluation.report import average, summarise
-from mars_runtime.lab.evaluation.requests import request_figures, request_tables, requests_json
-from mars_runtime.lab.evaluation.run import Subject, evaluate, plan_cells
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.methods import METHODS
 from mars_runtime.model.registry import is_chat
@@ -35,13 +30,14 @@ from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
 from mars_runtime.tasks import families_for
 
+if TYPE_CHECKING:
+    from mars_runtime.lab.evaluation.run import Contender
+
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
 USUAL_OF_REQUESTS = Grid(
     lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
 )
-
-Results = dict[Cell, Sequence[Outcome]]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -105,35 +101,51 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         raise PromptError("Ask for at least 1 of threads.")
     check_file(args.out)
     _check_own(args.out)
-    cells = cells_path(args.out)
+    cells = args.out.with_name(args.out.stem + ".cells.jsonl")  # where finished cells are kept
     check_file(cells)
     cells.touch()
     with only_writer(cells):
-        return _measure(args, grids, asked, console)
-
-
-def _measure(
-    args: argparse.Namespace,
-    grids: Mapping[str, Grid],
-    asked: Mapping[str, Sequence[PromptSet]],
-    console: Console,
-) -> int:
-    """Evaluate what is checked; ``asked``: the prompts of each checkpoint."""
-    store = CellStore(cells_path(args.out), is_fresh=args.restart)
-    results: Results = {}
-    for name, prompt_sets in asked.items():
-        subject, trained = _load(name, args)
-        grid = grids[name]
-        limited = grid.limited_to(trained, fills_blocks=subject.fills_blocks)
-        if replace(limited, methods=grid.methods) != grid:
-            console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
-        cells = plan_cells(subject, limited, prompt_sets)
-        results |= evaluate_with_progress(subject, cells, prompt_sets, store, args, console)
-    settings = {key: value for key, value in vars(args).items() if _is_told(key, value)}
-    write_text(args.out, json.dumps(document(results, settings), ensure_ascii=False, indent=1))
-    show(results, console, is_markdown=args.markdown, has_details=args.details)
-    console.print(f"Written to {args.out}", markup=False)
+        store = CellStore(cells, is_fresh=args.restart)
+        results: dict[GridCell, Sequence[Outcome]] = {}
+        for name, prompt_sets in asked.items():
+            results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
+        told = {key: value for key, value in vars(args).items() if _is_told(key, value)}
+        write_text(args.out, json.dumps(document(results, told), ensure_ascii=False, indent=1))
+        for table in report.tables(results, has_details=args.details):
+            if args.markdown:
+                print(table.to_markdown(), end="\n\n")
+            else:
+                console.print(table.to_rich(), crop=False)
+        console.print(f"Written to {args.out}", markup=False)
     return 0
+
+
+def _evaluated(
+    name: str,
+    grid: Grid,
+    prompt_sets: Sequence[PromptSet],
+    store: CellStore,
+    args: argparse.Namespace,
+    console: Console,
+) -> dict[GridCell, Sequence[Outcome]]:
+    """All cells of a checkpoint under a progress bar that counts prompts."""
+    from mars_runtime.lab.evaluation.run import evaluate, plan_cells
+
+    contender, trained = _load(name, args)
+    limited = grid.limited_to(trained, fills_blocks=contender.fills_blocks)
+    if replace(limited, methods=grid.methods) != grid:
+        console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
+    cells = plan_cells(contender, limited, prompt_sets)
+    results: dict[GridCell, Sequence[Outcome]] = {}
+    with progress_bars(console) as progress:
+        bar = progress.add_task(contender.name, total=sum(cell.num_prompts for cell in cells))
+        on_rows = partial(progress.advance, bar)
+        for cell, outcomes in evaluate(
+            contender, cells, prompt_sets, store, args.batch_size, on_rows
+        ):
+            results[cell] = outcomes
+            progress.update(bar, description=cell.label)
+    return results
 
 
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
@@ -141,14 +153,14 @@ def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
     for any value out of range."""
     usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
     given = {field.name: getattr(args, field.name) for field in fields(Grid)}
-    told = {name: _frozen(value) for name, value in given.items() if value is not None}
-    grid = replace(usual, **told)
+    frozen = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    grid = replace(usual, **frozen)
     list(grid.settings())
     return grid
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_own(path: Path) -> None:
@@ -164,92 +176,27 @@ def _check_own(path: Path) -> None:
         raise OutputError(f"{path} holds no finished evaluation: remove it, or name another file.")
 
 
-def cells_path(out: Path) -> Path:
-    """Where finished cells are kept, next to ``out``."""
-    return out.with_name(out.stem + ".cells.jsonl")
-
-
-def evaluate_with_progress(
-    subject: Subject,
-    cells: Sequence[Cell],
-    prompt_sets: Sequence[PromptSet],
-    store: CellStore,
-    args: argparse.Namespace,
-    console: Console,
-) -> Results:
-    """All cells of a subject under a progress bar that counts prompts."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    results: Results = {}
-    with Progress(*columns, console=console, transient=True) as progress:
-        total = sum(cell.num_prompts for cell in cells)
-        bar = progress.add_task(subject.name, total=total)
-
-        def on_rows(count: int) -> None:
-            progress.advance(bar, count)
-
-        for cell, outcomes in evaluate(
-            subject, cells, prompt_sets, store, args.batch_size, on_rows
-        ):
-            results[cell] = outcomes
-            progress.update(bar, description=cell.label)
-    return results
-
-
-def document(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
+def document(results: report.Results, told: Mapping[str, Any]) -> dict[str, Any]:
     """What ``--out`` holds: provenance, what was asked for, averages and cells."""
-    figures = tables.to_json(average(_judged(results)), summarise(results))
-    requests = requests_json(request_figures(results))
-    kinds = kinds_json(kind_figures(results))
     return {
         **{"kind": "evaluation", "version": 2},
-        **provenance(*settings.get("drafts") or ()),
-        "asked": settings,
-        **figures,
-        "requests": requests,
-        **({"kinds": kinds} if kinds else {}),
+        **provenance(*told.get("drafts") or ()),
+        "asked": told,
+        **report.to_json(results),
     }
 
 
-def show(results: Results, console: Console, *, is_markdown: bool, has_details: bool) -> None:
-    """Print averages, families and, when asked, every cell; of open requests their own tables."""
-    judged = _judged(results)
-    summaries, averages = summarise(results), average(judged)
-    found = request_tables(request_figures(results))
-    if judged:
-        own = summarise(judged)
-        found = [tables.averages_table(averages, own), tables.families_table(own), *found]
-    if kinds := kind_figures(results):
-        found.append(kinds_table(kinds))
-    if has_details:
-        found.append(tables.details_table(summaries))
-    for table in found:
-        if is_markdown:
-            print(table.to_markdown(), end="\n\n")
-        else:
-            console.print(table.to_rich(), crop=False)
-
-
-def _judged(results: Results) -> Results:
-    """Without open requests, which are averaged with nothing."""
-    return {cell: own for cell, own in results.items() if not tasks.is_open(cell.family)}
-
-
-def _load(name: str, args: argparse.Namespace) -> tuple[Subject, int]:
-    """The subject and the block size it was trained for."""
+def _load(name: str, args: argparse.Namespace) -> tuple[Contender, int]:
+    """The contender and the block size it was trained for."""
     import torch
 
-    from mars_runtime.lab.evaluation.subject import subject_of
+    from mars_runtime.lab.evaluation.run import contender_of
     from mars_runtime.model.load import load_checkpoint
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
-    return subject_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
+    return contender_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
 
 
 def _is_told(key: str, value: object) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mars_runtime import tasks
-from mars_runtime.lab.evaluation.plan import digest
+from mars_runtime.lab.evaluation.grid import digest
 from mars_runtime.tasks import Task
 
 

@@ -1,21 +1,25 @@
-"""From outcomes to figures: one summary a cell, one average a way of decoding.
+"""From outcomes to figures and their tables: a summary of each cell, averages over the families, and
+what open requests say, which have no right answer.
 
 Pure folds; knows neither terminal nor file. Natural text is summarised beside the families and
-stays out of every average.
+stays out of every average; so do open requests. A way that promises AR's text is held against
+AR's, token for token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from mars_runtime import statistics
-from mars_runtime.lab.evaluation.measure import Outcome
-from mars_runtime.lab.evaluation.plan import Cell
-from mars_runtime.settings import DecodeSettings
+from mars_runtime import statistics, tasks
+from mars_runtime.lab.evaluation.grid import GridCell
+from mars_runtime.lab.evaluation.measure import Outcome, survival
+from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent, points, share
+from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
-Results = Mapping[Cell, Sequence[Outcome]]
+Results = Mapping[GridCell, Sequence[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Summary:
     ended: share of rows that reached EOS within the limit.
     """
 
-    cell: Cell
+    cell: GridCell
     accuracy: Estimate | None
     tpf: Estimate
     tpf_pooled: Estimate
@@ -55,21 +59,78 @@ class Average:
     agreement: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestFigures:
+    """One way of decoding over the kinds of requests, repetitions cut off.
+
+    tpf: tokens per forward, kinds count alike; by_kind: of each. agreement: share of answers with
+    the very tokens of AR, None without AR. looped: share that was cut. by_place: of the forwards
+    that offered so many tokens, the share that gave them.
+    """
+
+    checkpoint: str
+    settings: DecodeSettings
+    tpf: Estimate
+    by_kind: dict[str, Estimate]
+    agreement: float | None
+    looped: float
+    by_place: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindFigures:
+    """One way of decoding on one kind of prompts: what breaks first where they are unlike the
+    training data. Agreement with AR is no quality, so AR itself is judged too.
+
+    tpf: tokens per forward, loops cut off. first_mask: of the forwards that offered a second token
+    the share that gave it, None where none did. ended, looped: shares of answers. right: share of
+    those that have a right word and hold it, None where no answer has one. agreement: share with
+    the very tokens of AR.
+    """
+
+    checkpoint: str
+    settings: DecodeSettings
+    kind: str
+    tpf: Estimate
+    first_mask: float | None
+    ended: float
+    looped: float
+    right: float | None
+    agreement: float | None
+
+
+def to_json(results: Results) -> dict[str, Any]:
+    """Every figure as plain values; shares from 0 to 1."""
+    kinds = kind_figures(results)
+    return {
+        "averages": [asdict(one) for one in average(results)],
+        "cells": [asdict(one) for one in summarise(results)],
+        "requests": [asdict(one) for one in request_figures(results)],
+        **({"kinds": [asdict(one) for one in kinds]} if kinds else {}),
+    }
+
+
+def tables(results: Results, *, has_details: bool) -> Iterator[Table]:
+    """Averages and families, where there are any; requests and kinds; every cell, if asked."""
+    judged = {cell: own for cell, own in results.items() if not tasks.is_open(cell.family)}
+    if judged:
+        summaries = summarise(judged)
+        yield averages_table(average(judged), summaries)
+        yield families_table(summaries)
+    yield from request_tables(request_figures(results))
+    if kinds := kind_figures(results):
+        yield kinds_table(kinds)
+    if has_details:
+        yield details_table(summarise(results))
+
+
 def summarise(results: Results) -> list[Summary]:
     """A summary for each cell, in order."""
-    return [_summary(cell, outcomes, _ar_of(cell, results)) for cell, outcomes in results.items()]
+    return [_summary(cell, results) for cell in results]
 
 
-def average(results: Results) -> list[Average]:
-    """One average for each checkpoint and settings that judged at least one family, in order."""
-    groups: dict[tuple[str, str, DecodeSettings], list[Cell]] = {}
-    for cell, outcomes in results.items():
-        if _is_judged(outcomes):
-            groups.setdefault((cell.checkpoint, cell.fingerprint, cell.settings), []).append(cell)
-    return [_average(cells, results) for cells in groups.values()]
-
-
-def _summary(cell: Cell, outcomes: Sequence[Outcome], ar: Sequence[Outcome] | None) -> Summary:
+def _summary(cell: GridCell, results: Results) -> Summary:
+    outcomes = results[cell]
     tokens = [outcome.num_tokens for outcome in outcomes]
     forwards = [outcome.num_forwards for outcome in outcomes]
     accuracy = None
@@ -78,16 +139,25 @@ def _summary(cell: Cell, outcomes: Sequence[Outcome], ar: Sequence[Outcome] | No
     return Summary(
         cell=cell,
         accuracy=accuracy,
-        tpf=statistics.mean([outcome.tokens_per_forward for outcome in outcomes]),
+        tpf=statistics.mean(_rates(outcomes)),
         tpf_pooled=statistics.ratio_of_sums(tokens, forwards),
-        agreement=_agreement([outcomes], [ar]),
-        ended=sum(outcome.is_ended for outcome in outcomes) / len(outcomes),
+        agreement=_agreement_with_ar([cell], results),
+        ended=_share_of("is_ended", outcomes),
         num_tokens=sum(tokens),
         num_forwards=sum(forwards),
     )
 
 
-def _average(cells: Sequence[Cell], results: Results) -> Average:
+def average(results: Results) -> list[Average]:
+    """One average for each checkpoint and settings that judged at least one family, in order."""
+    groups: dict[tuple[str, str, DecodeSettings], list[GridCell]] = {}
+    for cell, outcomes in results.items():
+        if not tasks.is_open(cell.family) and _is_judged(outcomes):
+            groups.setdefault((cell.checkpoint, cell.fingerprint, cell.settings), []).append(cell)
+    return [_average(cells, results) for cells in groups.values()]
+
+
+def _average(cells: Sequence[GridCell], results: Results) -> Average:
     groups = [results[cell] for cell in cells]
     ar = [_ar_of(cell, results) for cell in cells]
     right = [[float(o.is_right is True) for o in group] for group in groups]
@@ -103,34 +173,91 @@ def _average(cells: Sequence[Cell], results: Results) -> Average:
         families=tuple(cell.family for cell in cells),
         accuracy=statistics.mean_of_shares([(int(sum(group)), len(group)) for group in right]),
         accuracy_change=change,
-        tpf=statistics.mean_of_means([[o.tokens_per_forward for o in group] for group in groups]),
-        agreement=_agreement(groups, ar),
+        tpf=statistics.mean_of_means(list(map(_rates, groups))),
+        agreement=_agreement_with_ar(cells, results),
     )
 
 
-def agreement_with_ar(cells: Sequence[Cell], results: Results) -> float | None:
+def request_figures(results: Results) -> list[RequestFigures]:
+    """Figures of each checkpoint and settings that answered requests, in order."""
+    ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
+    for cell in results:
+        if tasks.is_open(cell.family):
+            key = (cell.checkpoint, cell.fingerprint, cell.dtype, cell.settings)
+            ways.setdefault(key, []).append(cell)
+    return [_request_figures(cells, results) for cells in ways.values()]
+
+
+def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigures:
+    rates = {cell.family: _rates(results[cell]) for cell in cells}
+    every = [outcome for cell in cells for outcome in results[cell]]
+    return RequestFigures(
+        checkpoint=cells[0].checkpoint,
+        settings=cells[0].settings,
+        tpf=statistics.mean_of_means(list(rates.values())),
+        by_kind={kind: statistics.mean(own) for kind, own in rates.items()},
+        agreement=_agreement_with_ar(cells, results),
+        looped=_share_of("is_looped", every),
+        by_place=tuple(_by_place(every)),
+    )
+
+
+def kind_figures(results: Results) -> list[KindFigures]:
+    """Of every open cell, in order, where any of them is unlike the training data; else none."""
+    cells = [cell for cell in results if tasks.is_open(cell.family)]
+    if not any(cell.family in tasks.SHIFTED for cell in cells):
+        return []
+    return [_kind_figures(cell, results) for cell in cells]
+
+
+def _kind_figures(cell: GridCell, results: Results) -> KindFigures:
+    outcomes = results[cell]
+    judged = [one for one in outcomes if one.is_right is not None]
+    return KindFigures(
+        checkpoint=cell.checkpoint,
+        settings=cell.settings,
+        kind=cell.family,
+        tpf=statistics.mean(_rates(outcomes)),
+        first_mask=(*_by_place(outcomes), None, None)[1],
+        ended=_share_of("is_ended", outcomes),
+        looped=_share_of("is_looped", outcomes),
+        right=_share_of("is_right", judged) if judged else None,
+        agreement=_agreement_with_ar([cell], results),
+    )
+
+
+def _rates(outcomes: Sequence[Outcome]) -> list[float]:
+    return [outcome.tokens_per_forward for outcome in outcomes]
+
+
+def _share_of(name: str, outcomes: Sequence[Outcome]) -> float:
+    return sum(getattr(outcome, name) for outcome in outcomes) / len(outcomes)
+
+
+def _by_place(outcomes: Sequence[Outcome]) -> list[float]:
+    return survival(
+        forward
+        for outcome in outcomes
+        for forward in zip(outcome.taken, outcome.offered, strict=True)
+    )
+
+
+def _agreement_with_ar(cells: Sequence[GridCell], results: Results) -> float | None:
     """Share of all prompts of ``cells`` whose output is AR's, None where AR was not measured."""
-    return _agreement([results[cell] for cell in cells], [_ar_of(cell, results) for cell in cells])
-
-
-def _agreement(
-    groups: Sequence[Sequence[Outcome]], ar: Sequence[Sequence[Outcome] | None]
-) -> float | None:
-    """Share of all prompts whose output is AR's, None where AR was not measured."""
-    pairs = [
-        (one.output_id, other.output_id)
-        for group, twin in zip(groups, ar, strict=True)
-        if twin is not None
-        for one, other in zip(group, twin, strict=True)
+    same = [
+        one.output_id == other.output_id
+        for cell in cells
+        if (ar := _ar_of(cell, results)) is not None
+        for one, other in zip(results[cell], ar, strict=True)
     ]
-    return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
+    return sum(same) / len(same) if same else None
 
 
 def _is_judged(outcomes: Sequence[Outcome]) -> bool:
     return all(outcome.is_right is not None for outcome in outcomes)
 
 
-def _ar_of(cell: Cell, results: Results) -> Sequence[Outcome] | None:
+def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
     """AR's outcomes on the same weights, prompts and limit."""
     for other, outcomes in results.items():
         if (
@@ -143,3 +270,113 @@ def _ar_of(cell: Cell, results: Results) -> Sequence[Outcome] | None:
         ):
             return outcomes
     return None
+
+
+def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
+    """One line a way of decoding: the families' averages and natural text beside them."""
+    natural = {
+        (one.cell.checkpoint, one.cell.settings): one.tpf
+        for one in summaries
+        if one.accuracy is None
+    }
+    lines = tuple(
+        (
+            _way(one),
+            percent(one.accuracy),
+            points(one.accuracy_change),
+            number(one.tpf),
+            share(one.agreement),
+            number(natural.get((one.checkpoint, one.settings))),
+        )
+        for one in averages
+    )
+    columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
+    return Table("Average over the families, with 95 % intervals", columns, lines)
+
+
+def families_table(summaries: Sequence[Summary]) -> Table:
+    """One line per way of decoding, one column per family: accuracy and tokens per forward."""
+    families = list(dict.fromkeys(one.cell.family for one in summaries))
+    ways: dict[str, dict[str, str]] = {}
+    for one in summaries:
+        right = f"{one.accuracy.value * 100:.0f} % · " if one.accuracy else ""
+        ways.setdefault(_way(one.cell), {})[one.cell.family] = f"{right}{one.tpf.value:.2f}"
+    lines = tuple(
+        (way, *(found.get(family, NONE) for family in families)) for way, found in ways.items()
+    )
+    return Table("Accuracy and TPF of each family", ("way", *families), lines)
+
+
+def details_table(summaries: Sequence[Summary]) -> Table:
+    """One line per cell with every interval."""
+    columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "same as AR", "ended")
+    lines = tuple(
+        (
+            one.cell.label,
+            str(one.cell.num_prompts),
+            percent(one.accuracy),
+            number(one.tpf),
+            number(one.tpf_pooled),
+            share(one.agreement),
+            share(one.ended),
+        )
+        for one in summaries
+    )
+    return Table("Every cell, with 95 % intervals", columns, lines)
+
+
+def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
+    """Tokens per forward by kind, then acceptance by place; nothing where nothing was asked."""
+    if not found:
+        return []
+    kinds = list(dict.fromkeys(kind for one in found for kind in one.by_kind))
+    lines = tuple(
+        (
+            _way(one),
+            number(one.tpf),
+            *(number(one.by_kind.get(kind)) for kind in kinds),
+            share(one.agreement),
+            share(one.looped),
+        )
+        for one in found
+    )
+    columns = ("way", "average", *kinds, "same as AR", "loops cut")
+    title = "Tokens per forward on open requests, loops cut, with 95 % intervals"
+    rates = Table(title, columns, lines)
+    drafting = [one for one in found if len(one.by_place) > 1]
+    if not drafting:
+        return [rates]
+    widest = max(len(one.by_place) for one in drafting)
+    lines = tuple(
+        (
+            _way(one),
+            *(f"{value:.0%}" for value in one.by_place),
+            *[NONE] * (widest - len(one.by_place)),
+        )
+        for one in drafting
+    )
+    title = "Open requests: of forwards that offered so many tokens, the share that gave them"
+    return [rates, Table(title, ("way", *map(str, range(1, widest + 1))), lines)]
+
+
+def kinds_table(found: Sequence[KindFigures]) -> Table:
+    """A line for each way and kind."""
+    columns = ("way", "kind", "TPF", "first mask", "ended", "loops", "right", "same as AR")
+    lines = tuple(
+        (
+            _way(one),
+            one.kind,
+            number(one.tpf),
+            NONE if one.settings.method == "ar" else share(one.first_mask),
+            share(one.ended),
+            share(one.looped),
+            share(one.right),
+            share(one.agreement),
+        )
+        for one in found
+    )
+    return Table("Kinds of prompts, with 95 % intervals", columns, lines)
+
+
+def _way(one: GridCell | Average | RequestFigures | KindFigures) -> str:
+    return f"{one.checkpoint} · {describe(one.settings)}"

@@ -1,23 +1,36 @@
-"""Evaluate a checkpoint cell by cell, passing over what is already measured.
+"""Evaluate a contender cell by cell, passing over what is already measured.
 
-Knows the decoders only as a function (``measure.Decode``) and the tokenizer as two functions, so
-tests run it with a scripted model.
+A contender is a checkpoint behind three functions and a name, or a scripted model in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import torch
+
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders import decode, diffusion
+from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.engine.backend import draft_models
+from mars_runtime.engine.costs import measure_costs
+from mars_runtime.events import Event
+from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, judge
-from mars_runtime.lab.evaluation.plan import Cell, Grid
 from mars_runtime.lab.evaluation.prompts import PromptSet
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.methods import METHODS
+from mars_runtime.model.load import Checkpoint
+from mars_runtime.provenance import fingerprint
+from mars_runtime.settings import DecodeSettings
+
+STEPS_PER_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Contender:
     """What is evaluated: how to turn a prompt into ids, ids into events, and tokens into text.
 
     to_text gets the accepted tokens as they came and leaves EOS out. fills_blocks: the weights were
@@ -33,13 +46,60 @@ class Subject:
     fills_blocks: bool = False
 
 
-def plan_cells(subject: Subject, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[Cell]:
-    """Every cell of a subject, AR first."""
+def contender_of(checkpoint: Checkpoint) -> Contender:
+    """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
+    tokenizer, speculation = checkpoint.tokenizer, draft_models(checkpoint)
+
+    @cache
+    def costs(num_rows: int, threads: int) -> ForwardCosts:
+        """Measured at the first question of its kind: ask one before anything is timed."""
+        del threads  # those in force, a key alone
+        fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
+        return measure_costs(checkpoint, (*fewer, num_rows))
+
+    def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
+        if settings.method == "block_diffusion":
+            return _filled(checkpoint, prompts, settings)
+        known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
+        # Nobody watches, so on a GPU the next forwards start before this one is read.
+        model, ahead = checkpoint.model, STEPS_PER_READ
+        return decode(
+            *(model, tokenizer, prompts, lambda: settings, known),
+            steps_per_read=ahead,
+            draft_models=speculation,
+        )
+
+    def to_text(tokens: Sequence[int]) -> str:
+        return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
+
+    return Contender(
+        name=checkpoint.name,
+        fingerprint=fingerprint(checkpoint.weight_files),
+        dtype=checkpoint.model.arithmetic,
+        encode_prompt=tokenizer.encode_prompt,
+        decode=decode_batch,
+        to_text=to_text,
+        fills_blocks=checkpoint.diffusion_size > 0,
+    )
+
+
+def _filled(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
+) -> Iterable[Event]:
+    """Block diffusion, one prompt at a time. Raises DecodeError."""
+    if len(prompts) > 1 or not checkpoint.diffusion_size:
+        raise DecodeError("Block diffusion fills one prompt at a time, by a twin trained for it.")
+    model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
+    return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
+
+
+def plan_cells(contender: Contender, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
+    """Every cell of a contender, AR first."""
     return [
-        Cell(
-            checkpoint=subject.name,
-            fingerprint=subject.fingerprint,
-            dtype=subject.dtype,
+        GridCell(
+            checkpoint=contender.name,
+            fingerprint=contender.fingerprint,
+            dtype=contender.dtype,
             family=prompts.family,
             prompts_id=prompts.prompts_id,
             num_prompts=len(prompts.tasks),
@@ -51,20 +111,20 @@ def plan_cells(subject: Subject, grid: Grid, prompt_sets: Sequence[PromptSet]) -
 
 
 def evaluate_cell(
-    subject: Subject,
-    cell: Cell,
+    contender: Contender,
+    cell: GridCell,
     prompts: PromptSet,
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> tuple[Outcome, ...]:
     """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
     repeat themselves: a loop is easy to foresee and worth nothing."""
-    ids = [subject.encode_prompt(task.prompt) for task in prompts.tasks]
+    ids = [contender.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
-    outputs = decode_in_batches(subject.decode, ids, cell.settings, shared, on_rows)
+    outputs = decode_in_batches(contender.decode, ids, cell.settings, shared, on_rows)
     if prompts.is_open:
         outputs = [output.without_loop() for output in outputs]
-    texts = [subject.to_text(output.tokens) for output in outputs]
+    texts = [contender.to_text(output.tokens) for output in outputs]
     return tuple(
         judge(output, text, prompts.judge(index, text))
         for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
@@ -72,24 +132,24 @@ def evaluate_cell(
 
 
 def evaluate(
-    subject: Subject,
-    cells: Sequence[Cell],
+    contender: Contender,
+    cells: Sequence[GridCell],
     prompt_sets: Sequence[PromptSet],
     store: CellStore,
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
-) -> Iterator[tuple[Cell, tuple[Outcome, ...]]]:
+) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
     """Each cell with its outcomes; a finished cell is in ``store`` before it is yielded.
 
     ``on_rows`` hears of every finished prompt, of those found in the store too.
     """
     by_family = {prompts.family: prompts for prompts in prompt_sets}
     for cell in cells:
-        outcomes = store.get(cell)
+        outcomes = store.get(cell.key)
         if outcomes is None:
             prompts = by_family[cell.family]
-            outcomes = evaluate_cell(subject, cell, prompts, batch_size, on_rows)
-            store.put(cell, outcomes)
+            outcomes = evaluate_cell(contender, cell, prompts, batch_size, on_rows)
+            store.put(cell.key, outcomes, label=cell.label)
         else:
             on_rows(len(outcomes))
         yield cell, outcomes

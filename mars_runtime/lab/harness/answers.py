@@ -1,20 +1,104 @@
-"""Finished answers on disk, a JSON line each, so that a benchmark goes on where it stopped.
+"""Answers to a benchmark's requests: several at a time from one engine, each cut at its stop strings;
+kept on disk, so that a benchmark goes on where it stopped; and counted by task.
 
-Knows nothing of tasks beyond their names.
+Knows requests, events and the names of tasks; knows no lm-eval.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from mars_runtime.lab.harness.generation import Wanted, Written
+from mars_runtime import statistics
+from mars_runtime.engine import Engine, Request, Run
+from mars_runtime.engine.request import MAX_DEADLINE
+from mars_runtime.events import End
+from mars_runtime.lab.evaluation.measure import RowOutput, read_rows
+from mars_runtime.lab.evaluation.store import LineStore
+from mars_runtime.serving.answer import Answer
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Tokenizer
+
+POLL_SECONDS = 0.05
+WAITING = 8
+"""Requests in line behind those that are served, so that none of their forwards has a free place.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Wanted:
+    """One request: ids of the prompt, settings, and strings that end its answer."""
+
+    prompt: tuple[int, ...]
+    settings: DecodeSettings
+    stops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Its answer: the text before the first stop string, and its forwards up to there."""
+
+    text: str
+    output: RowOutput
+
+
+class GenerationError(RuntimeError):
+    """An answer did not come to its end; the message is one sentence."""
+
+
+def write_all(
+    engine: Engine, tokenizer: Tokenizer, wanted: Sequence[Wanted]
+) -> Iterator[tuple[int, Written]]:
+    """Each request's number and answer, as they end. Raises what ``Engine.submit`` raises, and
+    GenerationError."""
+    todo = deque(enumerate(wanted))
+    under_way: dict[int, _Writer] = {}
+    while todo or under_way:
+        while todo and len(under_way) < engine.max_running + WAITING:
+            number, one = todo.popleft()
+            request = Request(one.prompt, one.settings, MAX_DEADLINE)
+            under_way[number] = _Writer(engine.submit(request), tokenizer, one.stops)
+        for number in [n for n, writer in under_way.items() if writer.read()]:
+            yield number, under_way.pop(number).written()
+        time.sleep(POLL_SECONDS)
+
+
+class _Writer:
+    """One run as it is read."""
+
+    def __init__(self, run: Run, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._run = run
+        self._answer = Answer(tokenizer, stops)
+        self._seen = 0
+        self._text: list[str] = []
+
+    def read(self) -> bool:
+        """Read what is new; whether the answer is over."""
+        events = self._run.events_since(self._seen)
+        self._seen += len(events)
+        self._text.append(self._answer.read(events).text)
+        if self._answer.is_cut:
+            self._run.cancel()
+        return self._answer.is_over
+
+    def written(self) -> Written:
+        """The answer, once it is over. Raises GenerationError."""
+        end = self._answer.end
+        if end is not None and end.reason not in ("eos", "limit"):
+            raise GenerationError(end.message or "An answer was cut short: run it again.")
+        events = [event for event in self._answer.events if not isinstance(event, End)]
+        (output,) = read_rows(events, 1)
+        return Written("".join(self._text), output)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
     """One answer. num_tokens, num_forwards: of all of it, prefill apart; kept_tokens,
     kept_forwards: up to where it begins to repeat itself, equal to these where it does not.
     is_ended: by the model's own end of turn or a stop string, not by the limit."""
@@ -30,10 +114,10 @@ class Record:
     is_looped: bool
 
 
-def record(task: str, document: int, written: Written, limit: int) -> Record:
+def record(task: str, document: int, written: Written, limit: int) -> AnswerRecord:
     """What is kept of an answer that could have had ``limit`` tokens."""
     whole, kept = written.output, written.output.without_loop()
-    return Record(
+    return AnswerRecord(
         task=task,
         document=document,
         text=written.text,
@@ -46,31 +130,11 @@ def record(task: str, document: int, written: Written, limit: int) -> Record:
     )
 
 
-class AnswerStore:
-    """Records by key, in memory and, where a path is given, appended to a file. A line that is
-    broken, as by a crash, is passed over and its answer written again."""
+class AnswerStore(LineStore[AnswerRecord]):
+    """Answers by ``key_of``."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._found: dict[str, Record] = _read(path) if path and path.exists() else {}
-
-    def get(self, key: str) -> Record | None:
-        """The answer of this key, if it is there."""
-        return self._found.get(key)
-
-    def __getitem__(self, key: str) -> Record:
-        return self._found[key]
-
-    def put(self, key: str, one: Record) -> None:
-        """Keep an answer; it is on disk when this returns."""
-        self._found[key] = one
-        if self._path is None:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"key": key, **asdict(one)}, ensure_ascii=False)
-        # Starting with a line break closes whatever a crash left behind.
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write("\n" + line + "\n")
+        super().__init__(path, asdict, lambda told: AnswerRecord(**told))
 
 
 def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: Wanted) -> str:
@@ -80,14 +144,27 @@ def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: 
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-def _read(path: Path) -> dict[str, Record]:
-    found: dict[str, Record] = {}
-    # Not splitlines(): text may hold U+2028 and the like, which JSON leaves as they are.
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            told = json.loads(line)
-            key = told.pop("key")
-            found[key] = Record(**told)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-    return found
+def figures_of(records: Sequence[AnswerRecord]) -> dict[str, dict[str, Any]]:
+    """For each task: answers; tokens and forwards of all of them; tokens per forward averaged over
+    answers, repetition loops cut (``tpf``) and as written (``tpf_whole``); the shares that ended
+    before the limit and that went into a loop; each answer's counts."""
+    tasks = dict.fromkeys(one.task for one in records)
+    return {task: _figures([one for one in records if one.task == task]) for task in tasks}
+
+
+def _figures(records: Sequence[AnswerRecord]) -> dict[str, Any]:
+    kept = [one.kept_tokens / one.kept_forwards for one in records]
+    whole = [one.num_tokens / one.num_forwards for one in records]
+    return {
+        "answers": len(records),
+        "tokens": sum(one.num_tokens for one in records),
+        "forwards": sum(one.num_forwards for one in records),
+        "tpf": asdict(statistics.mean(kept)),
+        "tpf_whole": asdict(statistics.mean(whole)),
+        "ended": sum(one.is_ended for one in records) / len(records),
+        "looped": sum(one.is_looped for one in records) / len(records),
+        "by_answer": [
+            [one.document, one.kept_tokens, one.kept_forwards, one.num_tokens, one.num_forwards]
+            for one in records
+        ],
+    }

@@ -25,11 +25,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         from lm_eval.__main__ import cli_evaluate
 
-        from mars_runtime.lab.harness import registration
+        from mars_runtime.lab.harness import documents
     except ImportError:
         print(NEEDED, file=sys.stderr)
         return 0 if args.given == ["--help"] else 1
-    assert registration.NAME == "mars"
+    assert documents.NAME == "mars"
     sys.argv = ["lm_eval", *args.given]
     cli_evaluate()
     return 0

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import lm_eval.models  # noqa: F401  # its own models first: it adds them to an empty list only
+from lm_eval.api.registry import model_registry
 
-from mars_runtime.lab.harness import registration
 from mars_runtime.lab.training.distill.mixture import Prompt
 from mars_runtime.lab.training.distill.requests import MATHS_FORMS, Texts
 from mars_runtime.lab.training.distill.run import SEED
 
-__all__ = ["bbh", "gsm8k_train_heldout", "humaneval", "ifeval", "registration"]
+NAME = "mars"
+if NAME not in model_registry:
+    model_registry.register(NAME, target="mars_runtime.lab.harness.model:MarsLM")
 
 Splits = dict[str, Any]
 """What lm-eval takes for a data set: a ``datasets.Dataset`` by the name of its split."""

@@ -23,11 +23,22 @@ from tqdm import tqdm
 from mars_runtime.engine import Engine
 from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.engine.request import MAX_DEADLINE
-from mars_runtime.lab.harness.answers import AnswerStore, Record, key_of, record
-from mars_runtime.lab.harness.contexts import encode_context, encode_pair, render, shortened
-from mars_runtime.lab.harness.figures import figures_of
-from mars_runtime.lab.harness.generation import Wanted, Written, write_all
-from mars_runtime.lab.harness.scoring import score_all
+from mars_runtime.lab.harness.answers import (
+    AnswerRecord,
+    AnswerStore,
+    Wanted,
+    figures_of,
+    key_of,
+    record,
+    write_all,
+)
+from mars_runtime.lab.harness.texts import (
+    encode_context,
+    encode_pair,
+    render,
+    score_all,
+    shortened,
+)
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.settings import DecodeSettings, describe
@@ -98,7 +109,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         # AR feeds no masks, and an adapter acts on masks alone: AR's answers outlive it.
         is_base = settings.method == "ar" and checkpoint.path.is_file()
         self._fingerprint = fingerprint([checkpoint.path] if is_base else checkpoint.weight_files)
-        self._records: list[Record] = []
+        self._records: list[AnswerRecord] = []
 
     @property
     def tokenizer_name(self) -> str:
@@ -112,7 +123,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
     def apply_chat_template(
         self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """The conversation as a string that ``contexts.encode_context`` reads."""
+        """The conversation as a string that ``texts.encode_context`` reads."""
         return render(chat_history, is_open=not add_generation_prompt)
 
     def get_model_info(self) -> dict[str, Any]:
@@ -134,7 +145,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
             self.cache_hook.add_partial("generate_until", request.args, one.text)
         return [one.text for one in found]
 
-    def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[Record]:
+    def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[AnswerRecord]:
         """The record of each request, those that are missing written first."""
         backend = self._new_backend()
         backend.reserve(self._batch_size)

@@ -1,6 +1,7 @@
-"""``python -m mars_runtime lm_eval_table FOLDER …``: lm-eval's results in the paper's form.
+"""``python -m mars_runtime lm_eval_table FOLDER …``: what ``lm_eval --output_path`` wrote, as tables in
+the paper's form beside the paper's rows.
 
-Writes ``--out`` as JSON and, beside it, the same as Markdown.
+Writes ``--out`` as JSON and, beside it, the same as Markdown. Runs nothing and knows no model.
 """
 
 from __future__ import annotations
@@ -8,12 +9,149 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from mars_runtime.lab.harness.results import PAPER, ResultsError, document, read_results, tables
+from mars_runtime import statistics
+from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent
 from mars_runtime.outputs import OutputError, check_file, path_of, write_text
+from mars_runtime.statistics import Estimate
+
+PAPER = Path(__file__).parents[3] / "assets" / "results" / "paper.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A column: the paper's name, our task, its figure that is compared, and our heading."""
+
+    name: str
+    task: str
+    metric: str
+    heading: str
+
+
+BENCHMARKS = (
+    Benchmark("IFEval", "ifeval_local", "prompt_level_strict_acc,none", "IFEval"),
+    Benchmark("BBH", "bbh_local", "exact_match,none", "BBH, no examples"),
+    Benchmark(
+        "GSM8K", "gsm8k_train_heldout", "exact_match,flexible-extract", "GSM8K, training split"
+    ),
+    Benchmark("HumanEval", "humaneval_sandbox", "pass@1,none", "HumanEval"),
+)
+
+
+class ResultsError(ValueError):
+    """Result files that make no table; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """One way of decoding on one benchmark. accuracy: share right (Wilson); tpf: mean over answers,
+    repetition loops cut; tpf_whole: loops left in; looped, ended: shares of answers."""
+
+    checkpoint: str
+    fingerprint: str
+    way: str
+    settings: dict[str, Any]
+    task: str
+    num_answers: int
+    num_documents: int
+    accuracy: Estimate
+    tpf: Estimate
+    tpf_whole: Estimate
+    ended: float
+    looped: float
+
+
+def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str, Any]]:
+    """The cells of all ``results_*.json`` below the paths, the newest of each way and task, and
+    where they come from. Raises ResultsError."""
+    files = [file for path in paths for file in path.rglob("results_*.json")]
+    found: dict[tuple[str, str, str], BenchmarkResult] = {}
+    origin: dict[str, Any] = {}
+    for file in sorted(files, key=lambda file: file.name):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        mars = told["config"].get("mars")
+        if mars is None:
+            raise ResultsError(f"{file} is not a result of the model mars: name others.")
+        origin = {key: mars[key] for key in ("date", "commit", "hardware", "versions")}
+        origin["versions"] = {**origin["versions"], "lm_eval": told["lm_eval_version"]}
+        for benchmark in BENCHMARKS:
+            if benchmark.task in told["results"]:
+                cell = _cell(benchmark, told, mars)
+                found[cell.checkpoint, cell.way, cell.task] = cell
+    if not found:
+        raise ResultsError(
+            "There are no results of lm-eval: name the folders of its --output_path."
+        )
+    return list(found.values()), origin
+
+
+def _cell(benchmark: Benchmark, told: Mapping[str, Any], mars: Mapping[str, Any]) -> BenchmarkResult:
+    figures, counts = mars["tasks"][benchmark.task], told["n-samples"][benchmark.task]
+    num_answers = int(counts["effective"])
+    share = float(told["results"][benchmark.task][benchmark.metric])
+    return BenchmarkResult(
+        checkpoint=mars["checkpoint"],
+        fingerprint=mars["fingerprint"],
+        way=mars["way"],
+        settings=mars["settings"],
+        task=benchmark.task,
+        num_answers=num_answers,
+        num_documents=int(counts["original"]),
+        accuracy=statistics.wilson(round(share * num_answers), num_answers),
+        tpf=Estimate(**figures["tpf"]),
+        tpf_whole=Estimate(**figures["tpf_whole"]),
+        ended=figures["ended"],
+        looped=figures["looped"],
+    )
+
+
+def document(cells: Sequence[BenchmarkResult], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept as JSON."""
+    return {"kind": "lm_eval", "version": 1, **origin, "cells": [asdict(cell) for cell in cells]}
+
+
+def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[Table]:
+    """Accuracy, then tokens per forward: our ways, then the paper's rows, named as such. A cell of
+    fewer answers than the most of its column says of how many it is."""
+    ways = list(dict.fromkeys((cell.checkpoint, cell.way) for cell in cells))
+    by_place = {(cell.checkpoint, cell.way, cell.task): cell for cell in cells}
+    headings = ("", *(benchmark.heading for benchmark in BENCHMARKS))
+    accuracies: list[tuple[str, ...]] = []
+    rates: list[tuple[str, ...]] = []
+    for checkpoint, way in ways:
+        own = [by_place.get((checkpoint, way, benchmark.task)) for benchmark in BENCHMARKS]
+        name = f"{checkpoint} · {way}"
+        fewer = [_fewer(cell, cells) for cell in own]
+        shares = [percent(cell.accuracy if cell else None) for cell in own]
+        tpfs = [number(cell.tpf if cell else None) for cell in own]
+        accuracies.append((name, *map("".join, zip(shares, fewer, strict=True))))
+        rates.append((name, *map("".join, zip(tpfs, fewer, strict=True))))
+    for row in paper["benchmarks"]:
+        name = f"paper, {paper['base']} · {row['name']}"
+        names = [benchmark.name for benchmark in BENCHMARKS]
+        accuracies.append((name, *(_plain(row["accuracy"].get(key), 1) for key in names)))
+        rates.append((name, *(_plain(row["tpf"].get(key), 2) for key in names)))
+    return [
+        Table("Accuracy in percent, with 95 % intervals", headings, tuple(accuracies)),
+        Table("Tokens per forward", headings, tuple(rates)),
+    ]
+
+
+def _fewer(cell: BenchmarkResult | None, cells: Sequence[BenchmarkResult]) -> str:
+    if cell is None:
+        return ""
+    most = max(other.num_answers for other in cells if other.task == cell.task)
+    return f", n = {cell.num_answers}" if cell.num_answers < most else ""
+
+
+def _plain(value: float | None, places: int) -> str:
+    return NONE if value is None else f"{value:.{places}f}"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mars_runtime.lab.commands import progress_bars, run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import provenance
@@ -28,8 +26,6 @@ from mars_runtime.tasks import families_for
 PROMISES = ("lossless", "sampling", "logits")
 USUAL_PROMPTS = {"lossless": 62, "sampling": 1, "logits": 40}
 USUAL_TOKENS = {"lossless": 24, "sampling": 8, "logits": 24}
-
-OnRows = Callable[[int], None]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,7 +76,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.threads:
         torch.set_num_threads(args.threads)
     case = evidence.Case(args.checkpoint, args.device, args.dtype, args.max_new_tokens)
-    with _progress(console) as begin:
+    with progress_bars(console) as progress:
+
+        def begin(what: str, total: int) -> Callable[[int], None]:
+            return partial(progress.advance, progress.add_task(what, total=total))
+
         found = gathering[args.promise](case, prompts, begin)
     document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
     write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
@@ -88,21 +88,3 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     console.print(found.sentence, style="green" if found.is_kept else "red", markup=False)
     console.print(f"Written to {out}", markup=False)
     return 0 if found.is_kept else 1
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Callable[[str, int], OnRows]]:
-    """Gives a function that begins a bar and returns how it is advanced."""
-    columns: Any = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-
-        def begin(what: str, total: int) -> OnRows:
-            bar = progress.add_task(what, total=total)
-            return lambda count: progress.advance(bar, count)
-
-        yield begin

@@ -1,21 +1,69 @@
-"""How likely given texts are to the model itself: teacher-forced, without masks, in batches.
+"""Texts as lm-eval hands them over: as token ids, plain or a conversation, and how likely they are to
+the model itself, teacher-forced, without masks, in batches.
 
-Tokens in, log-probabilities out; knows no text and no lm-eval.
+lm-eval renders a conversation to one string before a model sees it. A rendered template would let
+the words of a question become control tokens, so here the string is the conversation itself as
+JSON, and control tokens are put in by id. Knows no lm-eval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mars_runtime.lab.evaluation.measure import by_length
+from mars_runtime.text import Said, Tokenizer
+
+MARK = "conversation:"
+"""What a string that holds a conversation begins with."""
 CHUNK = 256
 """Tokens of a row that one forward reads."""
 HEAD_CHUNK = 32
 """Places whose logits are in memory at once."""
+
+
+def render(turns: Sequence[Mapping[str, str]], *, is_open: bool) -> str:
+    """A conversation as one string; ``is_open``: its last turn is to be gone on with."""
+    said = [[str(turn["role"]), str(turn["content"])] for turn in turns]
+    return MARK + json.dumps({"turns": said, "open": is_open}, ensure_ascii=False)
+
+
+def encode_context(tokenizer: Tokenizer, context: str) -> list[int]:
+    """Ids of what lm-eval calls a context."""
+    if not context.startswith(MARK):
+        return tokenizer.encode(context)
+    told = json.loads(context[len(MARK) :])
+    turns: list[Said] = [(role, content) for role, content in told["turns"]]
+    if not told["open"]:
+        return tokenizer.encode_chat(turns)
+    *before, (_, begun) = turns
+    assert isinstance(begun, str), "turns are text"
+    return [*tokenizer.encode_chat(before), *tokenizer.encode(begun)]
+
+
+def encode_pair(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], int]:
+    """Ids of both together, and how many of them are context.
+
+    Plain text is encoded in one piece and cut where the context ends, spaces at its end counted to
+    the continuation, as lm-eval does for every model; after a conversation, or nothing, the
+    continuation begins anew.
+    """
+    if not context or context.startswith(MARK):
+        before = encode_context(tokenizer, context) if context else [tokenizer.im_end_id]
+        return [*before, *tokenizer.encode(continuation)], len(before)
+    stem = context.rstrip() or context
+    whole = tokenizer.encode(context + continuation)
+    return whole, min(len(tokenizer.encode(stem)), len(whole) - 1)
+
+
+def shortened(ids: Sequence[int], room: int) -> list[int]:
+    """The last ``room`` ids: what does not fit is left out at the beginning."""
+    return list(ids[-room:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +80,7 @@ def score_all(
 ) -> Iterator[tuple[int, Scored]]:
     """Number and score of each (tokens, first place that is scored, at least 1), batch by batch;
     those of like length share one."""
-    order = sorted(range(len(texts)), key=lambda number: len(texts[number][0]))
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
+    for batch in by_length([tokens for tokens, _ in texts], batch_size):
         yield from zip(batch, _score(model, [texts[number] for number in batch]), strict=True)
 
 

@@ -1,12 +1,12 @@
-"""What a command says when it cannot go on: one sentence for people, and an exit code.
-
-Mistakes of the user are told apart from faults of the program by their type alone.
-"""
+"""What the commands of the lab share: how they fail in a sentence and how they show progress."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.outputs import OutputError
@@ -15,7 +15,7 @@ from mars_runtime.settings import SettingsError
 
 def run_or_say(work: Callable[[], int]) -> int:
     """The exit code of ``work``, or 2 and one sentence on standard error for a mistake in what was
-    asked."""
+    asked, which its type tells from a fault of the program."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.model.config import CheckpointError
 
@@ -24,3 +24,15 @@ def run_or_say(work: Callable[[], int]) -> int:
     except (SettingsError, PromptError, CheckpointError, DecodeError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def progress_bars(console: Console) -> Progress:
+    """Bars that count, under their descriptions, and are gone when they end."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )

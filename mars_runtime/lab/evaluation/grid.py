@@ -126,7 +126,7 @@ def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """One measurement: a checkpoint decodes the prompts of a family in one way.
 
     fingerprint: of the weights, prompts_id: of the prompts; either changes when the content does,

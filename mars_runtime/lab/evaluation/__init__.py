@@ -1,1 +1,0 @@
-"""Accuracy and tokens per forward over a grid of τ and B."""

@@ -1,1 +1,0 @@
-"""This runtime as a model of lm-evaluation-harness (optional), and benchmarks from local files."""
