@@ -33,6 +33,8 @@ RANKS = {
     "engine": 5,
     "serving": 6,
     "traffic": 6,
+    "lab.tables": 6,
+    "lab.commands": 6,
     "lab.training": 6,
     "lab.ablation": 6,
     "lab.evaluation": 6,

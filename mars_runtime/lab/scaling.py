@@ -23,9 +23,9 @@ from typing import Any
 import httpx
 
 from mars_runtime import statistics
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.sentences import run_or_say
-from mars_runtime.lab.evaluation.tables import Table
+from mars_runtime.lab.tables import Table
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.serving import replicas

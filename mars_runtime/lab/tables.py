@@ -1,21 +1,17 @@
-"""Figures as tables: for a terminal (rich), a model card (markdown), programs (JSON values).
-
-Knows summaries and averages; measures nothing.
+"""Figures as text, and tables of them: for a terminal (rich) or a document (Markdown). Measures
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import rich.box
 import rich.table
 from rich.console import Group
 from rich.text import Text
 
-from mars_runtime.lab.evaluation.report import Average, Summary
-from mars_runtime.settings import describe
 from mars_runtime.statistics import Estimate
 
 NONE = "–"
@@ -60,64 +56,6 @@ class Table:
         return Group(Text(self.title, style="bold"), table)
 
 
-def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
-    """One line a way of decoding: the families' averages and natural text beside them."""
-    natural = {
-        (one.cell.checkpoint, one.cell.settings): one for one in summaries if one.accuracy is None
-    }
-    lines = []
-    for one in averages:
-        beside = natural.get((one.checkpoint, one.settings))
-        lines.append(
-            (
-                f"{one.checkpoint} · {describe(one.settings)}",
-                percent(one.accuracy),
-                points(one.accuracy_change),
-                number(one.tpf),
-                share(one.agreement),
-                number(beside.tpf) if beside else NONE,
-            )
-        )
-    columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
-    return Table("Average over the families, with 95 % intervals", columns, tuple(lines))
-
-
-def families_table(summaries: Sequence[Summary]) -> Table:
-    """One line per way of decoding, one column per family: accuracy and tokens per forward."""
-
-    def cell(one: Summary) -> str:
-        right = f"{one.accuracy.value * 100:.0f} % · " if one.accuracy else ""
-        return f"{right}{one.tpf.value:.2f}"
-
-    return _matrix("Accuracy and TPF of each family", summaries, cell)
-
-
-def details_table(summaries: Sequence[Summary]) -> Table:
-    """One line per cell with every interval."""
-    columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "same as AR", "ended")
-    lines = tuple(
-        (
-            one.cell.label,
-            str(one.cell.num_prompts),
-            percent(one.accuracy),
-            number(one.tpf),
-            number(one.tpf_pooled),
-            share(one.agreement),
-            share(one.ended),
-        )
-        for one in summaries
-    )
-    return Table("Every cell, with 95 % intervals", columns, lines)
-
-
-def to_json(averages: Sequence[Average], summaries: Sequence[Summary]) -> dict[str, Any]:
-    """Averages and cells as plain values; shares from 0 to 1."""
-    return {
-        "averages": [asdict(one) for one in averages],
-        "cells": [asdict(one) for one in summaries],
-    }
-
-
 def percent(found: Estimate | None) -> str:
     """``93.1 [88.0, 96.2]``, or a dash."""
     return _interval(found.scaled(100), ".1f") if found else NONE
@@ -156,15 +94,3 @@ def _parts(cell: str) -> list[str]:
 
 def _interval(found: Estimate, form: str) -> str:
     return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
-
-
-def _matrix(title: str, summaries: Sequence[Summary], cell: Callable[[Summary], str]) -> Table:
-    families = list(dict.fromkeys(one.cell.family for one in summaries))
-    ways: dict[str, dict[str, str]] = {}
-    for one in summaries:
-        way = f"{one.cell.checkpoint} · {describe(one.cell.settings)}"
-        ways.setdefault(way, {})[one.cell.family] = cell(one)
-    lines = tuple(
-        (way, *(found.get(family, NONE) for family in families)) for way, found in ways.items()
-    )
-    return Table(title, ("way", *families), lines)

@@ -55,10 +55,10 @@ def model(
 def test_it_is_registered() -> None:
     from lm_eval.api.registry import get_model
 
-    from mars_runtime.lab.harness import registration
+    from mars_runtime.lab.harness import documents
     from mars_runtime.lab.harness.model import MarsLM
 
-    assert get_model(registration.NAME) is MarsLM
+    assert get_model(documents.NAME) is MarsLM
 
 
 def test_answers_in_order_with_stops_limits_and_counts(

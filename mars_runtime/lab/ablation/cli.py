@@ -27,8 +27,8 @@ from mars_runtime.lab.ablation.variants import (
     VARIANTS,
     AblationPlan,
 )
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.machine import num_cores
 from mars_runtime.outputs import check_folder, in_words, only_writer, path_of
 

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from mars_runtime.lab.ablation.variants import CHECKPOINTS, VARIANTS, AblationPlan, Variant
-from mars_runtime.lab.evaluation.tables import NONE, Table
+from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.outputs import write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.statistics import mean_of_shares

@@ -27,7 +27,7 @@ from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.benchmark.report import versions_line
 from mars_runtime.lab.benchmark.run import SETTLING_SECONDS
 from mars_runtime.lab.benchmark.targets import load_target
-from mars_runtime.lab.evaluation.tables import Table, number
+from mars_runtime.lab.tables import Table, number
 from mars_runtime.model.threads import Threads, TorchThreads, shared_from
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, DecodeSettings

@@ -21,8 +21,8 @@ from rich.console import Console
 from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.plan import REQUESTS, TASKS, BenchmarkPlan
 from mars_runtime.lab.benchmark.report import Findings
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.model.registry import registry
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.settings import DecodeSettings

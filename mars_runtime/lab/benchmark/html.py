@@ -14,7 +14,7 @@ import plotly.io
 from mars_runtime.lab.benchmark import report
 from mars_runtime.lab.benchmark.figures import Compared, Measured, figures_of
 from mars_runtime.lab.benchmark.report import Findings
-from mars_runtime.lab.evaluation.tables import Table
+from mars_runtime.lab.tables import Table
 from mars_runtime.statistics import Estimate
 
 COLOURS = ("#215f9a", "#94400f", "#217654", "#8a5a00", "#6b3fa0", "#a02c4a", "#3a6d7c", "#555555")

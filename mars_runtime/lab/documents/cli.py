@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FunctionType
 
 from mars_runtime.lab.documents import counted, measured
-from mars_runtime.lab.evaluation.tables import Table
+from mars_runtime.lab.tables import Table
 from mars_runtime.outputs import OutputError, write_text
 
 ROOT = Path(__file__).parents[3]

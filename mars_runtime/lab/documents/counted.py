@@ -22,17 +22,15 @@ from mars_runtime.lab.ablation.report import (
     tokens_per_forward,
 )
 from mars_runtime.lab.documents.measured import Content, estimate, value
-from mars_runtime.lab.evaluation.report import Average, Summary
-from mars_runtime.lab.evaluation.tables import (
+from mars_runtime.lab.evaluation.report import Average, Summary, averages_table, families_table
+from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
+from mars_runtime.lab.tables import (
     NONE,
     Table,
-    averages_table,
-    families_table,
     number,
     percent,
     share,
 )
-from mars_runtime.lab.harness.results import BENCHMARKS, PAPER
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 

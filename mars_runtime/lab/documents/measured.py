@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mars_runtime.lab.benchmark.beside import Beside
-from mars_runtime.lab.evaluation.tables import NONE, Table, number
+from mars_runtime.lab.tables import NONE, Table, number
 from mars_runtime.statistics import Estimate
 
 Content = Mapping[str, Any]

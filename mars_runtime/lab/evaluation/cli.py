@@ -153,7 +153,7 @@ def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
     for any value out of range."""
     usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
     given = {field.name: getattr(args, field.name) for field in fields(Grid)}
-    frozen = {
+    frozen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
         if value is not None

@@ -1,5 +1,5 @@
-"""From outcomes to figures and their tables: a summary of each cell, averages over the families, and
-what open requests say, which have no right answer.
+"""From outcomes to figures and their tables: a summary of each cell, averages over the families,
+and what open requests say, which have no right answer.
 
 Pure folds; knows neither terminal nor file. Natural text is summarised beside the families and
 stays out of every average; so do open requests. A way that promises AR's text is held against
@@ -8,14 +8,14 @@ AR's, token for token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mars_runtime import statistics, tasks
 from mars_runtime.lab.evaluation.grid import GridCell
 from mars_runtime.lab.evaluation.measure import Outcome, survival
-from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent, points, share
+from mars_runtime.lab.tables import NONE, Table, number, percent, points, share
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
@@ -231,7 +231,7 @@ def _rates(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _share_of(name: str, outcomes: Sequence[Outcome]) -> float:
-    return sum(getattr(outcome, name) for outcome in outcomes) / len(outcomes)
+    return float(sum(getattr(outcome, name) for outcome in outcomes) / len(outcomes))
 
 
 def _by_place(outcomes: Sequence[Outcome]) -> list[float]:

@@ -48,7 +48,7 @@ class Contender:
 
 def contender_of(checkpoint: Checkpoint) -> Contender:
     """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
-    tokenizer, speculation = checkpoint.tokenizer, draft_models(checkpoint)
+    tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
@@ -62,11 +62,10 @@ def contender_of(checkpoint: Checkpoint) -> Contender:
             return _filled(checkpoint, prompts, settings)
         known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
         # Nobody watches, so on a GPU the next forwards start before this one is read.
-        model, ahead = checkpoint.model, STEPS_PER_READ
         return decode(
-            *(model, tokenizer, prompts, lambda: settings, known),
-            steps_per_read=ahead,
-            draft_models=speculation,
+            *(checkpoint.model, tokenizer, prompts, lambda: settings, known),
+            steps_per_read=STEPS_PER_READ,
+            draft_models=drafting,
         )
 
     def to_text(tokens: Sequence[int]) -> str:
@@ -93,7 +92,9 @@ def _filled(
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
 
 
-def plan_cells(contender: Contender, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
+def plan_cells(
+    contender: Contender, grid: Grid, prompt_sets: Sequence[PromptSet]
+) -> list[GridCell]:
     """Every cell of a contender, AR first."""
     return [
         GridCell(

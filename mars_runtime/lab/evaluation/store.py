@@ -47,6 +47,9 @@ class LineStore(Generic[Kept]):
         """What is kept under this key, if it is there."""
         return self._done.get(key)
 
+    def __getitem__(self, key: str) -> Kept:
+        return self._done[key]
+
     def put(self, key: str, one: Kept, **beside: str) -> None:
         """Keep it; it is on disk when this returns. beside: what people may want to read there."""
         if self._path is not None:

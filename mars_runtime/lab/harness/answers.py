@@ -1,5 +1,5 @@
-"""Answers to a benchmark's requests: several at a time from one engine, each cut at its stop strings;
-kept on disk, so that a benchmark goes on where it stopped; and counted by task.
+"""Answers to a benchmark's requests: several at a time from one engine, each cut at its stop
+strings; kept on disk, so that a benchmark goes on where it stopped; and counted by task.
 
 Knows requests, events and the names of tasks; knows no lm-eval.
 """

@@ -8,7 +8,7 @@ a task file names before it looks for the model: see ``tasks/`` and ``cli.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -151,25 +151,20 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         backend.reserve(self._batch_size)
         wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
         names = [(str(request.task_name), int(request.doc_id)) for request in requests]
-        keys = [self._key(*name, one) for name, one in zip(names, wanted, strict=True)]
+        weights = (self._fingerprint, self._checkpoint.model.arithmetic)
+        keys = [key_of(*weights, *name, one) for name, one in zip(names, wanted, strict=True)]
         missing = [number for number, key in enumerate(keys) if self._store.get(key) is None]
         if missing:
             bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
-            for place, written in self._write(backend, [wanted[number] for number in missing]):
-                number = missing[place]
-                limit = wanted[number].settings.max_new_tokens
-                self._store.put(keys[number], record(*names[number], written, limit))
-                bar.update()
+            asked = [wanted[number] for number in missing]
+            # Nobody waits, so a machine that stands still for minutes ends nothing.
+            with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
+                for place, written in write_all(engine, self._tokenizer, asked):
+                    number = missing[place]
+                    limit = wanted[number].settings.max_new_tokens
+                    self._store.put(keys[number], record(*names[number], written, limit))
+                    bar.update()
         return [self._store[key] for key in keys]
-
-    def _write(self, backend: Backend, asked: Sequence[Wanted]) -> Iterator[tuple[int, Written]]:
-        """Nobody waits, so a machine that stands still for minutes ends nothing."""
-        with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
-            yield from write_all(engine, self._tokenizer, asked)
-
-    def _key(self, task: str, document: int, wanted: Wanted) -> str:
-        arithmetic = self._checkpoint.model.arithmetic
-        return key_of(self._fingerprint, arithmetic, task, document, wanted)
 
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False

@@ -1,5 +1,5 @@
-"""``python -m mars_runtime lm_eval_table FOLDER …``: what ``lm_eval --output_path`` wrote, as tables in
-the paper's form beside the paper's rows.
+"""``python -m mars_runtime lm_eval_table FOLDER …``: what ``lm_eval --output_path`` wrote, as
+tables in the paper's form beside the paper's rows.
 
 Writes ``--out`` as JSON and, beside it, the same as Markdown. Runs nothing and knows no model.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from mars_runtime import statistics
-from mars_runtime.lab.evaluation.tables import NONE, Table, number, percent
+from mars_runtime.lab.tables import NONE, Table, number, percent
 from mars_runtime.outputs import OutputError, check_file, path_of, write_text
 from mars_runtime.statistics import Estimate
 
@@ -82,7 +82,7 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
         origin["versions"] = {**origin["versions"], "lm_eval": told["lm_eval_version"]}
         for benchmark in BENCHMARKS:
             if benchmark.task in told["results"]:
-                cell = _cell(benchmark, told, mars)
+                cell = _result(benchmark, told, mars)
                 found[cell.checkpoint, cell.way, cell.task] = cell
     if not found:
         raise ResultsError(
@@ -91,7 +91,9 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
     return list(found.values()), origin
 
 
-def _cell(benchmark: Benchmark, told: Mapping[str, Any], mars: Mapping[str, Any]) -> BenchmarkResult:
+def _result(
+    benchmark: Benchmark, told: Mapping[str, Any], mars: Mapping[str, Any]
+) -> BenchmarkResult:
     figures, counts = mars["tasks"][benchmark.task], told["n-samples"][benchmark.task]
     num_answers = int(counts["effective"])
     share = float(told["results"][benchmark.task][benchmark.metric])

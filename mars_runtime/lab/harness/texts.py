@@ -1,5 +1,5 @@
-"""Texts as lm-eval hands them over: as token ids, plain or a conversation, and how likely they are to
-the model itself, teacher-forced, without masks, in batches.
+"""Texts as lm-eval hands them over: as token ids, plain or a conversation, and how likely they are
+to the model itself, teacher-forced, without masks, in batches.
 
 lm-eval renders a conversation to one string before a model sees it. A rendered template would let
 the words of a question become control tokens, so here the string is the conversation itself as

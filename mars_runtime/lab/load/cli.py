@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.outputs import check_file, path_of, write_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mars_runtime.lab.evaluation.tables import NONE, Table
+from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.provenance import Quiet
 from mars_runtime.statistics import Estimate
 

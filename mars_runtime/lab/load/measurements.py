@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, cast
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, CheckpointBackend
 from mars_runtime.events import Step
-from mars_runtime.lab.evaluation.tables import NONE, Table, share
 from mars_runtime.lab.load.document import Section, told
 from mars_runtime.lab.profiling.turns import QUESTIONS, TimedTurn, converse, table_of
+from mars_runtime.lab.tables import NONE, Table, share
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.statistics import median, quantile
 from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, LOSSLESS, Bounds, Way, ways_of

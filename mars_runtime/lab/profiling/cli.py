@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
-from mars_runtime.lab.evaluation.sentences import run_or_say
 from mars_runtime.outputs import check_folder, path_of, write_text
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.tasks import all_families

@@ -24,8 +24,8 @@ from mars_runtime.acceptance import read
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
-from mars_runtime.lab.evaluation.tables import NONE, Table
 from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, now
+from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.settings import DecodeSettings
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError
-from mars_runtime.lab.evaluation.sentences import run_or_say
-from mars_runtime.lab.evaluation.tables import Table
+from mars_runtime.lab.tables import Table
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 

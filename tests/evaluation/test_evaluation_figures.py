@@ -1,0 +1,339 @@
+"""The grid, what is finished on disk, and figures on outcomes written by hand: of families, and of
+open requests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.lab.evaluation.grid import Grid, GridCell, digest
+from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.report import (
+    average,
+    averages_table,
+    details_table,
+    families_table,
+    kind_figures,
+    kinds_table,
+    request_figures,
+    request_tables,
+    summarise,
+)
+from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.lab.tables import share
+from mars_runtime.settings import DecodeSettings, SettingsError, describe
+
+CELL = GridCell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettings())
+
+
+def test_grid_is_ar_then_mars_then_lossless():
+    grid = Grid(taus=(0.5, 0.95), block_sizes=(2, 4), lossless_taus=(0.0,))
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "MARS τ=0.5 B=2",
+        "MARS τ=0.95 B=2",
+        "MARS τ=0.5 B=4",
+        "MARS τ=0.95 B=4",
+        "lossless τ=0 B=8",
+    ]
+
+
+def test_thresholds_that_adapt_stand_beside_the_fixed_ones():
+    grid = Grid(
+        taus=(0.5, 0.9),
+        thresholds=("fixed", "entropy", "agreement"),
+        targets=(0.8, 0.95),
+        lossless_taus=(),
+    )
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "MARS τ=0.5 B=4",
+        "MARS τ=0.9 B=4",
+        "MARS entropy τ=0.5 B=4",
+        "MARS entropy τ=0.9 B=4",
+        "MARS agreement 0.8 τ≥0 B=4",
+        "MARS agreement 0.95 τ≥0 B=4",
+    ]
+    assert describe(DecodeSettings("jacobi")) == "Jacobi B=4"
+
+
+def test_other_methods_are_measured_where_they_are_asked():
+    grid = Grid(
+        block_sizes=(4,),
+        lossless_taus=(),
+        methods=("mars", "jacobi", "speculative", "block_diffusion"),
+        drafts=("small",),
+    )
+    places = ("no masks", "masks in target", "masks in draft", "masks in both")
+    others = ["Jacobi B=4", *(f"speculative small K=4, {place}" for place in places)]
+    assert [describe(each) for each in grid.limited_to(8).settings()] == [
+        "AR",
+        "MARS τ=0.95 B=4",
+        *others,
+    ]
+    twin = grid.limited_to(8, fills_blocks=True)
+    assert [describe(each) for each in twin.settings()] == ["AR", "block diffusion τ=0.95 B=4"]
+
+
+def test_grid_refuses_values_out_of_range():
+    with pytest.raises(SettingsError, match="τ"):
+        list(Grid(taus=(1.5,)).settings())
+
+
+def test_depth_that_was_not_trained_is_left_out():
+    grid = Grid(block_sizes=(2, 4, 16), lossless_block_sizes=(8,))
+    assert grid.limited_to(8).block_sizes == (2, 4)
+    assert [settings.method for settings in grid.limited_to(1).settings()] == ["ar"]
+
+
+def test_unusual_metric_is_named():
+    assert describe(DecodeSettings(metric="margin")) == "MARS τ=0.95 B=4 margin"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(CELL, fingerprint="beef"),
+        replace(CELL, prompts_id="beef"),
+        replace(CELL, dtype="bfloat16"),
+        replace(CELL, settings=DecodeSettings(tau=0.9)),
+        replace(CELL, settings=DecodeSettings(lossless=True)),
+        replace(CELL, settings=DecodeSettings(max_new_tokens=16)),
+    ],
+)
+def test_whatever_changes_a_result_changes_the_key(other: GridCell):
+    assert other.key != CELL.key
+
+
+def test_digest_sees_borders():
+    assert digest(["ab", "c"]) != digest(["a", "bc"])
+
+
+def test_groups_and_lookup_are_measured_where_they_are_asked():
+    grid = Grid(taus=(), lossless_block_sizes=(4, 2), groups=("one", "every"), has_lookup=True)
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "lossless τ=0 B=4",
+        "lossless τ=0 B=2",
+        "lossless τ=0 B=4 groups",
+        "lossless τ=0 B=2 groups",
+        "lookup alone",
+        "lossless τ=0 B=4 groups + lookup",
+        "lossless τ=0 B=2 groups + lookup",
+    ]
+    assert all(one.lossless for one in list(grid.settings())[1:])
+
+
+OUTCOMES = (
+    Outcome(4, 2, True, True, "aa", "line\nbreak \u2028 and 🙂"),
+    Outcome(3, 3, False, None, "bb", ""),
+)
+
+
+def test_a_cell_comes_back_as_it_was(tmp_path: Path):
+    path = tmp_path / "deep" / "cells.jsonl"
+    CellStore(path).put(CELL.key, OUTCOMES, label=CELL.label)
+    assert list(json.loads(path.read_text())) == ["key", "label", "outcomes"]
+    assert CellStore(path).get(CELL.key) == OUTCOMES
+    assert CellStore(path).get(replace(CELL, family="reading").key) is None
+
+
+def test_a_line_cut_short_is_passed_over(tmp_path: Path):
+    path = tmp_path / "cells.jsonl"
+    store = CellStore(path)
+    store.put(CELL.key, OUTCOMES, label=CELL.label)
+    second = replace(CELL, family="reading")
+    store.put(second.key, OUTCOMES, label=second.label)
+    path.write_bytes(path.read_bytes()[:-30])
+    again = CellStore(path)
+    assert again.get(CELL.key) == OUTCOMES
+    assert again.get(second.key) is None
+    again.put(second.key, OUTCOMES, label=second.label)
+    assert CellStore(path).get(second.key) == OUTCOMES
+
+
+def test_a_fresh_start_forgets(tmp_path: Path):
+    path = tmp_path / "cells.jsonl"
+    CellStore(path).put(CELL.key, OUTCOMES, label=CELL.label)
+    assert CellStore(path, is_fresh=True).get(CELL.key) is None
+
+
+def test_foreign_lines_do_no_harm(tmp_path: Path):
+    path = tmp_path / "cells.jsonl"
+    path.write_text('[]\n{"key": 1}\n{"key": "a", "outcomes": [{"no": 1}]}\nnull\n')
+    assert CellStore(path).get(CELL.key) is None
+
+
+AR = DecodeSettings(method="ar", tau=1.0, block_size=1)
+MARS = DecodeSettings(method="mars", tau=0.95, block_size=4)
+
+
+def outcome(num_tokens: int, num_forwards: int, is_right: bool | None, output: str) -> Outcome:
+    return Outcome(num_tokens, num_forwards, True, is_right, output, "")
+
+
+def cell(family: str, settings: DecodeSettings, checkpoint: str = "mars-tiny") -> GridCell:
+    return GridCell(checkpoint, checkpoint, "float32", family, family, 2, settings)
+
+
+RESULTS = {
+    cell("symbolic", AR): (outcome(4, 4, True, "a"), outcome(6, 6, True, "b")),
+    cell("reading", AR): (outcome(4, 4, False, "c"), outcome(6, 6, True, "d")),
+    cell("natural", AR): (outcome(8, 8, None, "e"), outcome(8, 8, None, "f")),
+    cell("symbolic", MARS): (outcome(4, 2, True, "a"), outcome(6, 2, False, "x")),
+    cell("reading", MARS): (outcome(4, 1, False, "c"), outcome(6, 6, True, "d")),
+    cell("natural", MARS): (outcome(8, 8, None, "e"), outcome(8, 4, None, "f")),
+}
+
+
+def test_a_summary_holds_row_mean_and_pooled_tpf():
+    found = {one.cell: one for one in summarise(RESULTS)}
+    one = found[cell("symbolic", MARS)]
+    assert one.tpf.value == pytest.approx((2.0 + 3.0) / 2)
+    assert one.tpf_pooled.value == pytest.approx(10 / 4)
+    assert one.accuracy is not None
+    assert one.accuracy.value == 0.5
+    assert one.agreement == 0.5
+    assert (one.num_tokens, one.num_forwards, one.ended) == (10, 4, 1.0)
+
+
+def test_natural_text_has_tpf_but_no_accuracy_and_stays_out_of_averages():
+    natural = [one for one in summarise(RESULTS) if one.cell.family == "natural"]
+    assert [one.accuracy for one in natural] == [None, None]
+    assert natural[1].tpf.value == pytest.approx(1.5)
+    assert all("natural" not in one.families for one in average(RESULTS))
+
+
+def test_averages_count_families_alike_and_compare_with_ar_prompt_by_prompt():
+    ar, mars = average(RESULTS)
+    assert ar.accuracy.value == pytest.approx(0.75)
+    assert ar.accuracy_change is None
+    assert mars.accuracy.value == pytest.approx(0.5)
+    assert mars.accuracy_change is not None
+    assert mars.accuracy_change.value == pytest.approx(-0.25)
+    assert mars.tpf.value == pytest.approx(((2 + 3) / 2 + (4 + 1) / 2) / 2)
+    assert mars.agreement == pytest.approx(0.75)
+    assert ar.agreement == 1.0
+
+
+def test_another_checkpoint_is_never_the_measure():
+    results = {cell("reading", MARS, "other"): RESULTS[cell("reading", MARS)], **RESULTS}
+    other = next(one for one in average(results) if one.checkpoint == "other")
+    assert other.accuracy_change is None
+    assert other.agreement is None
+
+
+def test_tables_say_the_same_in_words():
+    table = averages_table(average(RESULTS), summarise(RESULTS))
+    assert table.lines[1][0] == "mars-tiny · MARS τ=0.95 B=4"
+    assert table.lines[1][1].startswith("50.0 [")
+    assert table.lines[1][2].startswith("-25.0 [")
+    assert table.lines[1][4] == "75.0 %"
+    assert table.lines[1][5].startswith("1.50 [")
+    families = families_table(summarise(RESULTS))
+    assert families.columns == ("way", "symbolic", "reading", "natural")
+    assert families.lines[1] == (
+        "mars-tiny · MARS τ=0.95 B=4",
+        "50 % · 2.50",
+        "50 % · 2.50",
+        "1.50",
+    )
+
+
+def test_markdown_has_a_line_for_each_way():
+    markdown = averages_table(average(RESULTS), summarise(RESULTS)).to_markdown()
+    lines = markdown.splitlines()
+    assert lines[0].startswith("**")
+    assert lines[3] == "| :-- | --: | --: | --: | --: | --: |"
+    assert len(lines) == 4 + 2
+
+
+def test_details_have_every_cell():
+    assert len(details_table(summarise(RESULTS)).lines) == len(RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(None, "–"), (1.0, "100 %"), (0.9996, "100.0 %"), (0.5, "50.0 %")]
+)
+def test_only_all_is_a_round_hundred(given: float | None, said: str):
+    assert share(given) == said
+
+
+LOSSLESS = DecodeSettings(tau=0.0, block_size=4, lossless=True)
+
+
+def open_cell(family: str, settings: DecodeSettings) -> GridCell:
+    return GridCell("some", "f00d", "int4", family, family, 2, settings)
+
+
+def open_outcome(output: str, taken: tuple[int, ...], offered: tuple[int, ...] = ()) -> Outcome:
+    offered = offered or (1,) * len(taken)
+    return Outcome(sum(taken), len(taken), True, None, output, "", taken, offered, output == "l")
+
+
+OPEN_RESULTS = {
+    open_cell("chat", AR): (open_outcome("a", (1,) * 4), open_outcome("l", (1,) * 6)),
+    open_cell("code", AR): (open_outcome("c", (1,) * 6), open_outcome("d", (1,) * 6)),
+    open_cell("natural", AR): (open_outcome("e", (1,) * 9),) * 2,
+    open_cell("chat", LOSSLESS): (
+        open_outcome("a", (1, 3), (1, 4)),
+        open_outcome("l", (1, 2, 3), (1, 4, 4)),
+    ),
+    open_cell("code", LOSSLESS): (
+        open_outcome("c", (1, 3, 2), (1, 4, 4)),
+        open_outcome("x", (6,), (6,)),
+    ),
+}
+
+
+def test_kinds_count_alike_and_ar_is_the_measure():
+    ar, lossless = request_figures(OPEN_RESULTS)
+    assert (ar.tpf.value, ar.agreement, ar.by_place) == (1.0, 1.0, (1.0,))
+    assert set(lossless.by_kind) == {"chat", "code"}
+    assert lossless.by_kind["chat"].value == 2.0
+    assert lossless.by_kind["code"].value == 4.0
+    assert lossless.tpf.value == 3.0
+    assert lossless.agreement == 0.75
+    assert lossless.looped == 0.25
+    # Six forwards offered two tokens or more; one of them six.
+    assert lossless.by_place == (1.0, 1.0, 4 / 6, 1 / 6, 1.0, 1.0)
+
+
+def test_tables_say_the_same():
+    rates, places = request_tables(request_figures(OPEN_RESULTS))
+    assert rates.columns == ("way", "average", "chat", "code", "same as AR", "loops cut")
+    assert rates.lines[1][0] == "some · lossless τ=0 B=4"
+    assert rates.lines[1][1].startswith("3.00 [")
+    assert rates.lines[1][4:] == ("75.0 %", "25.0 %")
+    assert places.lines == (
+        ("some · lossless τ=0 B=4", *("100%",) * 2, "67%", "17%", *("100%",) * 2),
+    )
+    assert request_tables(request_figures({})) == []
+
+
+def test_kinds_unlike_the_training_data_are_told_one_by_one():
+    assert kind_figures(OPEN_RESULTS) == []
+    judged = Outcome(4, 4, True, True, "t", "", (1,) * 4, (1,) * 4)
+    wrong = Outcome(4, 2, False, False, "u", "", (1, 3), (1, 4), True)
+    missed = Outcome(4, 4, True, None, "t", "", (1,) * 4, (1, 4, 4, 1))
+    results = {
+        **OPEN_RESULTS,
+        open_cell("tables", AR): (judged, judged),
+        open_cell("tables", LOSSLESS): (wrong, missed),
+    }
+    *_, ar, lossless = kind_figures(results)
+    assert (ar.kind, ar.right, ar.ended, ar.looped, ar.first_mask) == (
+        "tables",
+        1.0,
+        1.0,
+        0.0,
+        None,
+    )
+    assert (lossless.right, lossless.ended, lossless.looped) == (0.0, 0.5, 0.5)
+    assert lossless.tpf.value == 1.5
+    assert lossless.first_mask == 1 / 3  # one of three forwards that offered a second token
+    assert lossless.agreement == 0.5
+    assert kinds_table([lossless]).lines[0][3:] == ("33.3 %", "50.0 %", "50.0 %", "0 %", "50.0 %")
