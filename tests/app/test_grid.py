@@ -386,7 +386,7 @@ def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(visit) -> None:
     assert "same order" in page.inner_text("#grid .gv-legend")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#grid .mars-grid[data-measure=speed]")
-    assert page.locator("#grid .gv-key >> nth=0").inner_text().endswith("×")
+    page.wait_for_selector("#grid .gv-key >> nth=0 >> text=/×$/")
 
 
 @needs_browser

@@ -257,10 +257,10 @@ def test_a_file_that_is_on_a_hub_alone(
 
 
 def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real client, and nobody at the other end."""
+    """The real client, which need not rest between its tries, and nobody at the other end."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(fetching, "_PIP", ("-c", NO_HUB))
-    monkeypatch.setattr(fetching, "_HUB", HUB)
+    monkeypatch.setattr(fetching, "_HUB", f"import time; time.sleep = lambda _: None; {HUB}")
     with pytest.raises(CheckpointError, match=r"hub: no answer\)"):
         fetch(entry)
 

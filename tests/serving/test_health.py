@@ -5,6 +5,7 @@ checkpoint behind the endpoint: over the wire comes what its engine writes.
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from test_openai import chat
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.serving.server import bound
 from mars_runtime.settings import DecodeSettings
 
 
@@ -57,6 +59,15 @@ def test_a_dead_worker(tmp_path: Path, is_stream: bool) -> None:
         with pytest.raises(openai.APIError, match="stopped unexpectedly"):
             list(chat(place, stream=is_stream))
         assert_red(place)
+
+
+def test_a_small_answer_does_not_wait_to_be_sent() -> None:
+    with (
+        bound("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_worker_that_hangs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.tasks import Task, check
+from mars_runtime.tasks import Task, check, sandbox
 from mars_runtime.tasks.python_functions import extract_code
 from mars_runtime.tasks.sandbox import is_harmless, passes, passes_test
 
@@ -53,6 +53,15 @@ def test_hostile_code_is_wrong(source: str) -> None:
     start = children_seconds()
     assert not check(TASK, f"```python\n{source}\n```")
     assert children_seconds() - start < 4
+
+
+@pytest.fixture(autouse=True)
+def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a processor for each program, not two: what has no end is tried, and niced."""
+    for name in ("CHILD", "PROGRAM_CHILD"):
+        child = getattr(sandbox, name).replace("RLIMIT_CPU, 2", "RLIMIT_CPU, 1")
+        assert child != getattr(sandbox, name)
+        monkeypatch.setattr(sandbox, name, child)
 
 
 def test_an_endless_loop_is_stopped() -> None:
