@@ -3,14 +3,30 @@
 Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so what a
 reader needs later (all proposals, their confidences, the settings in force) is recorded here once
 and nothing that can be derived is.
+
+Types of the fields say what a trace from anybody may hold (``trace.py``); nothing is checked here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from mars_runtime.settings import DecodeSettings
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from mars_runtime.json_values import FIRST, Real, Seconds, Truth, Whole, as_list, as_real
+from mars_runtime.settings import DecodeSettings, read_settings
+
+MAX_ROWS, MAX_PROPOSALS, MAX_RUNNERS_UP = 256, 64, 64
+MAX_BYTES = 2**50
+RowNumber = Annotated[Whole, Field(le=MAX_ROWS)]
+Few = Annotated[Whole, Field(le=MAX_PROPOSALS)]
+Bytes = Annotated[Whole, Field(le=MAX_BYTES)]
+Wholes = Annotated[tuple[Whole, ...], FIRST, Field(max_length=MAX_PROPOSALS)]
+Chances = Annotated[tuple[tuple[Whole, Real], ...], FIRST, Field(max_length=MAX_RUNNERS_UP)]
+Settings = Annotated[
+    DecodeSettings, PlainValidator(read_settings, json_schema_input_type=DecodeSettings)
+]
 
 Stop = Literal["block", "threshold", "mismatch", "eos", "limit"]
 """Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the
@@ -28,9 +44,9 @@ class Proposal(NamedTuple):
     """The prediction of one slot. ``runners_up`` are (token id, probability), best first, without
     ``token``; ``confidence`` is by the metric in force, higher is surer."""
 
-    token: int
-    confidence: float
-    runners_up: tuple[tuple[int, float], ...]
+    token: Whole
+    confidence: Real
+    runners_up: Chances
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +82,28 @@ class RowStep:
     threshold: tau that was in force where the settings let it adapt; None where they fix it.
     """
 
-    row: int
-    start: int
-    cursor: int
-    num_pending: int
-    num_fed: int
-    proposals: tuple[Proposal, ...]
-    accepted: tuple[int, ...]
-    num_drafted: int
-    settings: DecodeSettings
+    row: RowNumber
+    start: Whole
+    cursor: Whole
+    num_pending: Whole
+    num_fed: Whole
+    proposals: Annotated[
+        tuple[Annotated[Proposal, BeforeValidator(as_list)], ...],
+        FIRST,
+        Field(max_length=MAX_PROPOSALS),
+    ]
+    accepted: Wholes
+    num_drafted: Whole
+    settings: Settings
     stop: Stop
-    block_size: int = 0
-    checks: tuple[tuple[int, float], ...] = ()
-    groups: tuple[int, ...] = ()
-    looked_up: tuple[int, ...] = ()
-    guessed: tuple[int, ...] = ()
-    num_draft_forwards: int = 0
-    taken: tuple[int, ...] = ()
-    threshold: float | None = None
+    block_size: Few = 0
+    checks: Chances = ()
+    groups: Wholes = ()
+    looked_up: Wholes = ()
+    guessed: Wholes = ()
+    num_draft_forwards: Few = 0
+    taken: Wholes = ()
+    threshold: Annotated[float | None, PlainValidator(as_real, json_schema_input_type=float)] = None
 
     @property
     def drafts(self) -> tuple[int, ...]:
@@ -97,11 +117,11 @@ class IdleRow(NamedTuple):
     """A row that a forward fed without taking anything. ``cursor``, ``num_pending`` and ``num_fed``
     as in RowStep."""
 
-    row: int
+    row: RowNumber
     wait: Wait
-    cursor: int
-    num_pending: int
-    num_fed: int
+    cursor: Whole
+    num_pending: Whole
+    num_fed: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +131,10 @@ class Prefill:
     num_reused: of the tokens, those whose keys and values earlier runs had left and that were not
     computed again."""
 
-    num_tokens: int
-    seconds: float = 0.0
-    cache_bytes: int = 0
-    num_reused: int = 0
+    num_tokens: Whole
+    seconds: Seconds = 0.0
+    cache_bytes: Bytes = 0
+    num_reused: Whole = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +145,12 @@ class Step:
     with this forward and it carried no masks (block cache only).
     """
 
-    rows: tuple[RowStep, ...]
-    seconds: float = 0.0
-    idle: tuple[IdleRow, ...] = ()
-    is_commit: bool = False
+    rows: Annotated[tuple[RowStep, ...], FIRST, Field(max_length=MAX_ROWS)]
+    seconds: Seconds = 0.0
+    idle: Annotated[
+        tuple[Annotated[IdleRow, BeforeValidator(as_list)], ...], FIRST, Field(max_length=MAX_ROWS)
+    ] = ()
+    is_commit: Annotated[Truth, Field(alias="commit")] = False
 
 
 @dataclass(frozen=True, slots=True)

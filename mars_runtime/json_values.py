@@ -1,65 +1,86 @@
-"""Values of JSON from anybody, each of the kind and size that is expected or refused in words."""
+"""Values of JSON from anybody: the kinds that may be expected, and what is wrong with one in words.
+
+Dataclasses name these kinds as types of their fields, and pydantic checks them.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+import re
+from typing import Annotated, Any, cast
+
+from pydantic import FailFast, Field, PlainValidator, Strict, ValidationError
 
 MAX_INT = 2**31 - 1
+NO_LIST = "a list is missing, or too long"
+NO_OBJECT = "an object is expected"
+NO_TEXT = "a text is expected"
+NO_WHOLE = "a whole number is missing, or out of range"
+SENTENCES = {
+    "int_type": NO_WHOLE,
+    "greater_than_equal": NO_WHOLE,
+    "less_than_equal": NO_WHOLE,
+    "string_type": NO_TEXT,
+    "bool_type": "true or false is expected",
+    "dict_type": NO_OBJECT,
+    "dataclass_type": NO_OBJECT,
+}
+"""Pydantic's kinds of errors in our words; those of lists are all NO_LIST."""
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
     """An object. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError("an object is expected")
-    return value
-
-
-def as_items(value: Any, most: int) -> list[Any]:
-    """A list of at most ``most`` values. Raises ValueError."""
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError("a list is missing, or too long")
+        raise ValueError(NO_OBJECT)
     return value
 
 
 def as_text(value: Any) -> str:
     """A text. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError("a text is expected")
+        raise ValueError(NO_TEXT)
     return value
 
 
-def one_of(value: Any, choices: tuple[str, ...]) -> str:
-    """One of these words. Raises ValueError."""
-    if value not in choices:
-        raise ValueError(f"one of {', '.join(choices)} is expected")
-    return str(value)
-
-
-def as_whole(value: Any, most: int = MAX_INT) -> int:
-    """A whole number from 0 on, at most ``most``. Raises ValueError."""
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError("a whole number is missing, or out of range")
-    return value
-
-
-def as_truth(value: Any) -> bool:
-    """true or false. Raises ValueError."""
-    if not isinstance(value, bool):
-        raise ValueError("true or false is expected")
+def as_list(value: Any) -> list[Any]:
+    """A list. Raises ValueError."""
+    if not isinstance(value, list):
+        raise ValueError(NO_LIST)
     return value
 
 
 def as_real(value: Any) -> float:
-    """A finite number. Raises ValueError."""
+    """A finite number, as it was written: 1 stays 1. Raises ValueError, or OverflowError."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError("a finite number is expected")
     return cast(float, value)
 
 
 def as_seconds(value: Any) -> float:
-    """A time that is not negative. Raises ValueError."""
+    """A time that is not negative. Raises ValueError, or OverflowError."""
     seconds = as_real(value)
     if seconds < 0:
         raise ValueError("seconds cannot be negative")
     return seconds
+
+
+Whole = Annotated[int, Strict(), Field(ge=0, le=MAX_INT)]
+Truth = Annotated[bool, Strict()]
+Real = Annotated[float, PlainValidator(as_real, json_schema_input_type=float)]
+Seconds = Annotated[float, PlainValidator(as_seconds, json_schema_input_type=float)]
+FIRST = FailFast()
+"""Of a list: one value that is wrong is enough."""
+
+
+def words(error: ValidationError) -> str:
+    """The first of what is wrong, without the full stop."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    kind, place = fault["type"], fault["loc"][-1] if fault["loc"] else ""
+    if kind == "value_error":
+        return str(fault["ctx"]["error"]).rstrip(".")
+    if kind == "literal_error":
+        choices = re.findall(r"'(\w+)'", fault["ctx"]["expected"])
+        return f"one of {', '.join(choices)} is expected"
+    if kind == "missing" and isinstance(place, str):
+        return f"{place!r} is missing"
+    return SENTENCES.get(kind, NO_LIST)

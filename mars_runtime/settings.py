@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from mars_runtime.json_values import as_mapping
 from mars_runtime.methods import METHODS, Method
 
 Metric = Literal["probability", "margin", "entropy"]
@@ -345,6 +346,15 @@ def captured(settings: DecodeSettings) -> DecodeSettings:
     """The settings as far as a captured step obeys them, which is what its events say was in
     force."""
     return replace(settings, **CAPTURED)
+
+
+def read_settings(value: Any) -> DecodeSettings:
+    """Settings as JSON tells them; names that are unknown are passed over. Raises SettingsError, or
+    ValueError for what is no object."""
+    if isinstance(value, DecodeSettings):
+        return value
+    told = as_mapping(value)
+    return DecodeSettings(**{name: told[name] for name in SETTINGS if name in told})
 
 
 RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)

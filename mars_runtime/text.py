@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mars_runtime.json_values import FIRST, Whole
 
 if TYPE_CHECKING:
     import tokenizers
@@ -41,7 +43,7 @@ class Turn:
     """
 
     prompt: str
-    tokens: tuple[int, ...]
+    tokens: Annotated[tuple[Whole, ...], FIRST]
 
 
 @dataclass(frozen=True, slots=True)

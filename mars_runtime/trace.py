@@ -16,32 +16,26 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast, get_args
+from typing import Annotated, Any, NoReturn, TypeVar
 
-from mars_runtime.events import (
-    End,
-    EndReason,
-    Event,
-    IdleRow,
-    Prefill,
-    Proposal,
-    RowStep,
-    Step,
-    Stop,
-    Wait,
-)
+from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
+
+from mars_runtime.events import Bytes, End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.json_values import (
+    FIRST,
     MAX_INT,
-    as_items,
+    NO_LIST,
+    NO_WHOLE,
+    Seconds,
+    Truth,
+    Whole,
+    as_list,
     as_mapping,
     as_real,
-    as_seconds,
     as_text,
-    as_truth,
-    as_whole,
-    one_of,
+    words,
 )
-from mars_runtime.settings import SETTINGS, DecodeSettings, SettingsError
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 
 VERSION = 1
@@ -50,19 +44,45 @@ TOLD = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_for
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000
 MAX_EVENTS = 50_000
-MAX_ROWS = 256
-MAX_PROPOSALS = 64
-MAX_RUNNERS_UP = 64
 MAX_TOKEN_BYTES = 4096
 MAX_DIGITS = 8
 MAX_TURNS = 1000
-MAX_BYTES = 2**50
-_STOPS, _REASONS, _WAITS = get_args(Stop), get_args(EndReason), get_args(Wait)
+MAX_COSTS = 64
+NEEDED = {
+    "header": ("hardware", "dtype", "versions", "threads", "date", "task", "name"),
+    "prefill": ("seconds",),
+    "step": ("seconds",),
+    "end": ("message",),
+}
+"""Fields that stand in every line, though their values in Python have a default."""
+UNSPELLED = "it has a token that is not in the vocabulary"
+T = TypeVar("T")
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class TraceError(ValueError):
     """A trace that cannot be read; one sentence that says where it is broken."""
+
+
+def _versions(value: Any) -> dict[str, str]:
+    return {name: as_text(version) for name, version in as_mapping(value).items()}
+
+
+def _costs(value: Any) -> Curves:
+    curves = as_mapping(value)
+    if not all(rows.isdecimal() and len(rows) < MAX_DIGITS for rows in curves):
+        raise ValueError("its costs are damaged")
+    for curve in curves.values():
+        if len(as_list(curve)) > MAX_COSTS:
+            raise ValueError(NO_LIST)
+    return {int(rows): tuple(map(as_real, curve)) for rows, curve in curves.items()}
+
+
+Versions = Annotated[
+    dict[str, str], PlainValidator(_versions, json_schema_input_type=dict[str, str])
+]
+Curves = dict[int, tuple[float, ...]]
+Costs = Annotated[Curves, PlainValidator(_costs, json_schema_input_type=Curves)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +102,23 @@ class Header:
 
     checkpoint: str
     prompt: str
-    prompt_ids: tuple[int, ...]
-    settings: DecodeSettings
+    prompt_ids: Annotated[tuple[Whole, ...], FIRST]
+    settings: Settings
     hardware: str = ""
     dtype: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    threads: int = 1
+    versions: Versions = field(default_factory=dict)
+    threads: Whole = 1
     date: str = ""
     task: dict[str, Any] | None = None
     name: str = ""
-    rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    num_given: int = 0
-    slot_bytes: int = 0
-    forward_seconds: float = 0.0
-    is_bitwise: bool = False
-    history: tuple[Turn, ...] = ()
-    num_left_out: int = 0
-    room: int = 0
+    rho: Costs = field(default_factory=dict)
+    num_given: Whole = 0
+    slot_bytes: Bytes = 0
+    forward_seconds: Seconds = 0.0
+    is_bitwise: Truth = False
+    history: Annotated[tuple[Turn, ...], FIRST, Field(max_length=MAX_TURNS)] = ()
+    num_left_out: Whole = 0
+    room: Whole = 0
 
     @property
     def told(self) -> tuple[int, ...]:
@@ -225,6 +245,10 @@ class TraceWriter:
         return {token: self._token_bytes(token).decode("latin-1") for token in sorted(set(tokens))}
 
 
+_HEADER, _PREFILL = TypeAdapter(Header), TypeAdapter(Prefill)
+_STEP, _END = TypeAdapter(Step), TypeAdapter(End)
+
+
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
     """The trace in ``lines`` (JSON Lines; blank lines are skipped).
 
@@ -270,15 +294,17 @@ class TraceReader:
             raise TraceError("This file is not a trace: it is empty.")
         return Trace(self._header, self._events, self._vocabulary)
 
-    def _take(self, line: Mapping[str, Any]) -> None:
+    def _take(self, line: dict[str, Any]) -> None:
         kind = line.get("type")
         if self._header is None:
             if kind != "header" or line.get("version") != VERSION:
                 raise ValueError(f"the first line of a trace is its header of version {VERSION}")
             self._learn(line)
-            self._header = _header(line)
-            if not self._vocabulary.keys() >= set(self._header.told):
-                raise ValueError("it has a token that is not in the vocabulary")
+            self._header = header = _checked(_HEADER, "header", line)
+            if header.num_given > len(header.prompt_ids):
+                raise ValueError(NO_WHOLE)
+            if not self._vocabulary.keys() >= set(header.told):
+                raise ValueError(UNSPELLED)
             return
         if self._events and isinstance(self._events[-1], End):
             raise ValueError("there is more after the end")
@@ -287,13 +313,12 @@ class TraceReader:
         if kind == "step":
             self._events.append(self._step(line, self._header.settings))
         elif kind == "prefill":
-            num_tokens, seconds = as_whole(line["num_tokens"]), as_seconds(line["seconds"])
-            cache_bytes = as_whole(line.get("cache_bytes", 0), MAX_BYTES)
-            num_reused = as_whole(line.get("num_reused", 0), num_tokens)
-            self._events.append(Prefill(num_tokens, seconds, cache_bytes, num_reused))
+            prefill = _checked(_PREFILL, kind, line)
+            if prefill.num_reused > prefill.num_tokens:
+                raise ValueError(NO_WHOLE)
+            self._events.append(prefill)
         elif kind == "end":
-            reason, message = one_of(line["reason"], _REASONS), as_text(line["message"])
-            self._events.append(End(cast(EndReason, reason), message))
+            self._events.append(_checked(_END, kind, line))
         else:
             raise ValueError("its type is none of header, prefill, step and end")
 
@@ -302,120 +327,43 @@ class TraceReader:
             text = as_text(spelled)
             if not token.isdecimal() or len(text) > MAX_TOKEN_BYTES:
                 raise ValueError("its vocabulary is damaged")
-            self._vocabulary[as_whole(int(token))] = text.encode("latin-1")
+            number = int(token)
+            if number > MAX_INT:
+                raise ValueError(NO_WHOLE)
+            self._vocabulary[number] = text.encode("latin-1")
 
-    def _step(self, line: Mapping[str, Any], first: DecodeSettings) -> Step:
+    def _step(self, line: dict[str, Any], first: DecodeSettings) -> Step:
         self._learn(line)
-        rows = [self._row(as_mapping(row), first) for row in as_items(line["rows"], MAX_ROWS)]
-        idle = tuple(_idle(item) for item in as_items(line.get("idle", []), MAX_ROWS))
-        numbers = [row.row for row in rows] + [row.row for row in idle]
+        rows = [self._with_settings(row, first) for row in as_list(line["rows"])]
+        step = _checked(_STEP, "step", {**line, "rows": rows})
+        for row in step.rows:
+            self._settings[row.row] = row.settings
+            if not all(token in self._vocabulary for token in token_ids(row)):
+                raise ValueError(UNSPELLED)
+            if len(row.checks) > row.start:
+                raise ValueError(NO_LIST)
+            if row.start != self._num_emitted.get(row.row, 0):
+                raise ValueError("a step before it is missing")
+            self._num_emitted[row.row] = row.start + len(row.accepted)
+        numbers = [row.row for row in step.rows] + [row.row for row in step.idle]
         if len(set(numbers)) != len(numbers):
             raise ValueError("a row comes twice in a step")
-        is_commit = as_truth(line.get("commit", False))
-        return Step(tuple(rows), as_seconds(line["seconds"]), idle, is_commit)
-
-    def _row(self, line: Mapping[str, Any], first: DecodeSettings) -> RowStep:
-        row = as_whole(line["row"], MAX_ROWS)
-        if "settings" in line:
-            self._settings[row] = _settings(line["settings"])
-        start = as_whole(line["start"])
-        accepted = _wholes(line["accepted"])
-        proposals = tuple(_proposal(item) for item in as_items(line["proposals"], MAX_PROPOSALS))
-        step = RowStep(
-            row=row,
-            start=start,
-            cursor=as_whole(line["cursor"]),
-            num_pending=as_whole(line["num_pending"]),
-            num_fed=as_whole(line["num_fed"]),
-            proposals=proposals,
-            accepted=accepted,
-            num_drafted=as_whole(line["num_drafted"]),
-            settings=self._settings.get(row, first),
-            stop=cast(Stop, one_of(line["stop"], _STOPS)),
-            block_size=as_whole(line.get("block_size", 0), MAX_PROPOSALS),
-            checks=tuple(map(_chance, as_items(line.get("checks", []), min(start, MAX_PROPOSALS)))),
-            groups=_wholes(line.get("groups", [])),
-            looked_up=_wholes(line.get("looked_up", [])),
-            guessed=_wholes(line.get("guessed", [])),
-            taken=_wholes(line.get("taken", [])),
-            num_draft_forwards=as_whole(line.get("num_draft_forwards", 0), MAX_PROPOSALS),
-            threshold=as_real(line["threshold"]) if "threshold" in line else None,
-        )
-        if not all(token in self._vocabulary for token in token_ids(step)):
-            raise ValueError("it has a token that is not in the vocabulary")
-        if start != self._num_emitted.get(row, 0):
-            raise ValueError("a step before it is missing")
-        self._num_emitted[row] = start + len(accepted)
         return step
 
-
-def _header(line: Mapping[str, Any]) -> Header:
-    versions = as_mapping(line["versions"])
-    task = line["task"]
-    prompt_ids = tuple(as_whole(token) for token in as_items(line["prompt_ids"], MAX_INT))
-    return Header(
-        checkpoint=as_text(line["checkpoint"]),
-        prompt=as_text(line["prompt"]),
-        prompt_ids=prompt_ids,
-        settings=_settings(line["settings"]),
-        hardware=as_text(line["hardware"]),
-        dtype=as_text(line["dtype"]),
-        versions={name: as_text(version) for name, version in versions.items()},
-        threads=as_whole(line["threads"]),
-        date=as_text(line["date"]),
-        task=None if task is None else dict(as_mapping(task)),
-        name=as_text(line["name"]),
-        rho=_rho(as_mapping(line.get("rho", {}))),
-        num_given=as_whole(line.get("num_given", 0), len(prompt_ids)),
-        slot_bytes=as_whole(line.get("slot_bytes", 0), MAX_BYTES),
-        forward_seconds=as_seconds(line.get("forward_seconds", 0.0)),
-        is_bitwise=as_truth(line.get("is_bitwise", False)),
-        history=tuple(map(_turn, as_items(line.get("history", []), MAX_TURNS))),
-        num_left_out=as_whole(line.get("num_left_out", 0)),
-        room=as_whole(line.get("room", 0)),
-    )
+    def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
+        """A row's line with the settings in force, which are written where they change."""
+        if not isinstance(line, dict) or "settings" in line:
+            return line
+        number = line.get("row")
+        known = self._settings.get(number, first) if isinstance(number, int) else first
+        return {**line, "settings": known}
 
 
-def _turn(value: Any) -> Turn:
-    line = as_mapping(value)
-    tokens = tuple(map(as_whole, as_items(line["tokens"], MAX_INT)))
-    return Turn(as_text(line["prompt"]), tokens)
-
-
-def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
-    if not all(rows.isdecimal() and len(rows) < MAX_DIGITS for rows in curves):
-        raise ValueError("its costs are damaged")
-    return {
-        int(rows): tuple(as_real(cost) for cost in as_items(curve, MAX_PROPOSALS))
-        for rows, curve in curves.items()
-    }
-
-
-def _settings(value: Any) -> DecodeSettings:
-    fields = as_mapping(value)
-    return DecodeSettings(**{name: fields[name] for name in SETTINGS if name in fields})
-
-
-def _proposal(value: Any) -> Proposal:
-    token, confidence, runners_up = as_items(value, 3)
-    chances = tuple(map(_chance, as_items(runners_up, MAX_RUNNERS_UP)))
-    return Proposal(as_whole(token), as_real(confidence), chances)
-
-
-def _wholes(value: Any) -> tuple[int, ...]:
-    return tuple(map(as_whole, as_items(value, MAX_PROPOSALS)))
-
-
-def _chance(value: Any) -> tuple[int, float]:
-    """A token and its probability."""
-    token, probability = as_items(value, 2)
-    return as_whole(token), as_real(probability)
-
-
-def _idle(value: Any) -> IdleRow:
-    row, wait, cursor, num_pending, num_fed = as_items(value, 5)
-    checked = cast(Wait, one_of(wait, _WAITS))
-    return IdleRow(as_whole(row, MAX_ROWS), checked, *map(as_whole, (cursor, num_pending, num_fed)))
+def _checked(kind: TypeAdapter[T], name: str, line: dict[str, Any]) -> T:
+    """What a line says. Raises KeyError or ValidationError."""
+    for needed in NEEDED[name]:
+        line[needed]
+    return kind.validate_python(line)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -431,6 +379,6 @@ def _reason(error: Exception) -> str:
         return "it holds characters that do not belong there"
     if isinstance(error, json.JSONDecodeError) or type(error) is TypeError:
         return "it is not valid JSON of a trace"
-    if isinstance(error, SettingsError):
-        return str(error).rstrip(".")
+    if isinstance(error, ValidationError):
+        return words(error)
     return str(error) if type(error) is ValueError else "it is damaged"

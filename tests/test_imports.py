@@ -14,6 +14,7 @@ RUNTIME = ROOT / "mars_runtime"
 # A module may import modules of its own rank and below. The longest matching name counts.
 RANKS = {
     "methods": 0,
+    "json_values": 0,
     "settings": 0,
     "events": 0,
     "machine": 0,
@@ -23,7 +24,6 @@ RANKS = {
     "statistics": 0,
     "acceptance": 1,
     "trace": 1,
-    "json_values": 1,
     "folds": 1,
     "prefix_cache": 2,
     "cache": 2,

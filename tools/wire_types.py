@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,13 @@ from pydantic import TypeAdapter  # noqa: E402
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import METHODS  # noqa: E402
 from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
-from mars_runtime.trace import Header  # noqa: E402
+from mars_runtime.trace import NEEDED, Header  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
 KINDS = {Header: "header", Prefill: "prefill", Step: "step", End: "end"}
 NAMES = {"DecodeSettings": "Settings", "Turn": "EarlierTurn"}
 """Classes that the page's scripts call otherwise."""
-SPELLED = {"is_commit": "commit"}
-ALWAYS = {"seconds", "message"}
-"""Fields that stand in a line although Python has a default for them."""
 ON_CHANGE = {"settings"}
 """Of a row: written with its first step and when they change."""
 VOCABULARY = "  vocabulary?: Vocabulary;"
@@ -120,7 +117,7 @@ def _types() -> Iterator[str]:
         yield ""
         yield f"interface {_event(kind)} {{"
         yield f'  type: "{KINDS[kind]}";'
-        yield from _fields(schema, is_whole=kind is Header)
+        yield from _fields(schema, is_whole=kind is Header, needed=NEEDED[KINDS[kind]])
         if kind in (Header, Step):
             yield VOCABULARY
         yield "}"
@@ -132,13 +129,13 @@ def _event(kind: type) -> str:
     return f"{kind.__name__}Event"
 
 
-def _fields(schema: Schema, *, is_whole: bool) -> Iterator[str]:
+def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> Iterator[str]:
     """A line a field. is_whole: every field stands in every line; else those with a default only
     where they say something."""
     for name, each in schema["properties"].items():
         is_told = name in schema.get("required", ()) and name not in ON_CHANGE
-        is_there = is_whole or is_told or name in ALWAYS
-        yield f"  {SPELLED.get(name, name)}{'' if is_there else '?'}: {type_of(each, is_there)};"
+        is_there = is_whole or is_told or name in needed
+        yield f"  {name}{'' if is_there else '?'}: {type_of(each, is_there)};"
 
 
 def type_of(schema: Schema, has_null: bool = True) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import PlainValidator, TypeAdapter
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
@@ -20,7 +22,7 @@ from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import Event
-from mars_runtime.json_values import as_mapping, as_whole
+from mars_runtime.json_values import Truth, Whole
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -111,10 +113,10 @@ class About:
     are held there (``settings.CAPTURED``)."""
 
     facts: Facts
-    tokenizer: Tokenizer
-    block_size: int
-    capacity: int
-    is_captured: bool = False
+    tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
+    block_size: Whole
+    capacity: Whole
+    is_captured: Truth = False
 
     @property
     def name(self) -> str:
@@ -134,23 +136,11 @@ def about(model: Model) -> dict[str, Any]:
 
 
 def read_about(value: Any) -> About:
-    """Back again; numbers of rows in ``rho`` were names in JSON. Raises ValueError, KeyError,
-    TypeError or TextError for what is not one."""
-    posted = as_mapping(value)
-    facts = as_mapping(posted["facts"])
-    known = {field.name: facts[field.name] for field in fields(Facts)}
-    known["rho"] = _rho(as_mapping(known["rho"]))
-    return About(
-        Facts(**known),
-        Tokenizer.from_parts(as_mapping(posted["tokenizer"])),
-        as_whole(posted["block_size"]),
-        as_whole(posted["capacity"]),
-        posted.get("is_captured") is True,
-    )
+    """Back again. Raises ValueError, KeyError, TypeError or TextError for what is not one."""
+    return _ABOUT.validate_python(value)
 
 
-def _rho(curves: Mapping[str, Any]) -> dict[int, tuple[float, ...]]:
-    return {int(rows): tuple(map(float, curve)) for rows, curve in curves.items()}
+_ABOUT = TypeAdapter(About)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from pydantic import TypeAdapter
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
@@ -26,9 +27,8 @@ from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
 from mars_runtime.engine.scheduler import Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
-from mars_runtime.json_values import as_mapping, as_truth, as_whole
 from mars_runtime.serving.models import About, read_about
-from mars_runtime.serving.runs import wire_header
+from mars_runtime.serving.runs import State, wire_header
 from mars_runtime.text import TextError
 from mars_runtime.trace import TraceError, TraceReader, TraceWriter
 
@@ -45,6 +45,7 @@ LOST = "The machine that decoded this was lost: run it again in a moment."
 STRANGE = "The machine that decodes for this page speaks another language: update both."
 ServerEvent = tuple[str, str]
 """Name and data of a server-sent event."""
+_STATE = TypeAdapter(State)
 
 
 class RemoteEngine(BaseEngine):
@@ -157,8 +158,9 @@ def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
     try:
         for name, data in stream:
             if name == "state":
+                state = _STATE.validate_json(data)
                 for run in runs:
-                    run.learn(json.loads(data))
+                    run.learn(state)
             elif name:
                 lanes[int(name)].feed(data)
                 for event in lanes[int(name)].new():
@@ -235,13 +237,12 @@ class RemoteRun(Run):
         """Whether its slow motion gives way to others, who wait for a place there."""
         return self._is_hurried and not self.is_finished
 
-    def learn(self, state: Any) -> None:
-        """How it waits or shares, as the machine tells. Raises ValueError or KeyError."""
-        told = as_mapping(state)
-        self._place = as_whole(told["place"])
-        self._is_held_up = as_truth(told["is_held_up"])
-        self._is_hurried = as_truth(told["is_hurried"])
-        self.num_sharing = as_whole(told["num_sharing"])
+    def learn(self, state: State) -> None:
+        """How it waits or shares, as the machine tells."""
+        self._place = state.place
+        self._is_held_up = state.is_held_up
+        self._is_hurried = state.is_hurried
+        self.num_sharing = state.num_sharing
 
     def _steered(self) -> None:
         if self.steering is not None:

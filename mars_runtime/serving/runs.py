@@ -12,12 +12,12 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End
+from mars_runtime.json_values import Truth, Whole
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.serving.requests import (
@@ -59,6 +59,16 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
     check_length(settings.max_new_tokens, caps.max_new_tokens)
     seconds = min(lane.seconds or caps.max_seconds, caps.max_seconds)
     return Request(ids, settings, seconds, lane.is_checked)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the runs of a job wait or share, as ``Run`` tells it of one."""
+
+    place: Whole
+    is_held_up: Truth
+    is_hurried: Truth
+    num_sharing: Whole
 
 
 class Lanes:
@@ -111,11 +121,9 @@ class Lanes:
         return lines
 
     def _state(self) -> str:
-        first = self.runs[0]
-        state: dict[str, Any] = {"place": first.place, "is_held_up": first.is_held_up}
-        state["is_hurried"] = first.is_hurried
-        state["num_sharing"] = max(run.num_sharing for run in self.runs)
-        return json.dumps(state)
+        first, num_sharing = self.runs[0], max(run.num_sharing for run in self.runs)
+        state = State(first.place, first.is_held_up, first.is_hurried, num_sharing)
+        return json.dumps(asdict(state))
 
 
 def wire_header(settings: DecodeSettings) -> Header:
