@@ -246,7 +246,7 @@ DEFECTS = (
     Defect(
         IMPORT,
         f"{RUNTIME}/trace.py",
-        "if start != self._num_emitted.get(row, 0):",
+        "if row.start != self._num_emitted.get(row.row, 0):",
         "if start < self._num_emitted.get(row, 0):",
         ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
     ),
