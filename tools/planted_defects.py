@@ -247,7 +247,7 @@ DEFECTS = (
         IMPORT,
         f"{RUNTIME}/trace.py",
         "if row.start != self._num_emitted.get(row.row, 0):",
-        "if start < self._num_emitted.get(row, 0):",
+        "if row.start < self._num_emitted.get(row.row, 0):",
         ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
     ),
     Defect(
