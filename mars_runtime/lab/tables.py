@@ -4,8 +4,9 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import rich.box
 import rich.table
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from mars_runtime.statistics import Estimate
 
+Row = TypeVar("Row")
 NONE = "–"
 """What is written where there is no figure."""
 
@@ -25,6 +27,14 @@ class Table:
     title: str
     columns: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(
+        cls, title: str, found: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
+    ) -> Table:
+        """A line for each of ``found``; columns: what each says of it."""
+        lines = tuple(tuple(cell(one) for cell in columns.values()) for one in found)
+        return cls(title, tuple(columns), lines)
 
     def to_markdown(self) -> str:
         """A GitHub-flavoured table under its title in bold."""

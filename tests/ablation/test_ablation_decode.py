@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_qwen2 import tiny_qwen2
 
-from mars_runtime.lab.ablation.decode import SpecialIds, decode
+from mars_runtime.lab.ablation.decode import GreedyBatch, SpecialIds
 from mars_runtime.lab.training.recipe import Noise
 from mars_runtime.settings import DecodeSettings
 
@@ -32,7 +32,7 @@ def ids() -> SpecialIds:
 
 
 def decoded(model, way, noise=NOISES[0], prompts=PROMPTS):
-    return decode(model, prompts, way, noise, ids(), LIMIT)
+    return GreedyBatch(model, prompts, way, noise, ids(), LIMIT).decoded()
 
 
 def recomputed(model, text: list[int], num_masks: int, noise: Noise) -> torch.Tensor:
@@ -105,7 +105,7 @@ def test_mars_is_what_the_decoders_of_the_runtime_give():
         events = decode_events(checkpoint.model, tokenizer, prompts, lambda: settings)  # noqa: B023
         for row, answer in zip(
             read_rows(events, len(prompts)),
-            decode(model, prompts, way, Noise(), own, LIMIT),
+            GreedyBatch(model, prompts, way, Noise(), own, LIMIT).decoded(),
             strict=True,
         ):
             assert (answer.tokens, answer.num_forwards) == (row.tokens, row.num_forwards)

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted_text import ScriptedBackend, write_tokenizer
 
-from mars_runtime.lab.harness.answers import AnswerStore
 from mars_runtime.lab.verification.laws import runtime_logits
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.settings import DecodeSettings
 
 pytest.importorskip("lm_eval", reason="pip install -r requirements-lm-eval.txt")
 if TYPE_CHECKING:
     from mars_runtime.lab.harness.model import MarsLM
 
-BOLD = DecodeSettings(tau=0.0, block_size=4)
+BOLD = {"tau": 0.0, "block_size": 4}
 
 
 @dataclass
@@ -41,15 +40,23 @@ def checkpoint(random_folder: Path) -> Checkpoint:
     return load_checkpoint(str(random_folder), device="cpu")
 
 
+@pytest.fixture
 def model(
-    checkpoint: Checkpoint, text: str, folder: Path, settings: DecodeSettings = BOLD
-) -> MarsLM:
-    from mars_runtime.lab.harness.model import MarsLM
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., MarsLM]:
+    """Makes a model that gives a scripted answer to everything."""
+    from mars_runtime.lab.harness import model as under_test
 
-    told = replace(checkpoint, tokenizer=write_tokenizer(folder))
-    backend = ScriptedBackend(text, forward_seconds=0.0)
-    store = AnswerStore(folder / "answers.jsonl")
-    return MarsLM.of(told, lambda: backend, settings, 2, store)
+    told = replace(checkpoint, tokenizer=write_tokenizer(tmp_path))
+    monkeypatch.setattr(under_test, "load_checkpoint", lambda *args, **kwargs: told)
+
+    def new(text: str, **settings: Any) -> MarsLM:
+        backend = ScriptedBackend(text, forward_seconds=0.0)
+        monkeypatch.setattr(under_test, "CheckpointBackend", lambda *args, **kwargs: backend)
+        answers = str(tmp_path / "answers.jsonl")
+        return under_test.MarsLM(batch_size=2, answers=answers, **{**BOLD, **settings})
+
+    return new
 
 
 def test_it_is_registered() -> None:
@@ -61,10 +68,8 @@ def test_it_is_registered() -> None:
     assert get_model(documents.NAME) is MarsLM
 
 
-def test_answers_in_order_with_stops_limits_and_counts(
-    checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    mars = model(checkpoint, "one two three", tmp_path)
+def test_answers_in_order_with_stops_limits_and_counts(model: Callable[..., MarsLM]) -> None:
+    mars = model("one two three")
     asked = [
         Asked(("a", {"until": ["two"], "max_gen_toks": 64})),
         Asked(("b", {"until": [], "max_gen_toks": 5, "do_sample": False}), "other"),
@@ -77,13 +82,13 @@ def test_answers_in_order_with_stops_limits_and_counts(
     assert told["tasks"]["other"]["ended"] == 0.0
 
 
-def test_finished_answers_are_not_written_again(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_finished_answers_are_not_written_again(model: Callable[..., MarsLM]) -> None:
     asked = [Asked(("a", {"until": [], "max_gen_toks": 64}))]
-    first = model(checkpoint, "first", tmp_path).generate_until(asked, disable_tqdm=True)
-    again = model(checkpoint, "again", tmp_path)
+    first = model("first").generate_until(asked, disable_tqdm=True)
+    again = model("again")
     assert again.generate_until(asked, disable_tqdm=True) == first == ["first"]
     assert again.get_model_info()["mars"]["tasks"]["task"]["tokens"] == 6
-    bolder = model(checkpoint, "again", tmp_path, replace(BOLD, block_size=2))
+    bolder = model("again", block_size=2)
     assert bolder.generate_until(asked, disable_tqdm=True) == ["again"]
 
 

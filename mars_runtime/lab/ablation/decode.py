@@ -61,26 +61,10 @@ class PositionedKVCache:
         self.rows = self.rows[: len(rows)]
 
 
-@torch.inference_mode()
-def decode(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    settings: DecodeSettings,
-    noise: Noise,
-    ids: SpecialIds,
-    limit: int,
-) -> list[Decoded]:
-    """At most ``limit`` tokens after each prompt, in their order, by ``ar`` or ``mars``, lossless
-    or not, with a number as B."""
-    batch = _Rows(model, prompts, settings, noise, ids, limit)
-    while batch.is_going:
-        batch.step()
-    return batch.done
-
-
-class _Rows:
-    """Rows that are still written. Of a row, tokens before ``cursor`` have final keys and values;
-    ``pending`` tokens follow, and masks behind them."""
+class GreedyBatch:
+    """Prompts that get at most ``limit`` tokens each, by ``ar`` or ``mars``, lossless or not, with
+    a number as B. Of a row that is still written, tokens before ``cursor`` have final keys and
+    values; ``pending`` tokens follow, and masks behind them."""
 
     def __init__(
         self,
@@ -112,11 +96,19 @@ class _Rows:
         self.number = torch.arange(len(prompts), device=device)
         self.is_live = torch.ones_like(self.cursor, dtype=torch.bool)
         self.done: list[Decoded] = [Decoded((), 0)] * len(prompts)
-        first = torch.arange(width, device=device).expand(len(prompts), -1)
-        self._hidden(self.text[:, :width], first, width, torch.zeros_like(self.cursor) + capacity)
 
-    @property
-    def is_going(self) -> bool:
+    @torch.inference_mode()
+    def decoded(self) -> list[Decoded]:
+        """The tokens after each prompt, in their order."""
+        width = int(self.begin.max())
+        at = torch.arange(width, device=self.text.device).expand(len(self.text), -1)
+        no_mask = torch.full_like(self.cursor, self.text.shape[1])
+        self._hidden(self.text[:, :width], at, width, no_mask)
+        while self._is_going():
+            self._step()
+        return self.done
+
+    def _is_going(self) -> bool:
         """Whether a row is still to be written; rows that are done leave when half of them are."""
         num_live = int(self.is_live.sum())
         if num_live and num_live > len(self.is_live) // 2:
@@ -132,7 +124,7 @@ class _Rows:
         self.is_live = self.is_live[kept]
         return num_live > 0
 
-    def step(self) -> None:
+    def _step(self) -> None:
         """One forward of every row."""
         device = self.cursor.device
         fed_offset = torch.arange(self.num_fed, device=device)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from mars_runtime import tasks
-from mars_runtime.lab.ablation.decode import Decoded, SpecialIds, decode
+from mars_runtime.lab.ablation.decode import Decoded, GreedyBatch, SpecialIds
 from mars_runtime.lab.ablation.lora import put_lora
 from mars_runtime.lab.ablation.variants import (
     ABLATION,
@@ -221,8 +221,8 @@ def measure(
         decoded: dict[int, Decoded] = {}
         for batch in by_length(prompts, rows):
             texts = [prompts[number] for number in batch]
-            answers = decode(model, texts, WAYS[name], noise, ids, MAX_NEW_TOKENS)
-            decoded.update(zip(batch, answers, strict=True))
+            answers = GreedyBatch(model, texts, WAYS[name], noise, ids, MAX_NEW_TOKENS)
+            decoded.update(zip(batch, answers.decoded(), strict=True))
         in_order = [decoded[number] for number in range(len(prompts))]
         by_ar = by_ar or in_order
         pairs = iter(zip(in_order, by_ar, strict=True))

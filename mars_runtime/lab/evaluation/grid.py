@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from mars_runtime.methods import Method
 from mars_runtime.settings import (
@@ -55,23 +56,23 @@ class Grid:
         if "mars" in self.methods:
             yield from self._mars()
         for size in self.block_sizes if "jacobi" in self.methods else ():
-            yield replace(self._one(0.0, size), method="jacobi")
+            yield self._one(0.0, size, method="jacobi")
         if "speculative" in self.methods:
             yield from self._speculative()
         if "block_diffusion" in self.methods:
             for size in self.block_sizes:
                 for tau in self.taus:
-                    yield replace(self._one(tau, size), method="block_diffusion")
+                    yield self._one(tau, size, method="block_diffusion")
 
     def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
             for threshold in self.thresholds:
                 if threshold == "agreement":
-                    one = replace(self._one(0.0, block_size), threshold=threshold)
+                    one = self._one(0.0, block_size, threshold=threshold)
                     yield from (replace(one, target=target) for target in self.targets)
                     continue
                 for tau in self.taus:
-                    yield replace(self._one(tau, block_size), threshold=threshold)
+                    yield self._one(tau, block_size, threshold=threshold)
         lossless = [
             self._one(tau, block_size, lossless=True, groups=groups)
             for groups in self.groups
@@ -87,7 +88,7 @@ class Grid:
     def _speculative(self) -> Iterator[DecodeSettings]:
         for draft in self.drafts:
             for size in self.block_sizes:
-                one = replace(self._one(0.95, size, groups="every"), method="speculative")
+                one = self._one(0.95, size, groups="every", method="speculative")
                 yield from (replace(one, draft=draft, masked=way) for way in reversed(MASKED))
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
@@ -101,24 +102,9 @@ class Grid:
             lossless_block_sizes=_within(trained, self.lossless_block_sizes),
         )
 
-    def _one(
-        self,
-        tau: float,
-        block_size: BlockSize,
-        *,
-        lossless: bool = False,
-        groups: Groups = "one",
-        lookup: bool = False,
-    ) -> DecodeSettings:
-        return DecodeSettings(
-            tau=tau,
-            block_size=block_size,
-            metric=self.metric,
-            lossless=lossless,
-            max_new_tokens=self.max_new_tokens,
-            groups=groups,
-            lookup=lookup,
-        )
+    def _one(self, tau: float, block_size: BlockSize, **others: Any) -> DecodeSettings:
+        shared: dict[str, Any] = {"metric": self.metric, "max_new_tokens": self.max_new_tokens}
+        return DecodeSettings(tau=tau, block_size=block_size, **shared, **others)
 
 
 def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:

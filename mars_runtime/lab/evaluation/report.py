@@ -8,7 +8,7 @@ AR's, token for token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -279,19 +279,15 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
         for one in summaries
         if one.accuracy is None
     }
-    lines = tuple(
-        (
-            _way(one),
-            percent(one.accuracy),
-            points(one.accuracy_change),
-            number(one.tpf),
-            share(one.agreement),
-            number(natural.get((one.checkpoint, one.settings))),
-        )
-        for one in averages
-    )
-    columns = ("way", "accuracy %", "against AR", "TPF", "same as AR", "natural TPF")
-    return Table("Average over the families, with 95 % intervals", columns, lines)
+    columns: dict[str, Callable[[Average], str]] = {
+        "way": _way,
+        "accuracy %": lambda one: percent(one.accuracy),
+        "against AR": lambda one: points(one.accuracy_change),
+        "TPF": lambda one: number(one.tpf),
+        "same as AR": lambda one: share(one.agreement),
+        "natural TPF": lambda one: number(natural.get((one.checkpoint, one.settings))),
+    }
+    return Table.of("Average over the families, with 95 % intervals", averages, columns)
 
 
 def families_table(summaries: Sequence[Summary]) -> Table:
@@ -309,20 +305,16 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 def details_table(summaries: Sequence[Summary]) -> Table:
     """One line per cell with every interval."""
-    columns = ("cell", "prompts", "accuracy %", "TPF", "TPF pooled", "same as AR", "ended")
-    lines = tuple(
-        (
-            one.cell.label,
-            str(one.cell.num_prompts),
-            percent(one.accuracy),
-            number(one.tpf),
-            number(one.tpf_pooled),
-            share(one.agreement),
-            share(one.ended),
-        )
-        for one in summaries
-    )
-    return Table("Every cell, with 95 % intervals", columns, lines)
+    columns: dict[str, Callable[[Summary], str]] = {
+        "cell": lambda one: one.cell.label,
+        "prompts": lambda one: str(one.cell.num_prompts),
+        "accuracy %": lambda one: percent(one.accuracy),
+        "TPF": lambda one: number(one.tpf),
+        "TPF pooled": lambda one: number(one.tpf_pooled),
+        "same as AR": lambda one: share(one.agreement),
+        "ended": lambda one: share(one.ended),
+    }
+    return Table.of("Every cell, with 95 % intervals", summaries, columns)
 
 
 def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
@@ -361,21 +353,17 @@ def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
 
 def kinds_table(found: Sequence[KindFigures]) -> Table:
     """A line for each way and kind."""
-    columns = ("way", "kind", "TPF", "first mask", "ended", "loops", "right", "same as AR")
-    lines = tuple(
-        (
-            _way(one),
-            one.kind,
-            number(one.tpf),
-            NONE if one.settings.method == "ar" else share(one.first_mask),
-            share(one.ended),
-            share(one.looped),
-            share(one.right),
-            share(one.agreement),
-        )
-        for one in found
-    )
-    return Table("Kinds of prompts, with 95 % intervals", columns, lines)
+    columns: dict[str, Callable[[KindFigures], str]] = {
+        "way": _way,
+        "kind": lambda one: one.kind,
+        "TPF": lambda one: number(one.tpf),
+        "first mask": lambda one: NONE if one.settings.method == "ar" else share(one.first_mask),
+        "ended": lambda one: share(one.ended),
+        "loops": lambda one: share(one.looped),
+        "right": lambda one: share(one.right),
+        "same as AR": lambda one: share(one.agreement),
+    }
+    return Table.of("Kinds of prompts, with 95 % intervals", found, columns)
 
 
 def _way(one: GridCell | Average | RequestFigures | KindFigures) -> str:

@@ -8,7 +8,7 @@ a task file names before it looks for the model: see ``tasks/`` and ``cli.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tqdm import tqdm
 
 from mars_runtime.engine import Engine
-from mars_runtime.engine.backend import Backend, CheckpointBackend
+from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.request import MAX_DEADLINE
 from mars_runtime.lab.harness.answers import (
     AnswerRecord,
@@ -39,7 +39,7 @@ from mars_runtime.lab.harness.texts import (
     score_all,
     shortened,
 )
-from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.settings import DecodeSettings, describe
 
@@ -71,44 +71,15 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
             torch.set_num_threads(threads)
         # lm-eval says cuda:0 where nobody said anything.
         where = device if device and (torch.cuda.is_available() or "cuda" not in device) else "auto"
-        loaded = load_checkpoint(checkpoint, device=where, dtype=dtype)
-        self._prepare(
-            loaded,
-            lambda: CheckpointBackend(loaded, keeps=False),
-            DecodeSettings(**settings),
-            int(batch_size) if str(batch_size).isdigit() else 8,
-            AnswerStore(Path(answers) if answers else None),
-        )
-
-    @classmethod
-    def of(
-        cls,
-        checkpoint: Checkpoint,
-        new_backend: Callable[[], Backend],
-        settings: DecodeSettings,
-        batch_size: int,
-        store: AnswerStore,
-    ) -> MarsLM:
-        """From a checkpoint that is loaded already."""
-        self = cls.__new__(cls)
-        LM.__init__(self)
-        self._prepare(checkpoint, new_backend, settings, batch_size, store)
-        return self
-
-    def _prepare(
-        self,
-        checkpoint: Checkpoint,
-        new_backend: Callable[[], Backend],
-        settings: DecodeSettings,
-        batch_size: int,
-        store: AnswerStore,
-    ) -> None:
-        self._checkpoint, self._new_backend = checkpoint, new_backend
-        self._tokenizer = checkpoint.tokenizer
-        self._settings, self._batch_size, self._store = settings, batch_size, store
+        self._checkpoint = load_checkpoint(checkpoint, device=where, dtype=dtype)
+        self._tokenizer = self._checkpoint.tokenizer
+        self._settings = DecodeSettings(**settings)
+        self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
+        self._store = AnswerStore(Path(answers) if answers else None)
         # AR feeds no masks, and an adapter acts on masks alone: AR's answers outlive it.
-        is_base = settings.method == "ar" and checkpoint.path.is_file()
-        self._fingerprint = fingerprint([checkpoint.path] if is_base else checkpoint.weight_files)
+        path = self._checkpoint.path
+        is_base = self._settings.method == "ar" and path.is_file()
+        self._fingerprint = fingerprint([path] if is_base else self._checkpoint.weight_files)
         self._records: list[AnswerRecord] = []
 
     @property
@@ -147,7 +118,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
 
     def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[AnswerRecord]:
         """The record of each request, those that are missing written first."""
-        backend = self._new_backend()
+        backend = CheckpointBackend(self._checkpoint, keeps=False)
         backend.reserve(self._batch_size)
         wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
         names = [(str(request.task_name), int(request.doc_id)) for request in requests]

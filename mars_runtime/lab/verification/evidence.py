@@ -108,19 +108,15 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
 
 
 def _law_table(held: Sequence[laws.HeldWay]) -> Table:
-    lines = tuple(
-        (
-            describe(one.settings),
-            str(one.batch_size),
-            str(one.num_prompts),
-            str(one.num_tokens),
-            f"{one.num_tokens / one.num_forwards:.2f}",
-            str(len(one.mismatches)),
-        )
-        for one in held
-    )
-    columns = ("way", "batch", "prompts", "tokens", "tokens per forward", "mismatches")
-    return Table("Held against AR alone, token for token", columns, lines)
+    columns: dict[str, Callable[[laws.HeldWay], str]] = {
+        "way": lambda one: describe(one.settings),
+        "batch": lambda one: str(one.batch_size),
+        "prompts": lambda one: str(one.num_prompts),
+        "tokens": lambda one: str(one.num_tokens),
+        "tokens per forward": lambda one: f"{one.num_tokens / one.num_forwards:.2f}",
+        "mismatches": lambda one: str(len(one.mismatches)),
+    }
+    return Table.of("Held against AR alone, token for token", held, columns)
 
 
 def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
@@ -163,16 +159,16 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
 
 
 def _agreement_table(found: laws.Agreement) -> Table:
-    line = (
-        str(found.num_positions),
-        f"{found.max_difference:.4f}",
-        f"{found.mean_difference:.4f}",
-        f"{found.top_agreement * 100:.2f} %",
-        f"{found.mean_divergence:.2e}",
-        f"{found.max_divergence:.2e}",
-    )
-    columns = ("positions", "max |Δ|", "mean |Δ|", "same top token", "mean KL", "max KL")
-    return Table("Logits of this runtime beside transformers'", columns, (line,))
+    columns = {
+        "positions": str(found.num_positions),
+        "max |Δ|": f"{found.max_difference:.4f}",
+        "mean |Δ|": f"{found.mean_difference:.4f}",
+        "same top token": f"{found.top_agreement * 100:.2f} %",
+        "mean KL": f"{found.mean_divergence:.2e}",
+        "max KL": f"{found.max_divergence:.2e}",
+    }
+    title = "Logits of this runtime beside transformers'"
+    return Table(title, tuple(columns), (tuple(columns.values()),))
 
 
 def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
