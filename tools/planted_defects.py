@@ -85,14 +85,14 @@ DEFECTS = (
         f"{RUNTIME}/model/forward.py",
         "torch.where(plain < num_pending, plain, width - 1)",
         "torch.where(plain <= num_pending, plain, width - 1)",
-        ("tests/test_branches.py", "tests/test_laws_diffusion.py", *FORESEEN),
+        ("tests/model/test_qwen2.py", "tests/test_laws_diffusion.py", *FORESEEN),
     ),
     Defect(
         MASK,
         f"{RUNTIME}/model/forward.py",
         "positions += range(root, root + count)",
         "positions += range(root + 1, root + 1 + count)",
-        ("tests/test_branches.py", "tests/model/test_qwen2.py"),
+        ("tests/model/test_qwen2.py",),
     ),
     Defect(
         STALE,

@@ -12,7 +12,7 @@ import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
-from palette import palette
+from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
 from app.batch.order import (
