@@ -55,6 +55,7 @@ def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None
     page.click("#stop")
     wait_state(page, "stopped")
     page.fill("#prompt textarea", "  ")
+    page.wait_for_timeout(200)  # no hand is there sooner
     page.click("#run")
     page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
     assert page.input_value("#prompt textarea") == "  "
