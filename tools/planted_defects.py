@@ -106,7 +106,7 @@ DEFECTS = (
         f"{WEB}/charts/charts.js",
         "for (const [key] of CHARTS) this.dirty.add(key);",
         "for (const [key] of CHARTS.slice(0, 1)) this.dirty.add(key);",
-        (f"{RACE}_charts.py", "tests/app/components/test_charts_drawn.py"),
+        (f"{RACE}.py", "tests/app/components/test_charts_drawn.py"),
     ),
     Defect(
         STALE,
