@@ -120,7 +120,7 @@ DEFECTS = (
         "app/controls.py",
         "for name in LIVE_SETTINGS if name in STEERED)",
         "for name in LIVE_SETTINGS if name in {*STEERED} - {'metric'})",
-        ("tests/app/test_handlers.py", "tests/app/test_methods.py", "tests/app/test_bad_input.py"),
+        ("tests/app/test_methods.py", "tests/app/test_handlers.py", "tests/app/test_bad_input.py"),
     ),
     Defect(
         SETTING,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from browser import Arrive, needs_browser, playwright
 
-from app.controls import settings_for
+from app.controls import LIVE_SETTINGS, Steering, settings_for
 from app.handlers import make_handlers
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.settings import RECOMMENDED, DecodeSettings
+from mars_runtime.settings import RECOMMENDED, STEERED, DecodeSettings
 from tools.wire_types import files
 
 
@@ -22,6 +22,18 @@ from tools.wire_types import files
 def test_the_page_and_the_runtime_say_the_same_of_methods_settings_and_lines(path: Path) -> None:
     """After a change: ``python tools/wire_types.py``."""
     assert path.read_text("utf-8") == files()[path]
+
+
+def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:
+    moved = DecodeSettings(
+        tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
+        threshold="agreement", target=0.5, max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
+    )  # fmt: skip
+    found = Steering(moved, pace=0).applied_to(DecodeSettings())
+    for name in LIVE_SETTINGS:
+        told = moved if name in STEERED else DecodeSettings()
+        assert getattr(found, name) == getattr(told, name), name
+        assert getattr(moved, name) != getattr(DecodeSettings(), name), name
 
 
 @pytest.mark.parametrize("method", METHODS)

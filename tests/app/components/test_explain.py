@@ -12,6 +12,7 @@ import torch
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
+from app.components import assets
 from app.components.assets import facts
 from app.components.views import ExplainView
 from app.recordings import FOLDER, read_value
@@ -23,6 +24,13 @@ from mars_runtime.trace import Trace
 
 SHAPES = [(4, 0, 1), (12, 4, 4), (12, 0, 4), (13, 3, 5), (24, 7, 8), (9, 8, 2)]
 PICTURES = "document.querySelector('.mars-explain').pictures"
+
+
+def test_figures_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = dict.fromkeys(facts(), "<b>1 & 2</b>")
+    monkeypatch.setattr(assets, "facts", lambda: hostile)
+    assert "&lt;b&gt;1 &amp; 2&lt;/b&gt;" in assets.explain_page()
+    assert assets.explain_page().count("<b>1 & 2</b>") == 1  # the rows, made of numbers alone
 
 
 @pytest.fixture(scope="module")
