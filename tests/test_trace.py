@@ -220,6 +220,7 @@ BAD_STEPS = [
     STEP_LINE.replace('"vocabulary":{"5":"', '"vocabulary":{"5":"\\u2603'),
     STEP_LINE.replace('"vocabulary":{"5":', '"vocabulary":{"5":["x"],"9":'),
     STEP_LINE.replace('"proposals":[[5,', '"proposals":[[5,1,'),
+    STEP_LINE.replace('"settings":{', '"settings":{"of":NaN,'),
     STEP_LINE[:-1],
     '{"type":"step","rows":[' + "[" * 100_000,
     '{"type":"dance"}',
