@@ -437,13 +437,13 @@ DEFAULT_CAPS = Caps()
 
 def make_request(asked: Completion, model: Model, caps: Caps) -> Request:
     """What to submit. Raises ApiError, TextError or RequestError."""
-    number, most = asked.max_tokens, caps.max_new_tokens
+    number, limit = asked.max_tokens, caps.max_new_tokens
     if number is not None:
-        check_length(number, most)
+        check_length(number, limit)
     check_depth(asked.settings, model.block_size)
     ids = _encode(asked, model.tokenizer)
-    if number is None:  # as much as there is room for, within reason
-        number = max(1, min(RECOMMENDED.max_new_tokens, most, model.capacity - len(ids)))
+    if number is None:  # as many as fit, up to the recommended length
+        number = max(1, min(RECOMMENDED.max_new_tokens, limit, model.capacity - len(ids)))
     return Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
 
 

@@ -1,7 +1,7 @@
 """What every peer decodes: a checkpoint with held-out prompts, or a shape with random weights.
 
-A shape decodes random prompts, and how many tokens a forward takes is drawn: from shares that are
-given, or from what a benchmark of a real checkpoint recorded, over the families. Times nothing.
+A shape decodes random prompts, and the number of tokens per forward pass is drawn from given shares
+or from what a benchmark of a real checkpoint recorded over the task families. Times nothing.
 """
 
 from __future__ import annotations
