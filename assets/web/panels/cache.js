@@ -300,7 +300,7 @@ class FedChart {
   listen() {
     this.columns.addEventListener("click", (event) => {
       const node = /** @type {HTMLElement | null} */ (targetOf(event).closest(".rv-fc-column"));
-      if (node) this.choose(this.lane, this.from + this.nodes.indexOf(node));
+      if (node) this.goTo(this.from + this.nodes.indexOf(node));
     });
     this.columns.addEventListener("keydown", (event) => {
       /** @type {Record<string, number>} */
@@ -318,8 +318,17 @@ class FedChart {
       if (!move || !this.lane) return;
       event.preventDefault();
       event.stopPropagation();
-      this.choose(this.lane, Math.max(0, Math.min(this.lane.steps.length - 1, this.index + move)));
+      this.goTo(Math.max(0, Math.min(this.lane.steps.length - 1, this.index + move)));
     });
+  }
+
+  /**
+   * Kept at once: a key pressed before the next frame is drawn goes on from here.
+   * @param {number} index
+   */
+  goTo(index) {
+    this.index = index;
+    this.choose(this.lane, index);
   }
 }
 

@@ -78,6 +78,21 @@ def test_a_column_chooses_its_forward_by_mouse_and_keyboard(still: playwright.Pa
     wait_for(page, f"{panel} .rv-ca-cursor", "textContent === 'cursor 12'")
 
 
+def test_a_key_goes_on_from_a_column_chosen_in_the_same_frame(still: playwright.Page) -> None:
+    """Nothing is drawn between the two: the key went on from the column that was still drawn."""
+    page = still
+    put_scene(page, "prose")
+    panel = open_at(page, "cache")
+    moved = f"""() => {{
+        const columns = document.querySelector("{panel} .rv-fc-columns");
+        columns.children[4].click();
+        const chosen = {VIEW}.selected.step;
+        columns.dispatchEvent(new KeyboardEvent("keydown", {{ key: "ArrowRight" }}));
+        return {VIEW}.selected.step - chosen;
+    }}"""
+    assert page.evaluate(moved) == 1
+
+
 def test_lossless_drafts_have_slots_of_their_own_and_streams_follow(
     still: playwright.Page,
 ) -> None:
