@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -96,3 +99,17 @@ def controls(**changes: object) -> dict[str, object]:
         "history": "",
         **changes,
     }
+
+
+@contextmanager
+def page_served(handlers: Handlers, **rest: Any) -> Iterator[str]:
+    """Where their page is served, with a slash at the end; closed afterwards, engines included.
+    rest: of ``serve``."""
+    from app.serving.serve import serve
+
+    page = serve(handlers, is_blocking=False, **rest)
+    try:
+        yield page.local_url
+    finally:
+        page.close()
+        handlers.engines.close()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from batch_page import make_page
 from browser import Arrive, needs_browser, playwright
+from scripted_page import page_served
 
 axe_playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = needs_browser
@@ -30,14 +31,10 @@ INNER = "#race .mars-race [role=tab]:visible"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from app.serving.serve import serve
-
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=48)
     backend.forward_seconds = 0.0
-    page = serve(handlers, is_blocking=False)
-    yield page.local_url
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield url
 
 
 @pytest.fixture(params=["light", "dark"])

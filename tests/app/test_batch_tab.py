@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
 from browser import Arrive, needs_browser, playwright
+from scripted_page import page_served
 
 PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
 
@@ -20,13 +21,9 @@ pytestmark = needs_browser
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, BatchBackend]]:
-    from app.serving.serve import serve
-
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    page = serve(handlers, is_blocking=False)
-    yield page.local_url, backend
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield url, backend
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from browser import Arrive, needs_browser, playwright
+from scripted_page import page_served
 
 from app.handlers import make_handlers
 from app.serving.engines import Engines
@@ -28,14 +29,10 @@ RACE = "#race .mars-race"
 @pytest.fixture(scope="module")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The page of ``app.py --checkpoint NAME``."""
-    from app.serving.serve import serve
-
     engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=24))
     engines.open()
-    page = serve(make_handlers(engines), is_blocking=False)
-    yield request.param, page.local_url
-    page.close()
-    engines.close()
+    with page_served(make_handlers(engines)) as url:
+        yield request.param, url
 
 
 def ready(arrive: Arrive, address: str, name: str) -> playwright.Page:

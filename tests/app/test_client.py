@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
+from scripted_page import page_served
 
 from app.handlers import Handlers
 from mars_runtime import folds
@@ -23,13 +24,9 @@ ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 def served_page(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Handlers, BatchBackend]]:
-    from app.serving.serve import serve
-
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    page = serve(handlers, is_blocking=False)
-    yield page.local_url, handlers, backend
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield url, handlers, backend
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from browser import Arrive, needs_browser, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
+from scripted_page import page_served
 
 from app.controls import Limits
 from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS, read_grid_order
@@ -276,13 +277,9 @@ AR, SAME, BOLD, LAST = ("ar", "r0c0", "r0c1", "r2c1")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, GridBackend, Handlers]]:
-    from app.serving.serve import serve
-
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    page = serve(handlers, is_blocking=False)
-    yield page.local_url, backend, handlers
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield url, backend, handlers
 
 
 @pytest.fixture

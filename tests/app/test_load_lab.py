@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from browser import Arrive, needs_browser, playwright
 from load_page import controls, make_page
-from scripted_page import ScriptedBackend
+from scripted_page import ScriptedBackend, page_served
 
 from app.controls import Limits
 from app.handlers import Handlers
@@ -184,13 +184,9 @@ def test_what_the_tab_opens_with_can_run() -> None:
 def served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, ScriptedBackend, Handlers]]:
-    from app.serving.serve import serve
-
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    page = serve(handlers, is_blocking=False)
-    yield page.local_url, backend, handlers
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield url, backend, handlers
 
 
 @pytest.fixture

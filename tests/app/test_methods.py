@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser import Arrive, needs_browser, playwright
+from scripted_page import page_served
 
 from app.controls import LIVE_SETTINGS, Steering, settings_for
 from app.handlers import make_handlers
@@ -75,14 +76,10 @@ PROMPT = "Sort+these+numbers%3A+5%2C+3%2C+9"
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The page of ``app.py --checkpoint mars-tiny``."""
-    from app.serving.serve import serve
-
     engines = Engines(AppSettings(checkpoint="mars-tiny", port=0, max_new_tokens=48))
     engines.open()
-    page = serve(make_handlers(engines), is_blocking=False)
-    yield page.local_url
-    page.close()
-    engines.close()
+    with page_served(make_handlers(engines)) as url:
+        yield url
 
 
 @pytest.fixture

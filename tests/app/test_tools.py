@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from scripted_page import page_served
 
 pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
 
@@ -19,7 +20,6 @@ from mcp.client.streamable_http import streamablehttp_client
 from test_run_limits import eventually, num_runs
 
 from app.handlers import Handlers
-from app.serving.serve import serve
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
@@ -29,10 +29,8 @@ Place = tuple[str, Handlers, BatchBackend]
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     handlers, backend = make_page(tmp_path, port=0, max_runs_per_address=3)
-    page = serve(handlers, is_blocking=False)
-    yield f"{page.local_url}gradio_api/mcp/", handlers, backend
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield f"{url}gradio_api/mcp/", handlers, backend
 
 
 def with_client(address: str, use: Callable[[Any], Awaitable[T]]) -> T:

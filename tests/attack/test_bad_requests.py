@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("openai")
 
 from tests.app.scripted_page import TEXT as WRITTEN
-from tests.app.scripted_page import ScriptedBackend, make_handlers
+from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
 from tests.attack.bad_requests import (
     CHAT,
     TEXT,
@@ -183,13 +183,9 @@ def log() -> Iterator[Log]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of a page with its endpoint."""
-    from app.serving.serve import serve
-
     handlers = make_handlers(tmp_path_factory.mktemp("page"), ScriptedBackend(WRITTEN), port=0)
-    blocks = serve(handlers, is_blocking=False)
-    yield urlsplit(blocks.local_url).netloc
-    blocks.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        yield urlsplit(url).netloc
 
 
 def answered(page: str, visit: Visit) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from mars_runtime.machine import free_memory
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
 from mars_runtime.serving import server
-from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers
+from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 from tests.serving.scripted_server import NAME, Oracle, serving
 from tools.clients import attack
 
@@ -67,14 +67,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, seconds: float) -> Ite
             at = urlsplit(found.address)
             yield str(at.hostname), int(at.port or 0)
         return
-    from app.serving.serve import serve
-
     handlers = make_handlers(tmp_path, ScriptedBackend(TEXT, pause), port=0)
-    page = serve(handlers, is_blocking=False)
-    at = urlsplit(page.local_url)
-    yield str(at.hostname), int(at.port or 0)
-    page.close()
-    handlers.engines.close()
+    with page_served(handlers) as url:
+        at = urlsplit(url)
+        yield str(at.hostname), int(at.port or 0)
 
 
 def lifetime(place: Place, kind: str, limit: float) -> tuple[float, bytes]:
