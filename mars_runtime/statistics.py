@@ -7,7 +7,7 @@ same interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,14 @@ class Estimate:
     def scaled(self, factor: float) -> Estimate:
         """The same estimate in another unit (``factor`` above 0)."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Half of the values are at or below ``p50``, 99 in 100 at or below ``p99``."""
+
+    p50: float
+    p99: float
 
 
 def wilson(num_right: int, num_all: int) -> Estimate:
@@ -132,6 +140,12 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The value that ``share`` of 100 lie at or below, interpolated between neighbours."""
     _check_groups([values])
     return float(np.percentile(np.asarray(values, dtype=np.float64), share))
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Of the values that there are; None for none."""
+    known = [value for value in values if value is not None]
+    return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
 def _resamples(values: Floats, rng: np.random.Generator) -> list[Floats]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mars_runtime.events import End, Event, Step
-from mars_runtime.statistics import percentile
+from mars_runtime.statistics import Spread, spread
 
 State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
 """``waiting`` for a place; ``served``: read or decoded; ``done``: its text came to an end;
@@ -107,14 +107,6 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """Half of the values are at or below ``p50``, 99 in 100 at or below ``p99``."""
-
-    p50: float
-    p99: float
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
     """A load up to a moment.
 
@@ -168,12 +160,6 @@ def busy_seconds(records: Sequence[Record], now: float) -> float:
         return 0.0
     ends = [now if record.ended is None else record.ended for record in records]
     return max(0.0, max(ends) - min(record.arrived for record in records))
-
-
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """Of the values that there are, by linear interpolation; None for none."""
-    known = [value for value in values if value is not None]
-    return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
 def agreement(

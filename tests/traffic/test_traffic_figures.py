@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.statistics import spread
 from mars_runtime.traffic.figures import (
     Point,
     Record,
@@ -24,7 +25,6 @@ from mars_runtime.traffic.figures import (
     num_common,
     point_of,
     saturation_of,
-    spread,
     steady_rate,
     texts_of,
 )

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mars_runtime import statistics
 from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.paired import (
     Sample,
@@ -20,7 +19,7 @@ from mars_runtime.lab.benchmark.paired import (
     ratio,
     survival,
 )
-from mars_runtime.statistics import Estimate
+from mars_runtime.statistics import Estimate, Spread, spread
 from mars_runtime.tasks import NATURAL
 
 
@@ -67,14 +66,6 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Half of the values are at or below ``p50``, 99 in 100 at or below ``p99``."""
-
-    p50: float
-    p99: float
-
-
-@dataclass(frozen=True, slots=True)
 class PeerFigures:
     """One peer over some questions.
 
@@ -92,9 +83,9 @@ class PeerFigures:
     num_tokens: int
     decode_rate: float | None
     whole_rate: float
-    ttft: Percentiles
-    tpot: Percentiles | None
-    gap: Percentiles | None
+    ttft: Spread | None
+    tpot: Spread | None
+    gap: Spread | None
     tpf: float
     effective_tpf: float
     draft_forwards: float
@@ -114,7 +105,6 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
     answers = [one.answer for one in own]
     rows = [row for answer in answers for row in answer.rows]
     rates = [rate for answer in answers if (rate := answer.rate("decode")) is not None]
-    tpots = [tpot for row in rows if (tpot := row.tpot) is not None]
     forwards = [
         seconds / (answer.num_forwards - 1)
         for answer in answers
@@ -128,9 +118,9 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         num_tokens=sum(answer.num_tokens for answer in answers),
         decode_rate=plain.median(rates) if rates else None,
         whole_rate=plain.median(answer.num_tokens / answer.seconds for answer in answers),
-        ttft=percentiles([row.ttft for row in rows]),
-        tpot=percentiles(tpots) if tpots else None,
-        gap=percentiles(gaps) if (gaps := [gap for row in rows for gap in row.gaps]) else None,
+        ttft=spread(row.ttft for row in rows),
+        tpot=spread(row.tpot for row in rows),
+        gap=spread(gap for row in rows for gap in row.gaps),
         tpf=plain.mean(row.tpf for row in rows),
         effective_tpf=plain.mean(answer.effective_tpf() or 0.0 for answer in answers),
         draft_forwards=sum(row.num_draft_forwards for row in rows)
@@ -140,11 +130,6 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         output_id=fingerprint([row.tokens for key in sorted(first) for row in first[key].rows]),
         is_repeatable=len(outputs) == len({question for question, _ in outputs}),
     )
-
-
-def percentiles(values: Sequence[float]) -> Percentiles:
-    """By linear interpolation between neighbours, as numpy's."""
-    return Percentiles(statistics.percentile(values, 50), statistics.percentile(values, 99))
 
 
 def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:

@@ -11,7 +11,6 @@ from mars_runtime.lab.benchmark.figures import (
     Compared,
     Measured,
     PeerFigures,
-    Percentiles,
     best_transformers,
     counts_of,
     figures_of,
@@ -20,6 +19,7 @@ from mars_runtime.lab.benchmark.paired import Sample
 from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork, MachineLimits, Rho
 from mars_runtime.lab.tables import NONE, Table, number, share
 from mars_runtime.provenance import Quiet
+from mars_runtime.statistics import Spread
 from mars_runtime.tasks import NATURAL
 
 VERSION = 3
@@ -380,7 +380,7 @@ def limits_table(limits: MachineLimits, work: ForwardWork, threads: int) -> Tabl
     return Table("Limits of this machine, measured at the size of the weights", columns, (line,))
 
 
-def _waits(found: Percentiles | None) -> str:
+def _waits(found: Spread | None) -> str:
     if found is None:
         return NONE
     return f"{found.p50 * 1000:.1f} / {found.p99 * 1000:.1f}"

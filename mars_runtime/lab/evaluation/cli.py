@@ -31,7 +31,7 @@ from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
 from mars_runtime.tasks import families_for
 
 if TYPE_CHECKING:
-    from mars_runtime.lab.evaluation.run import Contender
+    from mars_runtime.lab.evaluation.run import Peer
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -131,18 +131,16 @@ def _evaluated(
     """All cells of a checkpoint under a progress bar that counts prompts."""
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
-    contender, trained = _load(name, args)
-    limited = grid.limited_to(trained, fills_blocks=contender.fills_blocks)
+    peer, trained = _load(name, args)
+    limited = grid.limited_to(trained, fills_blocks=peer.fills_blocks)
     if replace(limited, methods=grid.methods) != grid:
         console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
-    cells = plan_cells(contender, limited, prompt_sets)
+    cells = plan_cells(peer, limited, prompt_sets)
     results: dict[GridCell, Sequence[Outcome]] = {}
     with progress_bars(console) as progress:
-        bar = progress.add_task(contender.name, total=sum(cell.num_prompts for cell in cells))
+        bar = progress.add_task(peer.name, total=sum(cell.num_prompts for cell in cells))
         on_rows = partial(progress.advance, bar)
-        for cell, outcomes in evaluate(
-            contender, cells, prompt_sets, store, args.batch_size, on_rows
-        ):
+        for cell, outcomes in evaluate(peer, cells, prompt_sets, store, args.batch_size, on_rows):
             results[cell] = outcomes
             progress.update(bar, description=cell.label)
     return results
@@ -186,17 +184,17 @@ def document(results: report.Results, told: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _load(name: str, args: argparse.Namespace) -> tuple[Contender, int]:
-    """The contender and the block size it was trained for."""
+def _load(name: str, args: argparse.Namespace) -> tuple[Peer, int]:
+    """The peer and the block size it was trained for."""
     import torch
 
-    from mars_runtime.lab.evaluation.run import contender_of
+    from mars_runtime.lab.evaluation.run import peer_of
     from mars_runtime.model.load import load_checkpoint
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
-    return contender_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
+    return peer_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
 
 
 def _is_told(key: str, value: object) -> bool:

@@ -1,6 +1,6 @@
-"""Evaluate a contender cell by cell, passing over what is already measured.
+"""Evaluate a peer cell by cell, passing over what is already measured.
 
-A contender is a checkpoint behind three functions and a name, or a scripted model in its place.
+A peer is a checkpoint behind three functions and a name, or a scripted model in its place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS_PER_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Peer:
     """What is evaluated: how to turn a prompt into ids, ids into events, and tokens into text.
 
     to_text gets the accepted tokens as they came and leaves EOS out. fills_blocks: the weights were
@@ -46,7 +46,7 @@ class Contender:
     fills_blocks: bool = False
 
 
-def contender_of(checkpoint: Checkpoint) -> Contender:
+def peer_of(checkpoint: Checkpoint) -> Peer:
     """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
@@ -71,7 +71,7 @@ def contender_of(checkpoint: Checkpoint) -> Contender:
     def to_text(tokens: Sequence[int]) -> str:
         return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
 
-    return Contender(
+    return Peer(
         name=checkpoint.name,
         fingerprint=fingerprint(checkpoint.weight_files),
         dtype=checkpoint.model.arithmetic,
@@ -92,15 +92,13 @@ def _filled(
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
 
 
-def plan_cells(
-    contender: Contender, grid: Grid, prompt_sets: Sequence[PromptSet]
-) -> list[GridCell]:
-    """Every cell of a contender, AR first."""
+def plan_cells(peer: Peer, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
+    """Every cell of a peer, AR first."""
     return [
         GridCell(
-            checkpoint=contender.name,
-            fingerprint=contender.fingerprint,
-            dtype=contender.dtype,
+            checkpoint=peer.name,
+            fingerprint=peer.fingerprint,
+            dtype=peer.dtype,
             family=prompts.family,
             prompts_id=prompts.prompts_id,
             num_prompts=len(prompts.tasks),
@@ -112,7 +110,7 @@ def plan_cells(
 
 
 def evaluate_cell(
-    contender: Contender,
+    peer: Peer,
     cell: GridCell,
     prompts: PromptSet,
     batch_size: int,
@@ -120,12 +118,12 @@ def evaluate_cell(
 ) -> tuple[Outcome, ...]:
     """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
     repeat themselves: a loop is easy to foresee and worth nothing."""
-    ids = [contender.encode_prompt(task.prompt) for task in prompts.tasks]
+    ids = [peer.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
-    outputs = decode_in_batches(contender.decode, ids, cell.settings, shared, on_rows)
+    outputs = decode_in_batches(peer.decode, ids, cell.settings, shared, on_rows)
     if prompts.is_open:
         outputs = [output.without_loop() for output in outputs]
-    texts = [contender.to_text(output.tokens) for output in outputs]
+    texts = [peer.to_text(output.tokens) for output in outputs]
     return tuple(
         judge(output, text, prompts.judge(index, text))
         for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
@@ -133,7 +131,7 @@ def evaluate_cell(
 
 
 def evaluate(
-    contender: Contender,
+    peer: Peer,
     cells: Sequence[GridCell],
     prompt_sets: Sequence[PromptSet],
     store: CellStore,
@@ -149,7 +147,7 @@ def evaluate(
         outcomes = store.get(cell.key)
         if outcomes is None:
             prompts = by_family[cell.family]
-            outcomes = evaluate_cell(contender, cell, prompts, batch_size, on_rows)
+            outcomes = evaluate_cell(peer, cell, prompts, batch_size, on_rows)
             store.put(cell.key, outcomes, label=cell.label)
         else:
             on_rows(len(outcomes))
