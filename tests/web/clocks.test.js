@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { Playhead } from "../../assets/web/core/playhead.js";
-import { laneSpeedup, speedup, speedupRemark, speedupText } from "../../assets/web/core/speedup.js";
+import {
+  laneSpeedup,
+  speedup,
+  speedupRemark,
+  speedupSentence,
+  speedupShort,
+  speedupText,
+} from "../../assets/web/core/speedup.js";
 import { arOf, laneOf, PLAIN } from "./runs.js";
 
 describe("where a reader stands", () => {
@@ -51,37 +58,54 @@ describe("where a reader stands", () => {
 
 describe("speedup", () => {
   const timed = (tokens, num, seconds) => ({ tokens, seconds: Array.from({ length: num }, () => seconds) });
-
-  test("a speedup is the ratio of tokens per second", () => {
-    const found = speedup(timed(80, 20, 0.1), timed(80, 80, 0.1)); // 40 against 10 tokens per second
-    assert.deepEqual([found.kind, found.ratio.toFixed(6)], ["faster", "4.000000"]);
-    assert.equal(speedupText(found), "4.00×");
-    assert.equal(speedupRemark(found), "4.00 to 4.00 in repeats");
+  const said = (...given) => speedupSentence(speedup(...given));
+  // Seconds that swing by `share` around 0.1, so that the parts of a run differ.
+  const swinging = (tokens, num, share) => ({
+    tokens,
+    seconds: Array.from({ length: num }, (_, i) => 0.1 * (1 + share * (Math.floor((8 * i) / num) % 2 ? 1 : -1))),
   });
 
-  test("below 1 it is slower, at 1 the same", () => {
-    assert.equal(speedup(timed(40, 40, 0.2), timed(40, 40, 0.1)).kind, "slower");
-    assert.equal(speedup(timed(40, 40, 0.1), timed(40, 40, 0.1)).kind, "same");
-    const written = speedup(timed(40, 40, 0.1003), timed(40, 40, 0.1)); // 0.997
-    assert.deepEqual([written.kind, speedupText(written)], ["same", "1.00×"]);
+  test("a speedup is the ratio of tokens per second, in words with its range", () => {
+    const found = speedup(timed(80, 20, 0.1), timed(80, 80, 0.1)); // 40 against 10 tokens per second
+    assert.deepEqual([found.kind, found.ratio.toFixed(6)], ["faster", "4.000000"]);
+    assert.equal(speedupSentence(found), "4.00 times as fast (3.84 to 4.16)");
+    assert.equal(speedupShort(found), "4.00×");
+    assert.equal(said(swinging(80, 40, 0.1), timed(80, 56, 0.1)), "1.4 times as fast (1.3 to 1.5)");
+  });
+
+  test("below 1 it is slower, near 1 about as fast", () => {
+    assert.equal(said(timed(40, 40, 0.2), timed(40, 40, 0.1)), "slower: 0.50 times (0.48 to 0.52)");
+    assert.equal(said(timed(40, 40, 0.1), timed(40, 40, 0.1)), "about as fast (0.96 to 1.04)");
+    assert.equal(said(timed(40, 40, 0.103), timed(40, 40, 0.1)), "about as fast (0.93 to 1.01)");
+    assert.equal(speedup(timed(40, 40, 0.103), timed(40, 40, 0.1)).kind, "same");
   });
 
   test("nothing is said of less than twenty tokens, nor of what was not measured", () => {
-    const short = speedup(timed(19, 19, 0.1), timed(40, 40, 0.1));
-    assert.deepEqual([speedupText(short), speedupRemark(short)], ["too short to time", "under 20 tokens"]);
-    const none = speedup(timed(0, 0, 0.1), timed(40, 40, 0.1));
-    assert.deepEqual([speedupText(none), speedupRemark(none)], ["–", ""]);
+    assert.equal(said(timed(19, 19, 0.1), timed(40, 40, 0.1)), "too short to time (needs 20 tokens in both)");
+    assert.equal(said(timed(0, 0, 0.1), timed(40, 40, 0.1)), "–");
   });
 
-  test("forwards that vary too much are noise", () => {
-    const wild = { tokens: 40, seconds: [0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9] };
-    assert.equal(speedupText(speedup(wild, timed(40, 40, 0.1))), "noisy");
+  test("a wide range takes neither the sign nor the number back: what to do stands beside it", () => {
+    const busy = swinging(80, 16, 0.45);
+    const found = speedup(busy, timed(80, 80, 0.1)); // 5 times as fast
+    assert.equal(found.kind, "faster");
+    assert.ok(found.high / found.low > 1.5);
+    assert.equal(speedupText(found), "5.0 times as fast");
+    assert.match(speedupSentence(found), /^5\.0 times as fast \(3\.\d to 7\.\d\); the machine was busy: run it again/);
+    const slower = speedup(swinging(80, 80, 0.45), timed(80, 16, 0.1));
+    assert.deepEqual([slower.kind, speedupText(slower)], ["slower", "slower: 0.2 times"]);
   });
 
-  test("more than the forwards saved can bring is a disturbance", () => {
+  test("where the range reaches over 1 the number stands all the same", () => {
+    const found = speedup(swinging(84, 64, 0.5), timed(80, 80, 0.1));
+    assert.deepEqual([found.kind, speedupText(found)], ["same", "1.3 times as fast"]);
+  });
+
+  test("more than the forwards saved can bring is told as far as they can", () => {
     const found = speedup(timed(40, 20, 0.05), timed(40, 40, 0.1), 2);
-    assert.equal(found.kind, "noisy");
-    assert.equal(speedupRemark(found), "4.00×, but only 2.00 times fewer forwards");
+    assert.deepEqual([found.kind, speedupText(found), speedupShort(found)], ["capped", "up to 2.00 times as fast", "≤ 2.00×"]); // prettier-ignore
+    assert.match(speedupRemark(found), /^4\.0 was timed, with only 2\.0 times fewer passes/);
+    assert.equal(speedupText(speedup(timed(40, 39, 0.05), timed(40, 40, 0.1), 40 / 39)), "about as fast");
   });
 
   test("two lanes are compared as far as they are shown", () => {

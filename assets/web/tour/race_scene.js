@@ -3,7 +3,7 @@
 
 import { enter, make, put } from "../core/dom.js";
 import { folds, lastOf } from "../core/folds.js";
-import { laneSpeedup, speedupText } from "../core/speedup.js";
+import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, joined, probability, short, verdictText } from "../core/words.js";
 import { recording } from "../explain/explain.js";
@@ -222,8 +222,7 @@ export class RaceScene {
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
-    const speed =
-      other && main.end && other.end ? ` Speedup of decoding: ${speedupText(laneSpeedup(main, other))}.` : "";
+    const speed = other && main.end && other.end ? ` ${main.title}: ${speedupSentence(laneSpeedup(main, other))}.` : "";
     put(this.mark, `Live, on this server.${speed}`);
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }

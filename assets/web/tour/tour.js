@@ -4,7 +4,7 @@
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
-import { laneSpeedup, speedupRemark, speedupText } from "../core/speedup.js";
+import { laneSpeedup, speedupRange, speedupText } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { figure } from "../core/words.js";
 import { PICTURES, recording } from "../explain/explain.js";
@@ -251,7 +251,7 @@ function ofRecording(name) {
   const speedup = laneSpeedup(main, other);
   return [
     speedupText(speedup),
-    `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding, ${speedupRemark(speedup)}; ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
+    `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding (${speedupRange(speedup)}); ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
     `One run, recorded ${recorded.note}.`,
   ];
 }

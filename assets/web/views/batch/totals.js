@@ -4,12 +4,13 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
 import { find, make, put, toggle } from "../../core/dom.js";
-import { DEFINITION, speedup, speedupRemark, speedupText } from "../../core/speedup.js";
-import { bigFigure } from "../race/figures.js";
+import { DEFINITION, speedup } from "../../core/speedup.js";
+import { bigFigure, drawSpeedup } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
 
+const SPEED = "speed, first beside second";
 const BIG = [
-  ["speedup", "speedup of decoding, first over second", ""],
+  ["speedup", SPEED, ""],
   ["perSecond", "tokens per second", "tok/s"],
   ["tpf", "effective TPF", ""],
   ["idle", "row-forwards idle", "%"],
@@ -55,13 +56,9 @@ export class Totals {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
     if (this.big.speedup) {
-      const found = first && second && sides[1].end ? speedup(measured(sides[0]), measured(sides[1])) : null;
-      this.big.speedup.list.dataset.kind = found ? found.kind : "none";
-      this.set(
-        "speedup",
-        found ? speedupText(found) + (found.kind === "slower" ? " slower" : "") : "–",
-        found ? speedupRemark(found) : "when both have run",
-      );
+      if (first && second && sides[1].end)
+        drawSpeedup(this.big.speedup, speedup(measured(sides[0]), measured(sides[1])), SPEED);
+      else this.set("speedup", "–", "when both have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>

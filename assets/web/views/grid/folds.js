@@ -1,7 +1,7 @@
 // Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
 
 import { divergence, folds, lastOf } from "../../core/folds.js";
-import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
+import { laneSpeedup, speedupSentence, speedupShort } from "../../core/speedup.js";
 import { figure, short, whole } from "../../core/words.js";
 import { aligned } from "../../folds/diff.js";
 
@@ -53,8 +53,8 @@ function shared(...lanes) {
  * @param {Lane} ar
  */
 function speed(lane, ar) {
-  const { kind, ratio } = laneSpeedup(lane, ar);
-  return ["short", "noisy"].includes(kind) ? NaN : ratio;
+  const { kind, ratio, limit } = laneSpeedup(lane, ar);
+  return kind === "short" ? NaN : Math.min(ratio, kind === "capped" ? limit : Infinity);
 }
 
 /** @type {Record<Measure, (lane: Lane, ar: Lane) => number>} */
@@ -150,9 +150,9 @@ export function textsOf({ lane, row }, ar) {
   return {
     ...shared,
     agreement: percent(agreement(lane, ar.lane)),
-    ratio: speedupText(speedup),
+    ratio: speedupShort(speedup),
     speedup: speedup.kind,
-    range: speedupRemark(speedup),
+    range: speedupSentence(speedup),
     differs: place >= 0 ? `differs from token ${whole(place + 1)}` : isSame ? "same text" : "",
     kind: place >= 0 ? "differs" : isSame ? "same" : "",
   };
@@ -174,7 +174,7 @@ export function cellLabel(cell, ar, mark, isOpened) {
     texts.tpf && `${texts.tpf} tokens per forward`,
     /\d/.test(texts.agreement) && cell.row ? `${texts.agreement} % agreement with AR` : "",
     texts.speed,
-    texts.ratio && `speedup over plain AR ${texts.ratio}`,
+    texts.range,
     texts.differs,
     lane.verdict === null ? "" : lane.verdict ? "right" : "wrong",
     MARK_WORDS[mark],

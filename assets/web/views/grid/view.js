@@ -168,7 +168,7 @@ class GridView extends PhaseView {
     const ar = this.reference.lane;
     const same = fastest(cells.filter((cell) => parting(cell.lane, ar).isSame));
     /** @param {Cell} cell */
-    const named = (cell) => `${cellName(cell)} (speedup ${speedupText(laneSpeedup(cell.lane, ar))})`;
+    const named = (cell) => `${cellName(cell)} (${speedupText(laneSpeedup(cell.lane, ar))})`;
     if (same === best) return `Fastest: ${named(best)}, with AR's own text.`;
     return `Fastest: ${named(best)}. ${same ? `Fastest with AR's own text: ${named(same)}.` : "No cell wrote AR's own text."}`;
   }

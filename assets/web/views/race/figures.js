@@ -4,14 +4,14 @@
 import { find, make, put, toggle } from "../../core/dom.js";
 import { folds } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
-import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
+import { laneSpeedup, speedupParts, speedupRange, speedupRemark } from "../../core/speedup.js";
 import { counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
 
 const BIG = [
   ["perForward", "tokens per forward", "TPF"],
-  ["speedup", "speedup of decoding", ""],
+  ["speedup", "speed beside plain AR", ""],
   ["perSecond", "tokens per second", "tok/s"],
-  ["forward", "one forward", "ms"],
+  ["forward", "mean time of a forward", "ms"],
 ];
 const SMALL = [
   ["first", "to first token"],
@@ -26,13 +26,30 @@ const SMALL = [
  */
 export function bigFigure(key, name, unit) {
   const [title, number, sub] = [make("span", "", name), new Text("–"), make("dd", "rv-sub rv-num")];
-  const value = make("dd", "rv-value rv-num", number, make("small", "", unit));
+  const small = make("small", "", unit);
+  const value = make("dd", "rv-value rv-num", number, small);
   return {
     title,
     number,
+    unit: small,
     sub,
     list: make("dl", { class: "rv-figure", "data-key": key }, make("dt", "", title), value, sub),
   };
+}
+
+/**
+ * A speedup as a large number: its words, and beneath them its range and what to do about it.
+ * @param {ReturnType<typeof bigFigure>} cell
+ * @param {Speedup} found
+ * @param {string} name
+ */
+export function drawSpeedup({ list, title, number, unit, sub }, found, name) {
+  const [value, words] = speedupParts(found);
+  list.dataset.kind = found.kind;
+  put(title, name);
+  put(number, value);
+  put(unit, words);
+  put(sub, [speedupRange(found), speedupRemark(found)].filter(Boolean).join("; "));
 }
 
 export class Figures {
@@ -67,7 +84,7 @@ export class Figures {
     const base = other ? folds.perSecond(other) : NaN;
     const beside = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
-    if (other) this.drawSpeedup(laneSpeedup(main, other), other);
+    if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed beside ${other.title}`);
     this.set(
       "perForward",
       figure(folds.perForward(main)),
@@ -85,18 +102,7 @@ export class Figures {
   }
 
   /**
-   * @param {Speedup} speedup
-   * @param {Lane} other
-   */
-  drawSpeedup(speedup, other) {
-    const { list, title } = this.big.speedup;
-    list.dataset.kind = speedup.kind;
-    put(title, speedup.kind === "slower" ? `slower than ${other.title}` : "speedup of decoding");
-    this.set("speedup", speedupText(speedup), speedupRemark(speedup));
-  }
-
-  /**
-   * @param {"speedup" | "perForward" | "perSecond" | "forward"} key
+   * @param {"perForward" | "perSecond" | "forward"} key
    * @param {string} value
    * @param {string} sub
    */
@@ -129,26 +135,31 @@ export function firstText(main, beside) {
   return said.join(" · ");
 }
 
+const REPLAY = "An earlier moment of this run, by its measured clock.";
+const ALONE = "Running: the clock counts the time of its passes.";
+const TURNS = "Running: the methods take turns on this machine, and the clock of each counts its own passes alone.";
+
 /**
  * [state, sentence] of the whole run; states are what data-state of the root says.
  * @param {Run | null} run
+ * @param {boolean} isReplay whether an earlier moment of the run is shown
  * @returns {[state: string, sentence: string]}
  */
-export function statusOf(run) {
+export function statusOf(run, isReplay) {
   if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
   const { lanes, note } = run;
   const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
   if (run.fault) return ["error", run.fault];
   if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
-  if (lanes.length && lanes.every((lane) => lane.end)) return finished(run);
+  if (lanes.length && lanes.every((lane) => lane.end)) return isReplay ? ["finished", REPLAY] : finished(run);
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
   if (run.pace > 0) {
     const times = short(run.pace + 1, 1); // a rest of N forwards after each makes it N + 1 times slower
-    const rests = "the engine rests between forwards while the clocks stand still";
+    const rests = "the engine rests between passes while the clocks stand still";
     return ["slow", `Slow motion, ${times} times slower: ${rests}.`];
   }
-  return ["running", "Real time: this is how fast it runs here."];
+  return ["running", lanes.length > 1 ? TURNS : ALONE];
 }
 
 /**

@@ -205,7 +205,7 @@ export class RaceView extends LineView {
 
   draw() {
     const { root, run } = this;
-    const [state, sentence] = statusOf(run);
+    const [state, sentence] = statusOf(run, Boolean(run?.lanes.length) && !this.playhead.isFollowing);
     root.dataset.run = run ? run.id : "";
     root.dataset.state = state;
     root.dataset.lanes = String(run ? run.lanes.length : 0);
