@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { apart } from "../../assets/web/charts/specs.js";
 import { Boxes, Dashes, finestOf, stepsIn } from "../../assets/web/charts/marks.js";
 
 const ALL = { time: 0, height: 0 };
@@ -49,4 +50,13 @@ test("of few forwards everything can be seen; of many, what is zoomed is seen fi
   assert.deepEqual(finestOf(many, whole, 300), { time: 0.01, height: 2 });
   const lane = /** @type {Lane} */ (/** @type {unknown} */ ({ steps: many }));
   assert.deepEqual(finestOf(stepsIn(lane, zoom), zoom, 300), ALL);
+});
+
+test("labels beside a chart stand near their values, in order, none over another", () => {
+  assert.deepEqual(apart([10, 80], 100), [10, 80]);
+  const close = apart([50, 52], 100);
+  assert.ok(close[1] - close[0] >= 10 && close[0] < 50 && close[1] > 52);
+  const [first, second, third] = apart([100, 100, 100], 112);
+  assert.ok(first - second > 11 && second - third > 11);
+  assert.ok(Math.min(...apart([0, 0], 100)) > 0);
 });

@@ -5,7 +5,7 @@ import { forwardsFigure } from "../../assets/web/charts/specs.js";
 import { drafterOf, draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
 import { factsOf, isVerified } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
-import { settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
+import { laneWords, settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
 import { END, forward, laneOf } from "./runs.js";
 
 describe("a draft model", () => {
@@ -87,4 +87,15 @@ describe("block diffusion", () => {
     const boxes = shapes.map(({ fillcolor, path }) => [fillcolor, path.match(/M/g).length]);
     assert.deepEqual(boxes, [["one", 1], ["two", 1], ["three", 1], ["cap", 2]]); // prettier-ignore
   });
+});
+
+test("a lane says in words how it decodes", () => {
+  const words = (settings) => laneWords(laneOf([], { settings: { threshold: "fixed", ...settings } }).settings);
+  assert.equal(words({ method: "ar" }), "one token per pass");
+  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps what it is 95 % sure of");
+  assert.equal(words({ tau: 0, block_size: 1 }), "unverified, keeps every proposal, up to 1 proposal per pass");
+  const lossless = { lossless: true, tau: 0, block_size: "auto", groups: "every" };
+  assert.equal(words(lossless), "lossless, drafts by masks");
+  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, drafts by masks and look-up, up to 8 proposals per pass"); // prettier-ignore
+  assert.equal(words({ tau: 0.5, metric: "margin" }), "unverified, τ 0.5, by margin, up to 4 proposals per pass");
 });

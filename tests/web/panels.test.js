@@ -77,6 +77,9 @@ describe("folds", () => {
     const tokens = ["The", " 4", " ", "."].map((text) => ({ text, step, joins: -1, isEnd: false }));
     assert.deepEqual(kindsOf(tokens), ["words", "numbers", "white space", "punctuation"]);
     assert.deepEqual(byKind(tokens)[0], { kind: "words", tokens: 1, forwards: 0.5, tpf: 2 });
+    const whole = byKind(plain.tokens); // a b c e f g END in four forwards
+    const sum = (name) => whole.reduce((total, each) => total + each[name], 0);
+    assert.deepEqual([sum("tokens"), sum("forwards")], [7, 4]);
   });
 
   test("the first proposal is always taken, NaN never", () => {

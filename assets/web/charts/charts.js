@@ -15,7 +15,7 @@ const CHARTS = [
   ["forwards", "Tokens accepted by each forward", true],
   ["time", "Tokens against measured time, from the prompt read", false],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused", true],
-  ["latency", "Time of each forward", false],
+  ["latency", "Time of each forward, with its mean", false],
 ];
 const PAUSE = 125; // milliseconds between two redraws
 

@@ -2,7 +2,7 @@
 // forward. No DOM, no Plotly; colours come in as `c`.
 
 import { runColours } from "../core/colours.js";
-import { beginOf, lastOf, photoFinish, thinned } from "../core/folds.js";
+import { beginOf, folds, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
@@ -79,12 +79,15 @@ function moveMarks(lane, c, span, isNamed) {
   const room = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
+  /** @type {(move: Move) => Json} a name that would run out of the chart stands before its line */
+  const side = (move) =>
+    at(move) - span.from > 0.7 * (span.to - span.from) ? { xanchor: "right", xshift: -3 } : { xshift: 3 };
   /** @type {Json[]} */
   const annotations = moves.filter(hasRoom).map((move) => ({
     ...endLabel(moveText(move), at(move), 1, c.warm, "top"),
     yref: "paper",
-    xshift: 3,
     font: { size: 11, color: c.warm },
+    ...side(move),
   }));
   return { shapes, annotations };
 }
@@ -188,6 +191,24 @@ export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   font: { size: 12, color },
 });
 
+const LABEL = 0.11; // of a chart's height: what a label beside it takes
+
+/**
+ * Heights for labels beside a chart: near their values, in the same order, none over another.
+ * @param {number[]} values
+ * @param {number} top of the chart
+ */
+export function apart(values, top) {
+  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equals the first is upmost
+  const [placed, room] = [[...values], LABEL * top];
+  order.forEach((at, k) => {
+    if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + room);
+  });
+  const raised = placed.reduce((sum, y, i) => sum + y - values[i], 0) / values.length;
+  const shift = Math.min(raised, Math.min(...placed) - room / 2); // no lower than the foot
+  return placed.map((y) => y - shift);
+}
+
 /**
  * Tokens against each lane's own measured clock, which starts when the prompt has been read.
  * @param {Lane[]} lanes
@@ -209,9 +230,11 @@ export function timeFigure(lanes, c, span) {
       hoverinfo: "skip", // the card of the forward tells it
     };
   });
-  const annotations = data.map(({ x: xs, y: ys, line }, i) =>
-    endLabel(lineName(lanes[i], lanes), lastOf(xs), lastOf(ys), line.color, lanes[i].isAr ? "top" : "bottom"),
-  );
+  const heights = apart(data.map(({ y }) => lastOf(y)), most * 1.12); // prettier-ignore
+  const annotations = data.map(({ line }, i) => ({
+    ...endLabel(lineName(lanes[i], lanes), 1, heights[i], line.color),
+    ...BESIDE,
+  }));
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
   const finish = finishMarks(lanes, c);
   const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
@@ -236,7 +259,6 @@ function lineName(lane, lanes) {
 
 const MOST = 4; // times the middle one: what took longer would press all others to the ground
 const THIN = 2; // pixels of a dash here
-const NEAR = 0.12; // of the height: labels closer than that stand above and below
 
 /** @param {number[]} numbers */
 const middle = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1] ?? 0;
@@ -261,13 +283,12 @@ export function latencyFigure(lanes, c, span, seen = span) {
     near.forEach((step) => dashes.hold(step, took(step)));
     return dashes.shapes;
   });
-  const middles = each.map((steps) => middle(steps.map(took)));
-  const isNear = middles.length === 2 && Math.abs(middles[0] - middles[1]) < NEAR * top;
-  const labels = lanes.map((lane, i) => {
-    const isUpper = middles[i] >= Math.max(...middles);
-    const side = isNear ? (isUpper ? "bottom" : "top") : "middle";
-    return { ...endLabel(`${figure(middles[i])} ms`, 1, middles[i], laneColour(lane, c), side), ...BESIDE };
-  });
+  const means = lanes.map((lane) => 1000 * (folds.secondsPerForward(lane) || 0));
+  const heights = apart(means, top);
+  const labels = lanes.map((lane, i) => ({
+    ...endLabel(`${figure(means[i])} ms`, 1, heights[i], laneColour(lane, c)),
+    ...BESIDE,
+  }));
   const cut = longest > top ? [cutLabel(`the longest took ${figure(longest)} ms`, c)] : [];
   const y = axis(c, "milliseconds", { range: [0, top], nticks: 5 });
   const marks = finishMarks(lanes, c);
@@ -285,5 +306,7 @@ const cutLabel = (text, c) => ({
   yref: "paper",
   xanchor: "right",
   xshift: 0,
+  bgcolor: c.surface,
+  borderpad: 1,
   font: { size: 11, color: c.muted },
 });

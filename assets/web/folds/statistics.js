@@ -121,8 +121,9 @@ export function forwardCounts(steps) {
 // Kinds of text, by this rule in this order. code: any character between ``` fences, or in a Python block: a line that
 // begins with `def name...:` or `class Name...:` and the indented or empty lines after it. white space: nothing else in
 // the token. words: it has a letter. numbers: it has a digit. punctuation: what is left, signs and emoji included. A piece
-// of a character is of the kind of that character; the mark that ends the text is of none.
-const KINDS = ["words", "numbers", "punctuation", "code", "white space"];
+// of a character is of the kind of that character; the mark that ends the text is a kind of its own.
+const END = "end mark"; // which ends the text
+const KINDS = ["words", "numbers", "punctuation", "code", "white space", END];
 
 const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;
@@ -162,17 +163,18 @@ function plainKind(text) {
 }
 
 /**
- * The kind of each token of a lane, in order; null for the mark that ends the text.
+ * The kind of each token of a lane, in order; pieces whose character has not come are signs.
  * @param {KindToken[]} tokens
  */
 export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
-  /** @type {(string | null)[]} */
-  const kinds = new Array(tokens.length).fill(null);
+  /** @type {string[]} */
+  const kinds = new Array(tokens.length).fill("punctuation");
   let [at, first] = [0, 0]; // first: of the pieces that wait for their character
   tokens.forEach((token, i) => {
     const end = at + token.text.length;
-    if (token.joins >= 0) kinds[i] = kinds[token.joins];
+    if (token.isEnd) kinds[i] = END;
+    else if (token.joins >= 0) kinds[i] = kinds[token.joins];
     else if (token.text) {
       const isCode = ranges.some(([from, to]) => at < to && end > from);
       kinds.fill(isCode ? "code" : plainKind(token.text), first, i + 1);
@@ -190,8 +192,7 @@ export function kindsOf(tokens) {
 export function byKind(tokens) {
   const found = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
   kindsOf(tokens).forEach((kind, i) => {
-    const entry = kind && found.get(kind);
-    if (!entry) return;
+    const entry = /** @type {{ kind: string, tokens: number, forwards: number }} */ (found.get(kind));
     entry.tokens += 1;
     entry.forwards += 1 / tokens[i].step.count;
   });

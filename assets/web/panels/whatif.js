@@ -457,23 +457,23 @@ function losslessText(found) {
  */
 function takenText({ taken, drafts }) {
   if (!taken.num) return "";
-  const what = drafts ? "proposals that were not drafted would have been" : "refused tokens would have been taken";
+  const [word, then] = drafts ? ["undrafted proposal", "drafted"] : ["refused token", "taken"];
   const other = taken.other ? ` and something else in the place of ${whole(taken.other)}` : "";
   const unknown = taken.unknown
     ? `; ${whole(taken.unknown)} cannot be judged, for the text before them became another`
     : "";
-  return `More at ${counted(taken.forwards, "forward")}: ${whole(taken.num)} ${what}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
+  return `More at ${counted(taken.forwards, "forward")}: ${counted(taken.num, word)} would have been ${then}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
 }
 
 /** @param {WhatIf} given */
 function leftText({ left, drafts }) {
   if (!left.num) return "";
-  const what = drafts ? "drafts would not have been made" : "tokens that were taken would have been refused";
+  const [word, then] = drafts ? ["draft", "would not have been made"] : ["accepted token", "would have been refused"];
   const unknown = drafts ? "" : "; what AR would have chosen there is not known";
   const wrong = left.checked
     ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
     : unknown;
-  return `Fewer at ${counted(left.forwards, "forward")}: ${whole(left.num)} ${what}${wrong}.`;
+  return `Fewer at ${counted(left.forwards, "forward")}: ${counted(left.num, word)} ${then}${wrong}.`;
 }
 
 /**

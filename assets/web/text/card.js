@@ -54,6 +54,21 @@ export function settingsText(settings, chosen) {
 export const laneText = ({ settings, steps }) => settingsText(settings, steps.at(-1)?.blockSize);
 
 /**
+ * How a lane decodes, in words that need no legend.
+ * @param {Settings | null} settings
+ */
+export function laneWords(settings) {
+  if (settings?.method === "ar") return "one token per pass";
+  if (settings?.method !== "mars") return settingsText(settings);
+  const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
+  if (settings.lossless) return `lossless, drafts by masks${settings.lookup ? " and look-up" : ""}${most}`;
+  const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
+  if (!isPlain) return `unverified, ${tauText(settings)}, by ${settings.metric}${most}`;
+  const kept = settings.tau > 0 ? `keeps what it is ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
+  return `unverified, ${kept}${most}`;
+}
+
+/**
  * How many tokens a draft model drafts, and which of the two models is fed masks.
  * @param {Settings} settings
  */
@@ -73,7 +88,7 @@ export function moveText({ settings, before }) {
   if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
   if (settings.threshold !== before.threshold || settings.target !== before.target) parts.push(tauText(settings));
   if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
-  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "τ only");
+  if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "unverified");
   if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
   if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
   if (settings.metric !== before.metric) parts.push(settings.metric);

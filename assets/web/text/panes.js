@@ -4,7 +4,7 @@ import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
 import { compared, divergence } from "../core/folds.js";
 import { counted, verdictText } from "../core/words.js";
-import { laneText } from "./card.js";
+import { laneText, laneWords } from "./card.js";
 import { TokenView } from "./text.js";
 
 export class Pane {
@@ -47,9 +47,10 @@ export class Pane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
-    put(parts.settings, laneText(shown));
+    put(parts.settings, laneWords(shown.settings));
+    parts.settings.title = laneText(shown);
     put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
-    put(parts.forwards, lane.steps.length && !lane.isAr ? `· ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
+    put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, verdictText(shown.verdict));

@@ -127,6 +127,6 @@ export function cellText(side, row, cell) {
  * @param {RowCell} cell
  */
 export function cacheText(side, cell) {
-  if (side.method === "uncached") return `no cache: ${cell.filling + cell.scratch} positions computed anew`;
+  if (side.method === "uncached") return `no cache: ${counted(cell.filling + cell.scratch, "position")} computed anew`;
   return `committed ${cell.committed} · filling ${cell.filling} · scratch ${cell.scratch}`;
 }

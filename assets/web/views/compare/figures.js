@@ -12,7 +12,14 @@ export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 export const FIGURES = [
   { name: "tokens per forward", unit: "TPF", of: folds.perForward, show: figure, better: 1 },
   { name: "tokens per second", unit: "tok/s", of: folds.perSecond, show: figure, better: 1, isTimed: true },
-  { name: "one forward", unit: "ms", of: folds.secondsPerForward, show: milliseconds, better: -1, isTimed: true },
+  {
+    name: "mean time of a forward",
+    unit: "ms",
+    of: folds.secondsPerForward,
+    show: milliseconds,
+    better: -1,
+    isTimed: true,
+  },
   { name: "to first token", unit: "ms", of: folds.toFirst, show: milliseconds, better: -1, isTimed: true },
   { name: "forwards", unit: "", of: folds.forwards, show: whole, better: 0 },
   { name: "tokens", unit: "", of: folds.tokens, show: whole, better: 0 },
