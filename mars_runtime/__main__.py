@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
     "fetch": ("mars_runtime.model.fetch", "fetch a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
+    "review": ("mars_runtime.review.cli", "sets of answers to read, and what people judged"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write texts to train an adapter on"),

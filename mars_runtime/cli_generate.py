@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import End, Event
-from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError
+from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError, number
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DEFAULT_CHECKPOINT = "mars-tiny"
 POLL_SECONDS = 0.05
 DEADLINE = 3600.0
-MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,18 +49,6 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
         metavar="|".join(line.choices) or None,
         help=line.says if line.default == "" else f"{line.says} (%(default)s)",
     )
-
-
-def number(text: str) -> object:
-    """A whole number, a number, or the text as it is for DecodeSettings to refuse."""
-    try:
-        return int(text) if len(text) < MAX_DIGITS else float(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def run(args: argparse.Namespace) -> int:

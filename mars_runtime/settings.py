@@ -33,6 +33,7 @@ MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
 MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
+MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
 MAX_NAME = 200  # characters of a checkpoint's name
 T = TypeVar("T")
 
@@ -346,6 +347,19 @@ def captured(settings: DecodeSettings) -> DecodeSettings:
     """The settings as far as a captured step obeys them, which is what its events say was in
     force."""
     return replace(settings, **CAPTURED)
+
+
+def number(text: str) -> object:
+    """What a text says of a setting: a whole number, a number, or the text itself, for
+    DecodeSettings to judge."""
+    try:
+        return int(text) if len(text) < MAX_DIGITS else float(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def read_settings(value: Any) -> DecodeSettings:

@@ -1,4 +1,5 @@
-"""Draws a run in a terminal: text as it comes, tokens of one forward on one background."""
+"""Draws in a terminal: a run's text as it comes, tokens of one forward on one background; how far a
+command is."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.style import Style
 from rich.text import Text
 
@@ -121,3 +123,15 @@ def method(settings: DecodeSettings) -> str:
     lossless = "lossless " if settings.lossless else ""
     metric = "" if settings.metric == "probability" else f" {settings.metric}"
     return f"{lossless}MARS τ {settings.tau:g}{metric} B {settings.block_size}{drawn}"
+
+
+def progress_bars(console: Console) -> Progress:
+    """Bars that count, under their descriptions, and are gone when they end."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )

@@ -32,6 +32,7 @@ RANKS = {
     "provenance": 4,
     "engine": 5,
     "serving": 6,
+    "review": 6,
     "traffic": 6,
     "lab.tables": 6,
     "lab.commands": 6,

@@ -1,12 +1,9 @@
-"""What the commands of the lab share: how they fail in a sentence and how they show progress."""
+"""What the commands of the lab share: how they fail in a sentence."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.outputs import OutputError
@@ -24,15 +21,3 @@ def run_or_say(work: Callable[[], int]) -> int:
     except (SettingsError, PromptError, CheckpointError, DecodeError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
-
-
-def progress_bars(console: Console) -> Progress:
-    """Bars that count, under their descriptions, and are gone when they end."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from mars_runtime.lab.commands import progress_bars, run_or_say
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation import report
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
@@ -29,6 +29,7 @@ from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, 
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
 from mars_runtime.tasks import families_for
+from mars_runtime.terminal import progress_bars
 
 if TYPE_CHECKING:
     from mars_runtime.lab.evaluation.run import Peer

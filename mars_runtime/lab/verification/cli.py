@@ -16,12 +16,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mars_runtime.lab.commands import progress_bars, run_or_say
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
 from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.tasks import families_for
+from mars_runtime.terminal import progress_bars
 
 PROMISES = ("lossless", "sampling", "logits")
 USUAL_PROMPTS = {"lossless": 62, "sampling": 1, "logits": 40}

@@ -1,0 +1,151 @@
+"""``python -m mars_runtime review``: make sets of answers to read, and work on what people judged.
+
+review make prompts.jsonl --ways ar tau=0.8 lossless --out set/
+review show set/
+review pack set/ --out set.zip
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from mars_runtime.outputs import OutputError, path_of
+from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts
+from mars_runtime.review.ways import read_ways
+from mars_runtime.settings import SettingsError
+
+MAX_TOKENS = 128
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``review`` command and what it can do."""
+    parser = subparsers.add_parser("review", help="sets of answers to read, and their judgements")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    making = verbs.add_parser("make", help="decode prompts in several ways; goes on where it was")
+    add = making.add_argument
+    add("prompts", help="a file (text, CSV, JSON Lines), or study, requests, a family of tasks")
+    add("--ways", nargs="+", required=True, help="such as ar tau=0.8 lossless tau=0.5,B=8")
+    add("--reference", default="", help="the way that the others are held against (the first)")
+    add("--out", type=path_of, required=True, help="the folder of the set")
+    add("--name", default="", help="what the set is called (the name of its folder)")
+    add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
+    add("--max-new-tokens", type=int, default=MAX_TOKENS, help="of an answer (%(default)s)")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
+    add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
+    making.set_defaults(work=_make)
+    packing = verbs.add_parser("pack", help="a set as one file")
+    packing.add_argument("set", type=path_of)
+    packing.add_argument("--out", type=path_of, required=True)
+    packing.set_defaults(work=_pack)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code. A mistake of the user is one sentence and exit code 2."""
+    from mars_runtime.model.config import CheckpointError
+    from mars_runtime.review.sets import SetError
+
+    work: Callable[[argparse.Namespace], int] = args.work
+    try:
+        return work(args)
+    except (PromptError, SettingsError, SetError, OutputError, CheckpointError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _make(args: argparse.Namespace) -> int:
+    items = _items(args.prompts)
+    usual = {"max_new_tokens": args.max_new_tokens}
+    ways = read_ways(args.ways, args.checkpoint, **usual)
+    names = [way.name for way in ways]
+    if args.reference and args.reference not in names:
+        raise SettingsError(f"The reference must be one of the ways: {', '.join(names)}.")
+    from rich.console import Console
+
+    from mars_runtime.provenance import fingerprint, provenance
+    from mars_runtime.review.making import make
+    from mars_runtime.review.sets import About, ReviewSet
+    from mars_runtime.terminal import progress_bars
+
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        loaded = Loaded(args.device, args.dtype, stack)
+        weights = {
+            name: fingerprint(loaded.checkpoint(name).weight_files)
+            for name in dict.fromkeys(way.checkpoint for way in ways)
+        }
+        made = {**provenance(), "weights": weights}
+        reference = names.index(args.reference) if args.reference else 0
+        about = About(args.name or args.out.name, ways, reference, made)
+        review = ReviewSet.create(args.out, about, items)
+        stack.enter_context(review.only_writer())
+        with progress_bars(console) as bars:
+            bar = bars.add_task("answers")
+            for progress in make(review, loaded):
+                bars.update(bar, completed=progress.num_done, total=progress.num_all)
+    for sentence in progress.refused:
+        print(sentence, file=sys.stderr)
+    print(f"{progress.num_done} of {progress.num_all} answers are in {args.out}.")
+    return 1 if progress.refused else 0
+
+
+class Loaded:
+    """Checkpoints by name with an engine each, from their first use until ``stack`` is left."""
+
+    def __init__(self, device: str, dtype: str, stack: ExitStack) -> None:
+        self._device, self._dtype, self._stack = device, dtype, stack
+        self._checkpoints: dict[str, Any] = {}
+        self._decoders: dict[str, Any] = {}
+
+    def checkpoint(self, name: str) -> Any:
+        """The checkpoint. Raises CheckpointError."""
+        from mars_runtime.model.load import load_checkpoint
+
+        if name not in self._checkpoints:
+            found = load_checkpoint(name, device=self._device, dtype=self._dtype)
+            self._checkpoints[name] = found
+        return self._checkpoints[name]
+
+    def __call__(self, name: str) -> Any:
+        """What decodes with it. What is kept of earlier prompts would be told in traces, so that
+        they would depend on the order of the work: nothing is."""
+        from mars_runtime.engine import Engine
+        from mars_runtime.engine.backend import CheckpointBackend
+        from mars_runtime.engine.header import facts_of
+        from mars_runtime.review.making import AT_ONCE, Decoder
+
+        if name not in self._decoders:
+            checkpoint = self.checkpoint(name)
+            backend = CheckpointBackend(checkpoint, keeps=False)
+            engine = self._stack.enter_context(Engine(backend, max_runs=AT_ONCE))
+            self._decoders[name] = Decoder(engine, checkpoint.tokenizer, facts_of(checkpoint))
+        return self._decoders[name]
+
+
+def _items(source: str) -> list[Item]:
+    """The prompts of a file, what is wrong with its other lines told; or bundled ones by name."""
+    path = Path(source)
+    if not path.is_file():
+        return bundled(source)
+    try:
+        found = read_prompts(path.read_text(encoding="utf-8"), name=path.name)
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{path} is not text in UTF-8: save it so.") from error
+    for fault in found.faults:
+        print(fault, file=sys.stderr)
+    return found.items
+
+
+def _pack(args: argparse.Namespace) -> int:
+    from mars_runtime.review.sets import ReviewSet
+
+    review = ReviewSet.open(args.set)
+    if missing := review.missing():
+        raise OutputError(f"{len(missing)} answers are missing: run `review make` again first.")
+    review.pack(args.out)
+    print(f"{args.out}: {args.out.stat().st_size / 1e6:.2f} MB")
+    return 0

@@ -1,0 +1,133 @@
+"""Makes the answers of a set in an engine: several prompts share its forwards, and each answer is
+kept as soon as it is there. Knows no page and no command.
+
+Where a model is bitwise an answer is the same in any company; elsewhere each is decoded alone, so
+that whatever was done before a set was interrupted changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from mars_runtime.engine.header import Facts, make_header
+from mars_runtime.engine.request import MAX_DEADLINE, Request, RequestError
+from mars_runtime.engine.run import Run
+from mars_runtime.events import End
+from mars_runtime.review.sets import ReviewSet, SetError
+from mars_runtime.text import TextError
+from mars_runtime.trace import Trace
+
+if TYPE_CHECKING:
+    from mars_runtime.engine.base import BaseEngine
+    from mars_runtime.text import Tokenizer
+
+AT_ONCE = 4
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A checkpoint that decodes: its engine, its tokenizer, what is told of it in traces."""
+
+    engine: BaseEngine
+    tokenizer: Tokenizer
+    facts: Facts
+
+    @property
+    def at_once(self) -> int:
+        """Prompts that may share forwards without one changing what another gives."""
+        return AT_ONCE if self.facts.is_bitwise else 1
+
+
+Decoders = Callable[[str], Decoder]
+"""Name of a checkpoint -> what decodes it, loaded when it is first asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a set is. refused: a sentence for each answer that cannot be had."""
+
+    num_done: int
+    num_all: int
+    refused: tuple[str, ...] = ()
+
+
+def make(
+    review: ReviewSet, decoders: Decoders, owner: str = "", deadline: float = MAX_DEADLINE
+) -> Iterator[Progress]:
+    """Decode what is missing, way by way; yields several times a second, and to stop is to close
+    it. owner, deadline: as of a Request. Raises SetError where a run fails."""
+    left = review.missing()
+    num_all = len(review.items) * len(review.about.ways)
+    num_done, refused = num_all - len(left), list[str]()
+    yield Progress(num_done, num_all)
+    for way in range(len(review.about.ways)):
+        waiting = deque(item for item, other in left if other == way)
+        running: dict[int, tuple[Run, Request]] = {}
+        settings = review.about.ways[way].settings
+        if not waiting or settings is None:
+            continue
+        decoder = decoders(review.about.ways[way].checkpoint)
+        try:
+            while waiting or running:
+                while waiting and len(running) < decoder.at_once:
+                    item = waiting.popleft()
+                    try:
+                        running[item] = _begin(review, item, way, decoder, owner, deadline)
+                    except (RequestError, TextError) as error:
+                        refused.append(f"Prompt {item + 1}: {error}")
+                _wait([run for run, _ in running.values()])
+                for item in [item for item, (run, _) in running.items() if run.wait(0.0)]:
+                    _keep(review, item, way, decoder, *running.pop(item))
+                    num_done += 1
+                yield Progress(num_done, num_all, tuple(refused))
+        finally:
+            for run, _ in running.values():
+                run.cancel()
+    review.summarize()
+    yield Progress(num_done, num_all, tuple(refused))
+
+
+def _begin(
+    review: ReviewSet, item: int, way: int, decoder: Decoder, owner: str, deadline: float
+) -> tuple[Run, Request]:
+    settings = review.about.ways[way].settings
+    assert settings is not None, "only ways with settings are decoded"
+    asked = review.items[item]
+    request = Request(
+        decoder.tokenizer.encode_prompt(asked.prompt, before=asked.before),
+        settings,
+        deadline,
+        is_checked=settings.method == "mars" and not settings.is_verified,
+        owner=owner,
+    )
+    return decoder.engine.submit(request), request
+
+
+def _wait(runs: Iterable[Run]) -> None:
+    """Until the first is over, or a moment."""
+    for run in runs:
+        run.wait(POLL_SECONDS)
+        break
+
+
+def _keep(
+    review: ReviewSet, item: int, way: int, decoder: Decoder, run: Run, request: Request
+) -> None:
+    events = run.events_since(0)
+    end = events[-1]
+    if not isinstance(end, End) or end.reason not in ("eos", "limit"):
+        why = end.message if isinstance(end, End) and end.message else "It was stopped."
+        raise SetError(f"Prompt {item + 1} was not answered: {why}")
+    asked = review.items[item]
+    header = make_header(
+        decoder.facts,
+        asked.prompt,
+        request,
+        task=asdict(asked.task) if asked.task else None,
+        name=review.about.ways[way].name,
+    )
+    review.add_trace(item, way, Trace.of(header, events, decoder.tokenizer.token_bytes).lines())

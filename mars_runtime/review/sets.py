@@ -1,0 +1,256 @@
+"""A set: prompts, ways of decoding them, and an answer of each, as files that outlive the program.
+
+    set.json            name, ways, which of them is the reference, and how it was made
+    prompts.jsonl       an item a line (prompts.py)
+    answers/0001-0.jsonl  the trace of prompt 1 by way 0 (trace.py); .json where there is text alone
+    summary.jsonl       what those traces say to a reader, so that a set opens without reading them
+
+A file is there whole or not at all, so a set that was killed in the making goes on where it was.
+Packed, the same files stand in one archive. Nothing in such files is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
+from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
+from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
+from mars_runtime.review.ways import MAX_WAYS, Way, way_of
+from mars_runtime.settings import SettingsError
+from mars_runtime.trace import Trace, TraceError, read_trace
+
+VERSION = 1
+MAX_NAME = 80
+ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
+STAMP = (2020, 1, 1, 0, 0, 0)
+"""Of files in an archive, so that equal sets are equal archives."""
+NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
+Place = Path | zipfile.Path
+
+
+class SetError(ValueError):
+    """A set that can't be made or read; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a set is. reference: number of the way that the others are held against. made: where and
+    with what (``provenance.provenance``), JSON values."""
+
+    name: str
+    ways: tuple[Way, ...]
+    reference: int
+    made: Mapping[str, Any]
+
+    @property
+    def others(self) -> list[int]:
+        """The numbers of the ways beside the reference."""
+        return [number for number in range(len(self.ways)) if number != self.reference]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its values."""
+        ways = [way.as_json() for way in self.ways]
+        told = {"name": self.name, "reference": self.reference, "ways": ways, "made": self.made}
+        return {"version": VERSION, **told}
+
+
+class ReviewSet:
+    """A set as it lies in a folder or an archive; only of a folder are answers added."""
+
+    def __init__(self, place: Place, about: About, items: Sequence[Item]) -> None:
+        self._place = place
+        self.about = about
+        self.items = tuple(items)
+        self._answers: dict[tuple[int, int], Answer] = {}
+
+    @classmethod
+    def create(cls, folder: Path, about: About, items: Sequence[Item]) -> ReviewSet:
+        """A set in a new folder, or the one that is there if its prompts and ways are these. Raises
+        SetError, OutputError."""
+        check_folder(folder)
+        if (folder / ABOUT).exists():
+            found = cls.open(folder)
+            fresh = (about.ways, about.reference, tuple(items))
+            if (found.about.ways, found.about.reference, found.items) != fresh:
+                raise SetError(
+                    f"{folder} holds a set of other prompts or ways: name another folder."
+                )
+            if found.weights != _weights(about.made):
+                raise SetError(f"{folder} was begun with other weights: name another folder.")
+            return found
+        write_text(folder / PROMPTS, as_jsonl(items))
+        write_text(folder / ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
+        return cls(folder, about, items)
+
+    @classmethod
+    def open(cls, path: Path) -> ReviewSet:
+        """The set in a folder or an archive. Raises SetError."""
+        try:
+            place: Place = path if path.is_dir() else zipfile.Path(path)
+            told = as_mapping(json.loads((place / ABOUT).read_text(encoding="utf-8")))
+            about = _about(told)
+            found = read_prompts((place / PROMPTS).read_text(encoding="utf-8"), "jsonl")
+        except SettingsError as error:
+            raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise SetError(NO_SET.format(path)) from error
+        except zipfile.BadZipFile as error:
+            raise SetError(NO_SET.format(path)) from error
+        if found.faults:
+            raise SetError(f"{path}: {found.faults[0]}")
+        opened = cls(place, about, found.items)
+        opened._read_summary()
+        return opened
+
+    @property
+    def weights(self) -> Any:
+        """Which weights wrote the answers, as it was noted."""
+        return _weights(self.about.made)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """(item, way) of every answer, item by item."""
+        return (
+            (item, way) for item in range(len(self.items)) for way in range(len(self.about.ways))
+        )
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Those that are not there yet."""
+        return [pair for pair in self.pairs() if not self.has(*pair)]
+
+    def has(self, item: int, way: int) -> bool:
+        """Whether the answer is there."""
+        return (item, way) in self._answers or self._file(item, way) is not None
+
+    def add_trace(self, item: int, way: int, lines: Iterable[str]) -> None:
+        """Keep the trace of an answer; it is on disk when this returns. Raises OutputError."""
+        self._keep(f"{_stem(item, way)}.jsonl", "".join(f"{line}\n" for line in lines))
+
+    def add_text(self, item: int, way: int, text: str) -> None:
+        """Keep an answer that came as text alone. Raises OutputError."""
+        self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
+
+    def _keep(self, name: str, text: str) -> None:
+        assert isinstance(self._place, Path), "answers are added to a folder"
+        write_text(self._place / name, text)
+
+    def lines(self, item: int, way: int) -> list[str]:
+        """The trace of an answer as its lines; none of text alone. Raises SetError."""
+        file = self._file(item, way)
+        if file is None or not file.name.endswith(".jsonl"):
+            return []
+        return file.read_text(encoding="utf-8").splitlines()
+
+    def trace(self, item: int, way: int) -> Trace:
+        """The same, read. Raises SetError."""
+        try:
+            return read_trace(self.lines(item, way))
+        except TraceError as error:
+            raise SetError(f"The answer {_stem(item, way)} is damaged: {error}") from error
+
+    def answer(self, item: int, way: int) -> Answer | None:
+        """What the answer says to a reader; None where it is missing. Raises SetError."""
+        known = self._answers.get((item, way))
+        if known is not None:
+            return known
+        file = self._file(item, way)
+        if file is None:
+            return None
+        if file.name.endswith(".json"):
+            text = _text(file)
+            found = Answer(text, is_right=verdict(self.items[item], text))
+        else:
+            found = answer_of(self.trace(item, way), self.items[item])
+        self._answers[item, way] = found
+        return found
+
+    def _file(self, item: int, way: int) -> Place | None:
+        for ending in (".jsonl", ".json"):
+            file: Place = self._place / f"{_stem(item, way)}{ending}"
+            if file.is_file():
+                return file
+        return None
+
+    def summarize(self) -> None:
+        """Write what the answers say, once all are there. Raises SetError, OutputError."""
+        assert isinstance(self._place, Path), "a summary is written into a folder"
+        lines = []
+        for item, way in self.pairs():
+            if (answer := self.answer(item, way)) is not None:
+                lines.append(_line({"item": item, "way": way, **answer.as_json()}))
+        write_text(self._place / SUMMARY, "".join(lines))
+
+    def _read_summary(self) -> None:
+        """What is damaged is folded from the traces again."""
+        try:
+            text = (self._place / SUMMARY).read_text(encoding="utf-8")
+        except (OSError, KeyError, ValueError):
+            return
+        for line in text.split("\n"):
+            try:
+                told = json.loads(line)
+                item, way = told.pop("item"), told.pop("way")
+                self._answers[item, way] = answer_of_json(told)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                continue
+
+    @contextmanager
+    def only_writer(self) -> Iterator[None]:
+        """Be the one process that adds answers. Raises OutputError where another is."""
+        assert isinstance(self._place, Path), "answers are added to a folder"
+        with only_writer(self._place):
+            yield
+
+    def pack(self, path: Path) -> None:
+        """Write all of it as one archive. Raises OutputError, SetError."""
+        partial = path.with_name(path.name + ".partial")
+        names = [ABOUT, PROMPTS, SUMMARY]
+        files = [self._file(*pair) for pair in self.pairs()]
+        try:
+            with zipfile.ZipFile(partial, "w", zipfile.ZIP_LZMA) as archive:
+                for name in [*names, *(f"answers/{file.name}" for file in files if file)]:
+                    entry = zipfile.ZipInfo(name, STAMP)
+                    entry.compress_type = zipfile.ZIP_LZMA
+                    archive.writestr(entry, (self._place / name).read_text(encoding="utf-8"))
+            partial.replace(path)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+
+
+def _stem(item: int, way: int) -> str:
+    return f"answers/{item + 1:04d}-{way}"
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _text(file: Place) -> str:
+    """Of an answer that has no trace. Raises SetError."""
+    try:
+        return as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+    except (ValueError, KeyError, RecursionError) as error:
+        raise SetError(f"The answer {file.name} is damaged: make it again.") from error
+
+
+def _weights(made: Mapping[str, Any]) -> Any:
+    return made.get("weights")
+
+
+def _about(told: Mapping[str, Any]) -> About:
+    """Raises KeyError, TypeError, ValueError or SettingsError."""
+    ways = tuple(way_of(as_mapping(each)) for each in as_list(told["ways"]))
+    reference = told["reference"]
+    if told["version"] != VERSION or not 1 <= len(ways) <= MAX_WAYS:
+        raise ValueError("a set of another kind")
+    if type(reference) is not int or not 0 <= reference < len(ways):
+        raise ValueError("no reference")
+    return About(as_text(told["name"])[:MAX_NAME], ways, reference, as_mapping(told["made"]))
