@@ -17,11 +17,8 @@ pytestmark = needs_browser
 BUNDLED = [entry.name for entry in registry().values() if entry.path is not None]
 USUAL = "mars-tiny"
 OTHERS = [name for name in BUNDLED if name != USUAL]
-PAIRS = pytest.mark.parametrize(
-    ("started", "other"),
-    [*((USUAL, name) for name in BUNDLED), *((name, USUAL) for name in OTHERS)],
-    indirect=["started"],
-)
+STARTED = pytest.mark.parametrize("started", OTHERS, indirect=True)
+FROM_USUAL = pytest.mark.parametrize("started", [USUAL], indirect=True)
 """The page is started with the usual one or comes to it: every way into and out of each other."""
 RACE = "#race .mars-race"
 
@@ -45,35 +42,65 @@ def ready(arrive: Arrive, address: str, name: str) -> playwright.Page:
 def assert_answers(page: playwright.Page, name: str) -> None:
     page.fill("#prompt textarea", "Count from 1 to 5.")
     page.click("#run")
-    page.wait_for_selector(f"{RACE}[data-state=finished]")
-    assert name in page.inner_text("#race .rv-env")
+    page.wait_for_selector(f"{RACE}[data-state=finished] .rv-env:has-text('{name} ·')")
     has_choice = registry()[name].block_size > 1
     assert page.locator("#block_size").is_visible() is has_choice
 
 
-@PAIRS
-def test_started_with_and_chosen(started: tuple[str, str], arrive: Arrive, other: str) -> None:
-    name, address = started
-    page = ready(arrive, address, name)
-    assert page.input_value("#checkpoint input") == name
-    if other != name:
-        page.click("#checkpoint input")
-        page.click(f"[role=option]:text-is('{other}')")
-        page.wait_for_selector(f"#footer:has-text('{other}:')")
-    assert_answers(page, other)
+def choose(page: playwright.Page, name: str) -> None:
+    page.click("[role=tab]:text-is('Live')")
+    page.click("#checkpoint input")
+    page.click(f"[role=option]:text-is('{name}')")
+    page.wait_for_selector(f"#footer:has-text('{name}:')")
+
+
+def assert_batch_and_grid_answer(page: playwright.Page) -> None:
     for tab, prefix in (("Batch", "batch"), ("Grid", "grid")):
         page.click(f"[role=tab]:text-is('{tab}')")
         page.click(f"#{prefix}-run")
         page.wait_for_selector(f".mars-{prefix}[data-phase=finished]")
 
 
-@PAIRS
-def test_linked_to(started: tuple[str, str], arrive: Arrive, other: str) -> None:
-    _, address = started
-    page = ready(arrive, f"{address}?checkpoint={other}&prompt=Count.&block_size=1", other)
-    assert page.input_value("#checkpoint input") == other
+@FROM_USUAL
+def test_each_is_chosen_and_left_again(started: tuple[str, str], arrive: Arrive) -> None:
+    page = ready(arrive, started[1], USUAL)
+    assert page.input_value("#checkpoint input") == USUAL
+    assert_answers(page, USUAL)
+    for name in OTHERS:
+        choose(page, name)
+        assert_answers(page, name)
+        assert_batch_and_grid_answer(page)
+        choose(page, USUAL)
+        assert_answers(page, USUAL)
+    assert_batch_and_grid_answer(page)
+
+
+@STARTED
+def test_started_with(started: tuple[str, str], arrive: Arrive) -> None:
+    name, address = started
+    page = ready(arrive, address, name)
+    assert page.input_value("#checkpoint input") == name
+    assert_answers(page, name)
+    choose(page, USUAL)
+    assert_answers(page, USUAL)
+
+
+def assert_linked_to(arrive: Arrive, address: str, name: str) -> None:
+    page = ready(arrive, f"{address}?checkpoint={name}&prompt=Count.&block_size=1", name)
+    assert page.input_value("#checkpoint input") == name
     assert page.input_value("#prompt textarea") == "Count."
-    assert_answers(page, other)
+    assert_answers(page, name)
+
+
+@FROM_USUAL
+@pytest.mark.parametrize("other", OTHERS)
+def test_linked_to(started: tuple[str, str], arrive: Arrive, other: str) -> None:
+    assert_linked_to(arrive, started[1], other)
+
+
+@pytest.mark.parametrize("started", OTHERS[:1], indirect=True)
+def test_linked_to_the_usual_one(started: tuple[str, str], arrive: Arrive) -> None:
+    assert_linked_to(arrive, started[1], USUAL)
 
 
 def test_more_than_one_is_bundled() -> None:

@@ -277,7 +277,10 @@ def test_the_time_of_each_forward_has_a_chart_of_both_lanes(race: playwright.Pag
     legend = race.locator(f"{ROOT} .rv-run").all_inner_texts()
     assert [text.split()[0] for text in legend] == ["MARS", "plain"]
     assert "τ 0.95" in legend[0]
-    assert race.locator(f"{chart('latency')} figcaption").inner_text() == "Time of each forward, with its mean"
+    assert (
+        race.locator(f"{chart('latency')} figcaption").inner_text()
+        == "Time of each forward, with its mean"
+    )
     assert race.locator(f"{chart('forwards')} figcaption").inner_text().startswith("MARS: ")
 
 
