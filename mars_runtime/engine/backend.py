@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import Event
+from mars_runtime.layers import Fed, Layers
 from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.model.registry import REGISTRY, default_draft
@@ -232,6 +233,12 @@ class CheckpointBackend:
             hit=hit,
             draft_models=self._drafts,
         )
+
+    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+        """What a forward says after each layer (``decoders/layers.py``), a piece at a time."""
+        from mars_runtime.decoders.layers import look
+
+        return look(self._checkpoint.model, self._checkpoint.tokenizer, fed, self._store)
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
+from mars_runtime.layers import Fed, Layers
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from mars_runtime.engine.request import SoloDecode
 
 MAX_LANES = 8
+NO_LOOK = "The layers are only shown where the model runs in the page's own process."
 
 
 class BaseEngine(ABC):
@@ -63,6 +66,15 @@ class BaseEngine(ABC):
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
         """What forwards cost here; None if it was not measured."""
+
+    def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
+        """What a forward says after each layer, worked out beside whatever is decoded, in pieces
+        that hold nobody up; cancel it when nobody waits any more. ``owner`` as of a Request.
+
+        Raises EngineBusy, EngineError (closed) or RequestError (it can't look), the Future
+        DecodeError; each one sentence.
+        """
+        raise RequestError(NO_LOOK)
 
     @abstractmethod
     def close(self) -> None:

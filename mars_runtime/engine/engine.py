@@ -15,16 +15,20 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from mars_runtime.engine.asides import Aside, Asides, AsidesFullError
 from mars_runtime.engine.backend import Backend, as_backend, where
-from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.base import NO_LOOK, BaseEngine
 from mars_runtime.engine.device import Device
-from mars_runtime.engine.request import Asked
+from mars_runtime.engine.request import Asked, RequestError
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler, Turn
 from mars_runtime.events import End
+from mars_runtime.layers import Fed, Layers
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -37,6 +41,7 @@ HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """How long who closes an engine waits for its warm-up, which nobody needs any more."""
 BUSY = "All places are taken and {} runs are ahead: please try again in a moment."
+LOOKING = "The layers of other forwards are being looked at: try again in a moment."
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 
@@ -67,6 +72,7 @@ class Engine(BaseEngine):
         self._bell = Bell()
         self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
+        self._asides = Asides()
         self._next_deadline = math.inf
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
@@ -119,6 +125,22 @@ class Engine(BaseEngine):
         costs: ForwardCosts | None = getattr(self._backend, "costs", None)
         return costs
 
+    def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
+        """As of ``BaseEngine``."""
+        with self._bell:
+            if self._is_closed:
+                raise EngineError(self._why_over)
+            make = getattr(self._backend, "look", None)
+            if make is None:
+                raise RequestError(NO_LOOK)
+            aside = Aside(owner, partial(make, fed))
+            try:
+                self._asides.add(aside)
+            except AsidesFullError:
+                raise EngineBusy(LOOKING) from None
+            self._bell.ring()
+        return aside.found
+
     def close(self) -> None:
         """End every run and the worker, within one forward; a warm-up that takes longer than
         ``CLOSE_SECONDS`` is left to end by itself. A second call does nothing."""
@@ -150,13 +172,12 @@ class Engine(BaseEngine):
             while (turn := self._next_turn()) is not None:
                 now = time.monotonic()
                 self._must_beat_by = now + self._max_turn_seconds
-                for run in turn.lanes:
-                    run.begin(now)
-                ends = self._device.carry_out(turn)
+                if isinstance(turn, Aside):
+                    turn.go_on()
+                    self._asides.rest((end := time.monotonic()) - now, end)
+                else:
+                    self._carry_out(turn, now)
                 self._must_beat_by = math.inf
-                with self._bell:
-                    for run, end in ends.items():
-                        self._finish(run, end)
             last = End("cancelled", "The engine was closed.")
         except BaseException as error:
             self._why_over = DEAD
@@ -168,7 +189,17 @@ class Engine(BaseEngine):
                 self._is_closed = True
                 for run in list(self._scheduler.lanes()):
                     self._finish(run, last)
+                self._asides.end(EngineError(self._why_over))
             self._is_over.set()
+
+    def _carry_out(self, turn: Turn[Run], now: float) -> None:
+        for run in turn.lanes:
+            run.begin(now)
+        ends = self._device.carry_out(turn)
+        self._must_beat_by = math.inf
+        with self._bell:
+            for run, end in ends.items():
+                self._finish(run, end)
 
     def _prepare(self) -> None:
         self._must_beat_by = time.monotonic() + MAX_WARM_UP_SECONDS
@@ -195,14 +226,17 @@ class Engine(BaseEngine):
             self._is_ready.set()
             self._is_over.set()
 
-    def _next_turn(self) -> Turn[Run] | None:
-        """Sleep until some run may go on; None once the engine is closed."""
+    def _next_turn(self) -> Turn[Run] | Aside | None:
+        """Sleep until some run may go on, or a piece of what is done aside; None once the engine is
+        closed."""
         with self._bell:
             while not self._is_closed:
                 now = time.monotonic()
                 if self._bell.has_news or now >= self._next_deadline:
                     self._sweep(now)
-                turn = self._scheduler.next_turn(now)
+                if self._asides and (aside := self._asides.next(now, is_free=False)):
+                    return aside
+                turn = self._scheduler.next_turn(now) or self._asides.next(now, is_free=True)
                 if turn is not None:
                     return turn
                 wake = self._scheduler.next_wake()

@@ -25,12 +25,19 @@ class LanguageModel(ABC):
     config: ModelConfig
 
     @abstractmethod
-    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Tensor:
+    def hidden(
+        self,
+        tokens: Tensor,
+        cache: Any,
+        branches: Branches | None = None,
+        part: Part | None = None,
+    ) -> Tensor:
         """One forward of Q tokens for each of the first R rows of the cache, without head.
 
         tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
             cache.cursors[r] + q. Without ``branches`` it stands at that position and sees all
             slots up to its own. Cursors are not moved.
+        part: which of its layers are run, all by default.
         Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
         """
 
@@ -51,6 +58,24 @@ class LanguageModel(ABC):
         """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
         hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some layers of a forward, which need as many calls as parts: those of ``layers``, a range
+    from 0 on, on what the layers before them gave, ``states`` [R, Q, hidden]; None for the first,
+    which get embeddings. An empty range at 0 gives the embeddings themselves."""
+
+    layers: range
+    states: Tensor | None = None
+
+
+def given(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
+    """What a part that does not begin with the first layer goes on from. Raises ValueError for
+    states of another shape than its forward's."""
+    if part is None or part.states is None or part.states.shape != shape:
+        raise ValueError(f"a part of a forward needs states of the shape {shape}")
+    return part.states
 
 
 @dataclass(frozen=True, slots=True, eq=False)

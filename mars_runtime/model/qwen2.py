@@ -23,7 +23,7 @@ from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import ModelConfig, take
-from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, chosen
+from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, Part, chosen, given
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
@@ -118,11 +118,17 @@ class Qwen2(LanguageModel):
 
     @torch.inference_mode()
     def hidden(
-        self, tokens: Tensor, cache: BlockKVCache, branches: Branches | None = None
+        self,
+        tokens: Tensor,
+        cache: BlockKVCache,
+        branches: Branches | None = None,
+        part: Part | None = None,
     ) -> Tensor:
         rows, queries = tokens.shape
         window = self._positions.open(cache, rows, queries, branches)
-        run = partial(self._run, tokens, window, branches)
+        run = partial(self._run, tokens, window, branches, part)
+        if part is not None:
+            return run()
         return run() if self.threads is None else self.threads.run(HIDDEN, tokens.numel(), run)
 
     def read(
@@ -164,13 +170,24 @@ class Qwen2(LanguageModel):
         normed = self._norm(x.flatten(0, 1), self._final_norm)
         return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
 
-    def _run(self, tokens: Tensor, window: Window, branches: Branches | None = None) -> Tensor:
-        """All layers: [R, Q, hidden]."""
-        x = F.embedding(tokens.reshape(-1), self._embedding)
+    def _run(
+        self,
+        tokens: Tensor,
+        window: Window,
+        branches: Branches | None = None,
+        part: Part | None = None,
+    ) -> Tensor:
+        """All layers, or those of a part: [R, Q, hidden]."""
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
-        if masks is not None:
-            x = masks.embed(x)
-        for index, layer in enumerate(self._layers):
+        layers = range(len(self._layers)) if part is None else part.layers
+        if layers.start:
+            shape = (*tokens.shape, self.config.hidden_size)
+            x = given(part, shape).flatten(0, 1).clone()
+        else:
+            x = F.embedding(tokens.reshape(-1), self._embedding)
+            x = x if masks is None else masks.embed(x)
+        for index in layers:
+            layer = self._layers[index]
             normed = self._norm(x, layer.attention_norm)
             projected = self._project(normed, layer)
             if masks is not None:

@@ -52,6 +52,7 @@ struct Feed {
   uint16_t* cache;
   int64_t layer_stride, row_stride, block_stride;
   int64_t num_threads;
+  int64_t first_layer, end_layer;  // which are run; before the first, `out` holds what they get
 };
 
 // ---

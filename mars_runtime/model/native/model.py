@@ -25,7 +25,7 @@ from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, chosen
+from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, Part, chosen, given
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.weights import (
     TILE,
@@ -120,7 +120,11 @@ class NativeModel(LanguageModel):
         return PackedKVCache(self.config.cache_shape(rows, capacity))
 
     def hidden(
-        self, tokens: Tensor, cache: PackedKVCache, branches: Branches | None = None
+        self,
+        tokens: Tensor,
+        cache: PackedKVCache,
+        branches: Branches | None = None,
+        part: Part | None = None,
     ) -> Tensor:
         """As of ``LanguageModel``, in fp32; branches: without ends. Raises IndexError for ids that
         the model does not have."""
@@ -132,7 +136,9 @@ class NativeModel(LanguageModel):
         if len(self._turns) < cache.capacity:
             self._turns = _turns(self.config, cache.capacity)
         ids, store = tokens.contiguous(), cache.store
-        out = torch.empty(num_rows, num_tokens, self.config.hidden_size)
+        shape = num_rows, num_tokens, self.config.hidden_size
+        layers = range(self.config.num_layers) if part is None else part.layers
+        out = torch.empty(shape) if not layers.start else given(part, shape).contiguous().clone()
         feed = c.Feed(
             num_rows=num_rows,
             num_tokens=num_tokens,
@@ -143,6 +149,8 @@ class NativeModel(LanguageModel):
             layer_stride=store.stride(0),
             row_stride=store.stride(1),
             block_stride=store.stride(2),
+            first_layer=layers.start,
+            end_layer=layers.stop,
         )
         if branches is not None:
             kept = [
@@ -154,7 +162,15 @@ class NativeModel(LanguageModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        if self.threads.run(HIDDEN, tokens.numel(), self.most_threads, call):
+        # What a part takes says nothing of a forward, so none is learnt from.
+        threads = min(max(1, self.threads.in_force), self.most_threads)
+        width = tokens.numel()
+        is_refused = (
+            self.threads.run(HIDDEN, width, self.most_threads, call)
+            if part is None
+            else call(threads)
+        )
+        if is_refused:
             raise IndexError(f"a token id is outside 0 to {self.config.vocab_size - 1}")
         return out
 

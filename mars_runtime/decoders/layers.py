@@ -1,0 +1,155 @@
+"""Runs a forward again and reads it after every layer, in pieces shorter than a forward.
+
+Each ``next`` of ``look`` is one piece: some layers of a few tokens of the text before, one layer of
+the forward, or the head for a few states. Whoever decodes meanwhile waits for one of them at most.
+What is read, and what it is worth: ``mars_runtime/layers.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders.base import Vocabulary, check_prompt, forbidden_ids
+from mars_runtime.layers import Column, Fed, Layers, Saying
+from mars_runtime.model.build import Model
+from mars_runtime.model.forward import Branches, Layout, Part
+from mars_runtime.prefix_cache import PrefixCache
+from mars_runtime.settings import MAX_FED
+
+NUM_TOKENS = 16  # of the text before, at once
+SHARE = 8  # of the layers at once, an eighth
+NUM_STATES = 8  # read at once
+UNFIT = "This forward cannot be run again: choose another one."
+
+
+def look(
+    model: Model,
+    vocabulary: Vocabulary,
+    fed: Fed,
+    kept: PrefixCache | None = None,
+) -> Generator[None, None, Layers]:
+    """What the forward says after each layer. ``kept``: where keys and values of earlier texts are
+    found. Raises DecodeError for what is no forward of this model."""
+    _check(model, vocabulary, fed)
+    with torch.inference_mode():
+        looking = _Looking(model, vocabulary, fed)
+    steps = looking.steps(kept)
+    while True:
+        with torch.inference_mode():
+            try:
+                next(steps)
+            except StopIteration as done:
+                found: Layers = done.value
+                return found
+        yield
+
+
+def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
+    """Raises DecodeError."""
+    num_masks = sum(fed.groups)
+    is_fit = (
+        0 <= fed.cursor < len(fed.ids)
+        and 1 <= len(fed.groups) <= fed.num_pending
+        and min(fed.groups) >= 0
+        and fed.num_pending + num_masks <= MAX_FED
+        and (not num_masks or vocabulary.mask_id is not None)
+    )
+    if not is_fit:
+        raise DecodeError(UNFIT)
+    for ids in (fed.ids, fed.text):
+        if ids:
+            check_prompt(model, ids, 1)
+
+
+class _Looking:
+    """One forward, run again on a cache of its own."""
+
+    def __init__(self, model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
+        self._model = model
+        self._fed = fed
+        self._mask_id = vocabulary.mask_id
+        self._forbidden = forbidden_ids(vocabulary, model)
+        self._cache: Any = model.new_cache(1, fed.cursor + MAX_FED)
+        self._num_layers: int = model.config.num_layers
+
+    def steps(self, kept: PrefixCache | None) -> Generator[None, None, Layers]:
+        """The text before, the forward, then the real tokens; a piece each time."""
+        fed, layout = self._fed, Layout(self._fed.num_pending, self._fed.groups)
+        yield from self._read_text(kept)
+        tokens = [*fed.ids[fed.cursor :], *[self._mask_id or 0] * sum(fed.groups)]
+        branches = None
+        if any(fed.groups[:-1]):
+            branches = Branches.of([layout], layout.num_fed, self._model.device)
+        said = yield from self._said(tokens, branches)
+        positions, roots, _ = layout.numbers(layout.num_fed)
+        columns = tuple(
+            Column(
+                fed.cursor + position,
+                None if number < fed.num_pending else fed.cursor + root,
+                saying,
+            )
+            for number, (position, root, saying) in enumerate(
+                zip(positions, roots, said, strict=True)
+            )
+        )
+        return Layers(columns, (yield from self._real(columns)))
+
+    def _read_text(self, kept: PrefixCache | None) -> Iterator[None]:
+        """Keys and values of all that the forward found in the cache."""
+        unread = list(self._fed.ids[: self._fed.cursor])
+        for index, block in enumerate(kept.find(unread) if kept is not None else ()):
+            self._cache.put(0, index, block)
+            self._cache.cursors[0] += kept.length if kept is not None else 0
+        size = -(-self._num_layers // SHARE)
+        while (cursor := self._cache.cursors[0]) < len(unread):
+            chunk = unread[cursor : cursor + NUM_TOKENS]
+            yield from self._states(chunk, None, size)
+            self._cache.cursors[0] += len(chunk)
+
+    def _states(
+        self, tokens: Sequence[int], branches: Branches | None, size: int
+    ) -> Generator[None, None, list[Tensor]]:
+        """Embeddings, and the states after every ``size`` layers: [1, Q, hidden] each."""
+        fed = torch.tensor([list(tokens)], device=self._model.device)
+        found: list[Tensor] = []
+        bounds = (0, 0, *range(size, self._num_layers, size), self._num_layers)
+        for begin, end in pairwise(bounds):
+            part = Part(range(begin, end), found[-1] if found else None)
+            found.append(self._model.hidden(fed, self._cache, branches, part))
+            yield
+        return found
+
+    def _said(
+        self, tokens: Sequence[int], branches: Branches | None
+    ) -> Generator[None, None, list[tuple[Saying, ...]]]:
+        """For each token what it says before the first layer and after each."""
+        states = yield from self._states(tokens, branches, 1)
+        said: list[list[Saying]] = [[] for _ in tokens]
+        for each in states:
+            for first in range(0, len(tokens), NUM_STATES):
+                some = slice(first, min(first + NUM_STATES, len(tokens)))
+                (slots,) = self._model.read(each, some, self._forbidden, ["probability"])
+                for column, slot in zip(said[some], slots, strict=True):
+                    column.append((slot.token, slot.confidence))
+                yield
+        return [tuple(column) for column in said]
+
+    def _real(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
+        """The columns of what the run wrote where masks stood."""
+        fed = self._fed
+        wanted = {each.position for each in columns if each.root is not None}
+        end = min(len(fed.text), max(wanted, default=-1) + 1)
+        if fed.text[: fed.cursor] != fed.ids[: fed.cursor] or end <= fed.cursor:
+            return ()
+        said = yield from self._said(fed.text[fed.cursor : end], None)
+        return tuple(
+            Column(position, None, saying)
+            for position, saying in enumerate(said, fed.cursor)
+            if position in wanted
+        )

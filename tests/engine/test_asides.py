@@ -1,0 +1,142 @@
+"""Work that is no run, between the forwards of runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import Future
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from scripted import Script, eventually, request, steps
+
+from mars_runtime.engine import Engine, EngineBusy, EngineError, RequestError
+from mars_runtime.engine.asides import MAX_OF_ONE, MAX_WAITING, SHARE, Aside, Asides
+from mars_runtime.layers import Fed, Layers
+
+FED = Fed((1,), 0, (0,), (1,))
+FOUND = Layers((), ())
+
+
+class LookingScript(Script):
+    """Looks in ``num_pieces`` of ``piece`` seconds; when each began is in ``pieces``, a forward's
+    number in the order of all work beside it."""
+
+    num_pieces, piece = 5, 0.0
+    fault: Any = None
+
+    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+        for _ in range(self.num_pieces):
+            self.threads.add(threading.get_ident())
+            self.forwards.append(("piece",))  # type: ignore[arg-type]
+            time.sleep(self.piece)
+            if self.fault is not None:
+                raise self.fault
+            yield
+        return FOUND
+
+
+def waiting(owner: str = "") -> Aside:
+    return Aside(owner, lambda: iter(()))  # type: ignore[arg-type, return-value]
+
+
+def test_where_nobody_decodes_all_pieces_follow_at_once() -> None:
+    script = LookingScript()
+    with Engine(script) as engine:
+        assert engine.look(FED).result(20) is FOUND
+        assert script.forwards == [("piece",)] * 5
+        assert len(script.threads) == 1  # the worker's
+
+
+def test_beside_a_run_pieces_take_their_share_and_never_two_at_a_time() -> None:
+    script = LookingScript(seconds={1: 0.002})
+    script.num_pieces, script.piece = 3, 0.002
+    with Engine(script) as engine:
+        run = engine.submit(request(num_tokens=300), is_alone=True)
+        assert eventually(lambda: len(steps(run)) > 3)
+        found = engine.look(FED)
+        assert run.wait(60)
+        assert found.result(20) is FOUND
+    places = [i for i, work in enumerate(script.forwards) if work == ("piece",)]
+    gaps = [after - before for before, after in pairwise(places)]
+    assert min(gaps) > 10  # a piece as long as a forward rests 24 of them
+
+
+def test_pieces_are_done_while_a_run_in_slow_motion_rests() -> None:
+    script = LookingScript(seconds={1: 0.002})
+    with Engine(script) as engine:
+        run = engine.submit(request(num_tokens=50), pace=200.0)
+        assert eventually(lambda: len(steps(run)) > 0)
+        assert engine.look(FED).result(20) is FOUND
+        assert len(steps(run)) < 10
+        run.cancel()
+
+
+def test_an_error_is_told_and_the_next_request_works() -> None:
+    script = LookingScript()
+    script.fault = ValueError("no")
+    with Engine(script) as engine:
+        with pytest.raises(ValueError, match="no"):
+            engine.look(FED).result(20)
+        script.fault = None
+        assert engine.look(FED).result(20) is FOUND
+        assert engine.submit(request()).wait(20)
+
+
+def test_what_nobody_waits_for_any_more_is_not_done() -> None:
+    script = LookingScript(gate=threading.Event())
+    with Engine(script) as engine:
+        engine.submit(request())
+        left = engine.look(FED)
+        assert left.cancel()
+        assert script.gate is not None
+        script.gate.set()
+        assert engine.look(FED).result(20) is FOUND
+        assert script.forwards.count(("piece",)) == 5  # type: ignore[arg-type]
+
+
+def test_a_closed_engine_ends_what_waits() -> None:
+    script = LookingScript()
+    script.piece, script.num_pieces = 0.01, 10_000
+    engine = Engine(script)
+    found = engine.look(FED)
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        found.result(20)
+    with pytest.raises(EngineError, match="closed"):
+        engine.look(FED)
+
+
+def test_a_backend_that_cannot_look_says_so() -> None:
+    with Engine(Script()) as engine, pytest.raises(RequestError, match="own process"):
+        engine.look(FED)
+
+
+def test_few_of_one_owner_and_few_in_all_wait() -> None:
+    script = LookingScript(start=threading.Event())
+    with Engine(script) as engine:
+        found: list[Future[Layers]] = [engine.look(FED, "a") for _ in range(MAX_OF_ONE)]
+        with pytest.raises(EngineBusy, match=r"again in a moment\.$"):
+            engine.look(FED, "a")
+        found += [engine.look(FED, str(number)) for number in range(MAX_WAITING - MAX_OF_ONE)]
+        with pytest.raises(EngineBusy):
+            engine.look(FED, "b")
+        found[0].cancel()
+        found.append(engine.look(FED, "a"))
+        assert script.start is not None
+        script.start.set()
+        assert [each.result(20) for each in found[1:]] == [FOUND] * MAX_WAITING
+
+
+def test_a_piece_is_due_once_it_has_rested() -> None:
+    asides = Asides()
+    assert not asides
+    assert asides.next(0.0, is_free=True) is None
+    asides.add(first := waiting())
+    assert asides.next(0.0, is_free=False) is first
+    asides.rest(1.0, 10.0)
+    assert asides.next(10.0, is_free=True) is first
+    assert asides.next(9.0 + 1.0 / SHARE - 0.1, is_free=False) is None
+    assert asides.next(9.0 + 1.0 / SHARE, is_free=False) is first
