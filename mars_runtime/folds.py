@@ -7,13 +7,19 @@ took tokens, took part in a commit or sat idle; rows that have left a batch cost
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
+
+Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
+"""Who proposed a token: the slot that AR itself would have read (``ar``), masks, the text behind an
+earlier occurrence of its last tokens, a draft model, or Jacobi's guesses."""
 
 MIN_TIMED_TOKENS = 20
 """What a run has to have written before its speed is held against another's."""
@@ -91,6 +97,61 @@ def drafted(step: RowStep, waiting: int) -> int:
     if step.settings.is_verified:
         return min(waiting, step.num_pending - 1)
     return len(step.proposals) - 1
+
+
+def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:
+    """Of each forward of the row, who proposed each of its tokens."""
+    before = None
+    for step, _ in row_steps(events, row):
+        yield step_sources(step, before)
+        before = step
+
+
+def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
+    """Who proposed the tokens of a forward; ``before``: the forward before it, which drafted.
+
+    A verified token is a draft that AR confirmed, or AR's own. Without verification the first is
+    AR's own. Block diffusion reads masks alone.
+    """
+    method, count = step.settings.method, len(step.accepted)
+    if method == "block_diffusion":
+        return ("masks",) * count
+    if method == "ar" or not step.settings.is_verified:
+        return ("ar", *("masks",) * (count - 1))[:count]
+    drafts = before.drafts if before is not None else ()
+    judged = drafts[: drafted(step, len(drafts))]
+    found: list[Source] = ["ar"] * count
+    for place, (token, draft) in enumerate(zip(step.accepted, judged, strict=False)):
+        if token != draft or before is None:
+            break
+        found[place] = _drafter(before, place)
+    return tuple(found)
+
+
+def _drafter(step: RowStep, place: int) -> Source:
+    """Who proposed the draft at ``place`` among those that wait after a forward."""
+    if step.settings.method == "jacobi":
+        return "guesses"
+    if place >= len(step.drafts) - len(step.guessed):
+        return "draft model"
+    return "look-up" if step.looked_up else "masks"
+
+
+def passes_saved(events: Iterable[Event], row: int = 0) -> Counter[Source]:
+    """How many forwards fewer than one per token, by who proposed what made them needless. Each
+    forward gives one token that needs no thanks: AR's own, or its last where a draft ended the
+    text."""
+    saved: Counter[Source] = Counter()
+    for found in sources(events, row):
+        thanked = list(found)
+        if "ar" in thanked:
+            thanked.remove("ar")
+        elif thanked:
+            thanked.pop()
+        else:
+            saved["masks"] -= 1  # block diffusion: a forward after which nothing could leave yet
+        saved.update(thanked)
+    return saved
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mars_runtime import folds
 from mars_runtime.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace
+from mars_runtime.trace import Header, Trace, read_trace
 from tests import trace_folds
 
 SETTINGS = DecodeSettings(tau=0.9)
@@ -176,3 +179,16 @@ def test_a_batch_with_nothing_yet() -> None:
         found = folds.totals(events)
         assert found.tokens_per_second == found.effective_tpf == found.idle_share == 0
         assert folds.timeline(events) == [(0.0, 0)]
+
+
+REFERENCE = json.loads((Path(__file__).parent / "web" / "provenance.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", REFERENCE, ids=lambda case: case["name"])
+def test_who_proposed_each_token(case: dict[str, Any]) -> None:
+    """The page's own fold is held against the same file (``tests/web/trace.test.js``)."""
+    events = read_trace([json.dumps(line) for line in case["lines"]]).events
+    assert [list(each) for each in folds.sources(events)] == case["sources"]
+    saved = folds.passes_saved(events)
+    assert dict(saved) == case["saved"]
+    assert sum(saved.values()) == trace_folds.forwards_saved(events)

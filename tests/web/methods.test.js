@@ -23,9 +23,9 @@ describe("a draft model", () => {
     assert.deepEqual([0, 1, 2].map((place) => drafterOf(lane.steps[0], place)), ["masks", "draft model", "draft model"]); // prettier-ignore
   });
 
-  test("a token says who proposed it, AR's own nobody", () => {
+  test("a token says who proposed it", () => {
     const sources = lane.tokens.map((token) => sourceText(lane, token));
-    assert.deepEqual(sources, ["", "by masks, forward 1", "by the draft model, forward 1", "by the draft model, forward 1", ""]); // prettier-ignore
+    assert.deepEqual(sources, ["AR's own", "drafted by masks, forward 1", "by a draft model, forward 1", "by a draft model, forward 1", "AR's own"]); // prettier-ignore
   });
 
   test("forwards of the draft model are forwards of nobody's lane", () => {

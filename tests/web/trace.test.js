@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 
-import { compared, divergence, draftIds, folds, mainLane } from "../../assets/web/core/folds.js";
+import {
+  compared,
+  divergence,
+  draftIds,
+  folds,
+  mainLane,
+  passesSaved,
+  sourcesOf,
+} from "../../assets/web/core/folds.js";
+import { savedText } from "../../assets/web/core/sources.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { Feed, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
 import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
@@ -90,6 +100,36 @@ describe("lanes", () => {
     const [mars, ar] = [laneOf(PLAIN), arOf([1])];
     assert.equal(mainLane({ lanes: [ar, mars] }), mars);
     assert.equal(mainLane({ lanes: [ar] }), ar);
+  });
+});
+
+describe("who proposed each token", () => {
+  // mars_runtime/folds.py is held against the same file (tests/test_folds.py).
+  const REFERENCE = JSON.parse(readFileSync(new URL("provenance.json", import.meta.url), "utf-8"));
+  /** The lane of one of its cases. */
+  const laneIn = ({ lines }) =>
+    Lane.of(
+      lines.map((line) => JSON.stringify(line)),
+      { lane: "mars", title: "MARS" },
+    );
+
+  for (const each of REFERENCE) {
+    test(each.name, () => {
+      const lane = laneIn(each);
+      assert.deepEqual(
+        lane.steps.map((step) => sourcesOf(lane, step)),
+        each.sources,
+      );
+      const saved = passesSaved(lane);
+      assert.deepEqual(Object.fromEntries(Object.entries(saved).filter(([, number]) => number)), each.saved);
+    });
+  }
+
+  test("in words: all of them, then by whom", () => {
+    const said = REFERENCE.map((each) => savedText(laneIn(each)));
+    assert.equal(said[0], "5 passes saved: 2 by masks, 3 by look-up");
+    assert.equal(said[1], "1 pass saved by masks");
+    assert.equal(said[2], "0 passes saved");
   });
 });
 

@@ -1,4 +1,6 @@
-// What follows from a lane that was read: its figures, where two texts first differ, what waits to be verified. Pure.
+// What follows from a lane that was read: its figures, who proposed each token, where two texts first differ. Pure.
+
+import { isVerified } from "./methods.js";
 
 /**
  * The tokens that wait for AR's word after a forward, whoever proposed them.
@@ -11,14 +13,58 @@ export function draftIds(step) {
 }
 
 /**
- * Who proposed a token that waits for AR's word, where it was no guess.
+ * Who proposed a token that waits for AR's word.
  * @param {Step} step
  * @param {number} place
- * @returns {"look-up" | "masks" | "draft model"}
+ * @returns {Source}
  */
 export function drafterOf(step, place) {
+  if (step.settings.method === "jacobi") return "guesses";
   if (place >= draftIds(step).length - step.guessed.length) return "draft model";
   return step.lookedUp.length ? "look-up" : "masks";
+}
+
+/**
+ * Who proposed each token of a forward, as `step_sources` of mars_runtime/folds.py says it. A verified token is a draft
+ * that AR confirmed, or AR's own; without verification the first is AR's own; block diffusion reads masks alone.
+ * @param {Lane} lane
+ * @param {Step} step
+ * @returns {Source[]}
+ */
+export function sourcesOf({ steps, tokens }, { index, first, count, pending, settings }) {
+  /** @type {(length: number, source: Source) => Source[]} */
+  const all = (length, source) => Array.from({ length }, () => source);
+  if (settings.method === "block_diffusion") return all(count, "masks");
+  if (settings.method === "ar" || !isVerified(settings)) return count ? ["ar", ...all(count - 1, "masks")] : [];
+  const before = steps[index - 1];
+  const judged = before ? draftIds(before).slice(0, Math.max(0, pending - 1)) : [];
+  const found = all(count, "ar");
+  for (let i = 0; i < Math.min(count, judged.length) && tokens[first + i].id === judged[i]; i += 1)
+    found[i] = drafterOf(before, i);
+  return found;
+}
+
+/**
+ * How many forwards fewer than one per token, by who proposed what made them needless: each forward gives one token that
+ * needs no thanks, AR's own, or its last where a draft ended the text.
+ * @param {Lane} lane
+ * @returns {Partial<Record<Source, number>>}
+ */
+export function passesSaved(lane) {
+  /** @type {Partial<Record<Source, number>>} */
+  const saved = {};
+  /** @type {(source: Source, by: number) => void} */
+  const add = (source, by) => {
+    saved[source] = (saved[source] ?? 0) + by;
+  };
+  for (const step of lane.steps) {
+    const found = sourcesOf(lane, step);
+    found.forEach((source) => source !== "ar" && add(source, 1));
+    if (!found.length)
+      add("masks", -1); // block diffusion: a forward after which nothing could leave yet
+    else if (!found.includes("ar")) add(lastOf(found), -1);
+  }
+  return saved;
 }
 
 /**

@@ -29,8 +29,8 @@ export function figure(number) {
 /** @param {number} number */
 export const whole = (number) => number.toLocaleString("en-US");
 
-/** @type {(number: number, word: string) => string} */
-export const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
+/** @type {(number: number, word: string, words?: string) => string} */
+export const counted = (number, word, words = `${word}s`) => `${whole(number)} ${number === 1 ? word : words}`;
 
 /** @param {number} seconds */
 export const milliseconds = (seconds) => figure(seconds * 1000);

@@ -1,13 +1,13 @@
 // The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
 
 import { make } from "../core/dom.js";
-import { draftIds, drafterOf, takerOf } from "../core/folds.js";
+import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
 import { factsOf, isVerified } from "../core/methods.js";
+import { SOURCES } from "../core/sources.js";
 import { counted, milliseconds, probability, short } from "../core/words.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const MAX_DRAFTS = 15; // that one forward verifies, as in mars_runtime/settings.py
-const DRAFTERS = { "look-up": "look-up in the text", masks: "masks", "draft model": "the draft model" };
 /** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
@@ -150,21 +150,24 @@ function fillText(step, filled) {
 }
 
 /**
- * Who drafted a token that AR confirmed, and when; empty for all others.
+ * Who proposed a token and when; empty for plain AR, whose all are its own.
  * @param {Lane} lane
  * @param {Token} token
  */
 export function sourceText(lane, token) {
-  const { id, step, position } = token;
+  const { step, position } = token;
+  if (step.settings.method === "ar") return "";
   if (step.taken) {
     const taker = takerOf(lane, token);
     return taker === step ? "" : `taken by forward ${taker.index + 1}, before what stands left of it`;
   }
-  const before = lane.steps[step.index - 1];
-  if (!before || !isVerified(step.settings) || draftIds(before)[position] !== id) return "";
-  if (step.settings.method === "jacobi")
-    return position < before.drafted ? `a guess of forward ${step.index}` : "the token before it, said again";
-  return `by ${DRAFTERS[drafterOf(before, position)]}, forward ${step.index}`;
+  const source = sourcesOf(lane, step)[position];
+  if (source === "ar") return SOURCES.ar.name;
+  if (source === "guesses")
+    return position < lane.steps[step.index - 1].drafted
+      ? `a guess of forward ${step.index}`
+      : "the token before it, said again";
+  return isVerified(step.settings) ? `${SOURCES[source].name}, forward ${step.index}` : SOURCES[source].name;
 }
 
 /**
@@ -248,7 +251,7 @@ export class Card {
     ];
     if (step.draftForwards) rows.push(["of these", counted(step.draftForwards, "forward") + " of the draft model"]);
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
-    if (source) rows.unshift([step.taken ? "order" : "drafted", source]);
+    if (source) rows.unshift([step.taken ? "order" : "from", source]);
     return make("dl", "", ...rows.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]));
   }
 

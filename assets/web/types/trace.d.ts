@@ -19,6 +19,9 @@ interface LensGroup {
 type Lane = import("../core/trace.js").Lane;
 type Playhead = import("../core/playhead.js").Playhead;
 
+// Who proposed a token, as in mars_runtime/folds.py.
+type Source = "ar" | "masks" | "look-up" | "draft model" | "guesses";
+
 interface Step {
   index: number;
   first: number;

@@ -367,8 +367,11 @@ def test_the_card_says_who_drafted_a_token(page: playwright.Page, trace: Trace) 
     wanted: list[str] = []
     for number, (before, step) in enumerate(pairwise([None, *steps_of(trace.events)])):
         for place, token in enumerate(step.accepted):
-            is_draft = before is not None and before.drafts[place : place + 1] == (token,)
-            who = "look-up in the text" if before and before.looked_up else "masks"
-            wanted.append(f"by {who}, forward {number}" if is_draft else "")
+            fed = before.drafts[: step.num_pending - 1] if before else ()
+            is_draft = fed[place : place + 1] == (token,)
+            who = "copied by look-up" if before and before.looked_up else "drafted by masks"
+            wanted.append(f"{who}, forward {number}" if is_draft else "AR's own")
     assert found == wanted
-    assert {text.split(",")[0] for text in found} == {"", "by masks", "by look-up in the text"}
+    assert {text.split(",")[0] for text in found} == {
+        *("AR's own", "drafted by masks", "copied by look-up")
+    }

@@ -1,0 +1,34 @@
+// Who proposed a token, as the page names and draws it: a colour and a pattern each (core/tokens.css), so that it reads
+// in grey too. Pure.
+
+import { passesSaved } from "./folds.js";
+import { counted } from "./words.js";
+
+/**
+ * name: in a legend; by: behind what they proposed; mark: the ending of the classes that draw it.
+ * @type {Record<Source, { name: string, by: string, mark: string }>}
+ */
+export const SOURCES = {
+  ar: { name: "AR's own", by: "by AR", mark: "ar" },
+  masks: { name: "drafted by masks", by: "by masks", mark: "masks" },
+  "look-up": { name: "copied by look-up", by: "by look-up", mark: "lookup" },
+  "draft model": { name: "by a draft model", by: "by the draft model", mark: "draft" },
+  guesses: { name: "guessed", by: "by guesses", mark: "guess" },
+};
+
+/** @type {readonly Source[]} */
+export const DRAFTERS = ["masks", "look-up", "draft model", "guesses"];
+
+/**
+ * 38 passes saved: 26 by masks, 12 by look-up. Empty where nothing was decoded yet.
+ * @param {Lane} lane
+ */
+export function savedText(lane) {
+  if (!lane.steps.length) return "";
+  const saved = passesSaved(lane);
+  const parts = DRAFTERS.filter((each) => saved[each]).map((each) => `${saved[each]} ${SOURCES[each].by}`);
+  const all = lane.tokens.length - lane.steps.length;
+  if (all < 0) return `${counted(-all, "pass", "passes")} more than tokens`;
+  if (parts.length < 2) return `${counted(all, "pass", "passes")} saved ${parts.join("").replace(/^\d+ /, "")}`.trim();
+  return `${counted(all, "pass", "passes")} saved: ${parts.join(", ")}`;
+}
