@@ -1,0 +1,197 @@
+"""Sets as files: made in an engine, killed and gone on with, packed, damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mars_runtime import folds, tasks
+from mars_runtime.engine import Engine
+from mars_runtime.engine.backend import CheckpointBackend
+from mars_runtime.engine.header import facts_of
+from mars_runtime.model.load import Checkpoint
+from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
+from mars_runtime.review.making import Decoder, make
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.ways import read_ways
+
+ROOT = Path(__file__).parents[2]
+UPPER = tasks.generate("formats", "eval", 0, 2)[1]
+ITEMS = [
+    Item("1", "one two"),
+    Item("2", "three", system="Be short."),
+    Item("3", "and?", turns=(("user", "four"), ("assistant", "five"))),
+]
+
+
+def about(*ways: str, made: dict[str, Any] | None = None) -> About:
+    return About("a set", read_ways(ways, "tiny", max_new_tokens=12), 0, made or {})
+
+
+@pytest.fixture
+def decoder(foreseeing: Checkpoint) -> Iterator[Decoder]:
+    with Engine(CheckpointBackend(foreseeing, keeps=False)) as engine:
+        yield Decoder(engine, foreseeing.tokenizer, facts_of(foreseeing))
+
+
+def test_every_answer_is_there_and_says_what_its_trace_says(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0,B=8", "lossless,B=8"), ITEMS)
+    told = list(make(review, lambda name: decoder))
+    assert (told[0].num_done, told[-1].num_done, told[-1].num_all) == (0, 9, 9)
+    opened = ReviewSet.open(tmp_path)
+    assert opened.missing() == []
+    for item in range(3):
+        ar, bold, lossless = (opened.answer(item, way) for way in range(3))
+        assert ar
+        assert bold
+        assert lossless
+        assert lossless.text == ar.text
+        assert sum(bold.groups) == bold.num_tokens
+        trace = opened.trace(item, 1)
+        assert folds.text(trace) == bold.text == "".join(bold.pieces)
+        assert bold.tpf == pytest.approx(folds.tpf(trace.events))
+        assert answer_of(trace, ITEMS[item]) == bold
+    ids = opened.trace(1, 0).header.prompt_ids
+    assert list(ids) == decoder.tokenizer.encode_chat([("system", "Be short."), ("user", "three")])
+
+
+def test_where_ar_would_have_said_otherwise_is_told(decoder: Decoder, tmp_path: Path) -> None:
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0,B=8"), ITEMS)
+    list(make(review, lambda name: decoder))
+    for item in range(3):
+        answer, trace = review.answer(item, 1), review.trace(item, 1)
+        assert answer is not None
+        tokens, expected = folds.accepted_tokens(trace.events), {}
+        for step, _ in folds.row_steps(trace.events):
+            for back, (token, _) in enumerate(reversed(step.checks), 1):
+                if tokens[step.start - back] != token:
+                    expected[step.start - back] = trace.vocabulary[token].decode("utf-8", "replace")
+        assert answer.otherwise == expected
+
+
+def test_a_set_is_gone_on_with_only_by_the_same(tmp_path: Path) -> None:
+    made = {"weights": {"tiny": "abc"}}
+    ReviewSet.create(tmp_path, about("ar", "tau=0", made=made), ITEMS)
+    ReviewSet.create(tmp_path, about("ar", "tau=0", made=made), ITEMS)
+    for other, items in (
+        (about("ar", "tau=0.5", made=made), ITEMS),
+        (about("ar", "tau=0"), ITEMS[:1]),
+    ):
+        with pytest.raises(SetError, match="other prompts or ways"):
+            ReviewSet.create(tmp_path, other, items)
+    with pytest.raises(SetError, match="other weights"):
+        ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
+
+
+def test_packed_it_is_the_same_set(decoder: Decoder, tmp_path: Path) -> None:
+    review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0,B=8"), ITEMS)
+    list(make(review, lambda name: decoder))
+    for name in ("a.zip", "b.zip"):
+        review.pack(tmp_path / name)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    packed = ReviewSet.open(tmp_path / "a.zip")
+    assert packed.items == review.items
+    assert packed.about == review.about
+    assert packed.missing() == []
+    for pair in review.pairs():
+        assert packed.answer(*pair) == review.answer(*pair)
+        assert packed.lines(*pair) == review.lines(*pair)
+
+
+def test_text_alone_is_an_answer_and_is_judged(tmp_path: Path) -> None:
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), [Item("1", UPPER.prompt, task=UPPER)])
+    review.add_text(0, 0, UPPER.answer)
+    review.add_text(0, 1, "owl\r\n")
+    first, second = review.answer(0, 0), review.answer(0, 1)
+    assert first
+    assert second
+    assert (first.is_right, second.is_right, second.text) == (True, False, "owl\r\n")
+    assert review.lines(0, 0) == []
+    found = marks(second, first)
+    assert (found.is_same, found.tpf) == (False, None)
+    assert found.difference is not None
+    assert (found.difference.word, found.difference.own) == (0, "owl")
+
+
+def test_a_first_difference_is_by_words() -> None:
+    assert first_difference("a b  c", "a b c") is None
+    found = first_difference("a b c d e", "a b c")
+    assert found is not None
+    assert (found.word, found.reference, found.own) == (3, "a b c d e", "a b c")
+    assert marks(Answer("a  b"), Answer("a b")).is_same is False
+
+
+@pytest.mark.parametrize("name", ["set.json", "prompts.jsonl"])
+def test_a_damaged_set_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
+    ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
+    for damage in ("", "{", "[]", '{"version": 2}', "\x00"):
+        (tmp_path / name).write_text(damage, encoding="utf-8")
+        with pytest.raises(SetError, match=r"holds no set|Line"):
+            ReviewSet.open(tmp_path)
+
+
+def test_a_damaged_summary_or_answer_costs_no_more_than_itself(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
+    list(make(review, lambda name: decoder))
+    expected = review.answer(0, 0)
+    (tmp_path / "summary.jsonl").write_text('{"item": 0}\n[]\n{', encoding="utf-8")
+    assert ReviewSet.open(tmp_path).answer(0, 0) == expected
+    (tmp_path / "summary.jsonl").unlink()
+    (tmp_path / "answers/0001-0.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(SetError, match="damaged"):
+        ReviewSet.open(tmp_path).answer(0, 0)
+
+
+def timeless(folder: Path) -> dict[str, Any]:
+    """Everything in a set but what a clock told."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: without(v) for k, v in value.items() if k not in ("seconds", "date")}
+        return [without(each) for each in value] if isinstance(value, list) else value
+
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            lines = [text] if path.name == "set.json" else text.splitlines()
+            found[path.relative_to(folder).as_posix()] = [without(json.loads(x)) for x in lines]
+    return found
+
+
+def command(out: Path) -> subprocess.Popen[bytes]:
+    words = "review make word_problems --ways ar tau=0.5,B=8 lossless --checkpoint mars-tiny"
+    more = ["--name", "same", "--max-new-tokens", "64", "--out", str(out)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(
+        [sys.executable, "-m", "mars_runtime", *words.split(), *more], cwd=ROOT, **quiet
+    )  # type: ignore[call-overload,no-any-return]
+
+
+def test_killed_twice_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    beside = command(whole)
+    for most in (5, 30):
+        process = command(killed)
+        while len(list(killed.glob("answers/*.jsonl"))) < most and process.poll() is None:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert most <= len(list(killed.glob("answers/*.jsonl"))) < 60, "it was to be killed midway"
+    assert command(killed).wait() == 0
+    assert beside.wait() == 0
+    assert timeless(killed) == timeless(whole)
