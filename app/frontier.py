@@ -23,6 +23,7 @@ from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 FAILURES = Path(__file__).with_name("failures.json")
+EXAMPLES = "{}: the examples to click, unverified"
 OPEN = "{}: open requests of five kinds"
 FAMILIES = "{}: six families of tasks"
 ADAPTIVE = "{}: thresholds that adapt, on six families of tasks"
@@ -112,6 +113,7 @@ def read_sets(folder: Path) -> list[PointSet]:
     found = [
         # Open requests have no right answer: how often a text is AR's own stands for quality.
         *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
+        *_sets(told("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
         *_sets(told("evaluation", "averages"), "evaluation", FAMILIES),
         *_methods(told("methods", "averages")),
         *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),

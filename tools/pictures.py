@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = opened(browser, address, "light")
         moving(page, args.out / "live.gif")
         page.wait_for_selector(f"{RACE}[data-state=finished]")
-        page.click("#conversation .ct-new")  # or the answer above would be quoted in the next
+        page.click(".mars-conversation .ct-new")
         start(page)  # again, with nobody taking pictures meanwhile
         page.wait_for_selector(f"{RACE}[data-state=finished]")
         page.evaluate("scrollTo(0, 0)")

@@ -15,12 +15,14 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from app.serving.engines import Engines
 from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
+from mars_runtime.settings import RECOMMENDED, DecodeSettings
 from mars_runtime.tasks import Task
 
 CHAT, TASKS = "chat", "tasks"
@@ -31,18 +33,23 @@ WORD = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True, slots=True)
 class RequestFamily:
-    """The words on its button, its prompts, whether they are more than a small model can do, and
-    what to try with them."""
+    """The words on its button, its prompts, whether they are more than a small model can do, what
+    to try with them, and the settings that they are run with where those matter."""
 
     label: str
     prompts: Sequence[str]
     is_too_hard: bool = False
     remark: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 _TOLD = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 LABELS: Mapping[str, str] = _TOLD["task_labels"]
 REQUESTS = {name: RequestFamily(**each) for name, each in _TOLD["requests"].items()}
+EXAMPLE_SETTINGS: Mapping[str, DecodeSettings] = {
+    name: replace(RECOMMENDED, **each.settings) for name, each in REQUESTS.items() if each.settings
+}
+"""Family -> what its examples are run with."""
 Openings = Mapping[str, Sequence[str]]
 """Set of examples -> prompts; a set that has none opens with its first examples."""
 GRID: Openings = _TOLD["grid"]

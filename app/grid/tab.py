@@ -21,7 +21,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
     desk, opens_with = Desk("grid", grid, live["checkpoint"]), grid.engines.default
     with desk.laid_out(page, GRID, GridView, race=True):
         prompt = desk.controls["prompt"] = gr.Textbox(
-            label="Prompt · Ctrl+Enter runs, Escape stops",
+            label="Prompt",
             value=grid.examples.text(0, opens_with),
             placeholder="Type a prompt or take an example",
             lines=4,

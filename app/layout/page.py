@@ -55,7 +55,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
                 elem_id="masthead",
             )
-            _present_button()
         arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs():
             with gr.Tab("Live"):
@@ -72,6 +71,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 traffic_tab(page, handlers.traffic, tab.controls["checkpoint"])
             with gr.Tab("How it works"):
                 ExplainView(elem_id="explain")
+        _present_button()
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)

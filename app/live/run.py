@@ -15,6 +15,7 @@ from typing import Any
 from app.controls import TITLES, RefusalError, Steering, read_steering, settings_for
 from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
+from app.live.presets import controls_of, presets_of
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
 from app.stream import (
@@ -40,11 +41,6 @@ FOREIGN = "The conversation is another model's: press New conversation."
 OFFER = "Not one of its tasks. The nearest: {}"
 OFFER_CHARS = 60
 NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
-PRESETS = {
-    "Exact": {"tau": 0.0, "lossless": True},
-    "Balanced": {"tau": 0.95, "lossless": False},
-    "Fast": {"tau": 0.7, "lossless": False},
-}
 
 
 class LiveLog(RunLog):
@@ -213,17 +209,15 @@ class LiveHandlers(TabHandlers[LiveRun]):
         if run is not None:
             run.steer(steering)
 
-    def preset(self, session: str, name: str, values: Mapping[str, Any]) -> tuple[float, bool]:
-        """tau and lossless of a preset, in force at once. Raises RefusalError."""
-        chosen = PRESETS[name]
+    def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The controls of a checkpoint's preset, in force at once; none where it is not offered.
+        Raises RefusalError."""
+        settings = presets_of(str(values.get("checkpoint"))).get(name)
+        if settings is None:
+            return {}
+        chosen = controls_of(settings)
         self.steer(session, {**values, **chosen})
-        return float(chosen["tau"]), bool(chosen["lossless"])
-
-
-def preset_of(tau: object, lossless: object) -> str | None:
-    """The preset that these values are, if any."""
-    values = {"tau": tau, "lossless": lossless}
-    return next((name for name, preset in PRESETS.items() if preset == values), None)
+        return chosen
 
 
 def offer(task: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from app.controls import (
     STEERED,
     TITLES,
 )  # fmt: skip
-from app.examples.book import TASKS, ExampleBook, is_too_hard, set_for
+from app.examples.book import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
 from app.layout.fields import block_size_field, block_size_update, max_tokens_field, setting_field
 from app.layout.wiring import (
     AT_ONCE,
@@ -43,7 +43,8 @@ from app.layout.wiring import (
     wire_stream,
 )  # fmt: skip
 from app.live.order import HISTORY, ORDERED
-from app.live.run import PRESETS, LiveHandlers, offer, preset_of
+from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, preset_of, presets_of
+from app.live.run import LiveHandlers, offer
 from app.recordings import Recording
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
@@ -79,16 +80,20 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
     tab, engines = LiveTab(), live.engines
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
-            _model(tab, engines)
-            _prompt(tab, engines, live.book, first)
+            with gr.Column(elem_id="bar"):
+                _prompt(tab, engines, live.book, first)
+            _examples(tab, engines, live.book)
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, engines)
             with gr.Row(elem_id="presets"):
-                chosen = preset_of(DEFAULTS.tau, DEFAULTS.lossless)
-                for name in PRESETS:
-                    classes = preset_classes(name == chosen)
-                    tab.presets[name] = gr.Button(name, size="sm", elem_classes=classes)
+                offered = presets_of(engines.default)
+                for name in NAMES:
+                    classes = preset_classes(name == EXACT)
+                    tab.presets[name] = gr.Button(
+                        name, size="sm", elem_classes=classes, visible=name in offered
+                    )
             tab.controls["lossless"] = setting_field("lossless", "lossless")
+            _model(tab, engines)
             with gr.Accordion("More", open=False, elem_id="more"):
                 _more(tab, engines.settings.max_new_tokens)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
@@ -116,7 +121,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
     tab.prompt = tab.controls["prompt"] = gr.Textbox(
-        label="Prompt · Ctrl+Enter runs, Escape stops",
+        label="Prompt",
         value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
         placeholder="Type a prompt or choose an example",
         lines=4,
@@ -125,6 +130,15 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
     )
     tab.remark = gr.Markdown("", elem_id="remark")
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
+    with gr.Row(elem_id="go"):
+        tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
+        tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
+        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
+
+
+def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
+    opens_with = engines.entry_or_default(engines.default)
+    chosen, families = set_for(opens_with), book.families
     tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
     for each, labels in families.items():
         with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
@@ -141,10 +155,6 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     tab.controls["pace"] = gr.Radio(
         list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
     )
-    with gr.Row(elem_id="go"):
-        tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
-        tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
-        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
 
 
 def _more(tab: LiveTab, max_tokens: int) -> None:
@@ -160,6 +170,18 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
             controls[name] = max_tokens_field("", DEFAULTS.max_new_tokens, max_tokens)
         elif name not in controls:
             controls[name] = setting_field(name, name)
+
+
+def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The controls that an example changes: to its own settings where it has some; back to those
+    that the page opens with where another's are still in force."""
+    own = EXAMPLE_SETTINGS.get(family)
+    if own is not None:
+        return controls_of(own)
+    is_left = any(
+        preset_of(values, {each: settings}) for each, settings in EXAMPLE_SETTINGS.items()
+    )
+    return controls_of(DEFAULTS) if is_left else {}
 
 
 def preset_classes(is_chosen: bool) -> list[str]:
@@ -214,24 +236,30 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
     presets = list(tab.presets.values())
     for control in inputs:
         control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
-    decisive = [tab.controls["tau"], tab.controls["lossless"]]
-    for control in decisive:
-        control.change(_mark_preset, decisive, presets, trigger_mode="always_last", **AT_ONCE)
+    checkpoint, decisive = tab.controls["checkpoint"], [tab.controls[name] for name in CONTROLS]
+    for control in (checkpoint, *decisive):
+        shown = [checkpoint, *decisive]
+        control.change(_mark_presets, shown, presets, trigger_mode="always_last", **AT_ONCE)
 
     for name, button in tab.presets.items():
 
-        def choose(request: gr.Request, *values: Any, name: str = name) -> tuple[float, bool]:
+        def choose(request: gr.Request, *values: Any, name: str = name) -> list[Any]:
             with in_words():
-                named = dict(zip(STEERED, values, strict=True))
-                return handlers.preset(session_of(request), name, named)
+                named = dict(zip(("checkpoint", *STEERED), values, strict=True))
+                chosen = handlers.preset(session_of(request), name, named)
+            return [chosen.get(each, gr.skip()) for each in CONTROLS]
 
-        button.click(choose, inputs, decisive, **AT_ONCE)
+        button.click(choose, [checkpoint, *inputs], decisive, **AT_ONCE)
 
 
-def _mark_preset(tau: Any, lossless: Any) -> list[Any]:
-    """The preset in force stands out, however its values came about."""
-    chosen = preset_of(tau, lossless)
-    return [gr.update(elem_classes=preset_classes(name == chosen)) for name in PRESETS]
+def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
+    """Those that this checkpoint has; the one in force stands out, however it came about."""
+    offered = presets_of(str(checkpoint))
+    chosen = preset_of(dict(zip(CONTROLS, values, strict=True)), offered)
+    return [
+        gr.update(visible=name in offered, elem_classes=preset_classes(name == chosen))
+        for name in NAMES
+    ]
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
@@ -239,11 +267,14 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
     seen = gr.State({})  # family -> how many of its examples this visitor has seen
     for family, chip in tab.chips.items():
 
-        def another(counts: dict[str, int], family: str = family) -> str:
+        def another(counts: dict[str, int], *values: Any, family: str = family) -> list[Any]:
             number = counts[family] = counts.get(family, -1) + 1
-            return book.prompt(family, number)
+            wanted = settings_for_example(family, dict(zip(CONTROLS, values, strict=True)))
+            changes = [wanted.get(each, gr.skip()) for each in CONTROLS]
+            return [book.prompt(family, number), *changes]
 
-        chip.click(another, [seen], [tab.controls["prompt"]], **AT_ONCE).then(
+        controls = [tab.controls[name] for name in CONTROLS]
+        chip.click(another, [seen, *controls], [tab.controls["prompt"], *controls], **AT_ONCE).then(
             None, js=RUN_EXAMPLE, api_visibility="private"
         )
 

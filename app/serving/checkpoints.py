@@ -116,6 +116,6 @@ def footer(served: Served) -> str:
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
         f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
-        f"all figures measured by {'another machine' if served.is_elsewhere else 'this process'}",
+        f"live runs are measured by {'another machine' if served.is_elsewhere else 'this process'}",
     ]
     return " · ".join(parts)

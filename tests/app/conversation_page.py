@@ -11,8 +11,10 @@ from mars_runtime.engine.request import Request
 from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
 
-RACE, TURNS = "#race .mars-race", "#conversation .ct-turn"
+RACE, TURNS = "#race .mars-race", ".mars-conversation .ct-turn"
 BOX = "#prompt textarea"
+ASK = ".mars-conversation .ct-ask textarea"
+"""Where the next question is typed, below the answer."""
 ANSWER = "Yes: ${HOME}<b>bold</b>."
 
 
@@ -38,8 +40,8 @@ def over(page: playwright.Page, begin: Callable[[], object]) -> None:
 
 
 def ask(page: playwright.Page, prompt: str) -> None:
-    page.fill(BOX, prompt)
-    over(page, lambda: page.click("#run"))
+    page.fill(ASK, prompt)
+    over(page, lambda: page.press(ASK, "Enter"))
 
 
 def press(page: playwright.Page, what: str, number: int) -> None:

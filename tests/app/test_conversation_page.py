@@ -9,6 +9,7 @@ import pytest
 from browser import needs_browser, playwright, visiting
 from conversation_page import (
     ANSWER,
+    ASK,
     BOX,
     RACE,
     TURNS,
@@ -72,8 +73,8 @@ def page(open_page: playwright.Page, scripted_backend: TwoAnswers) -> playwright
     """Without a conversation."""
     scripted_backend.capacity, scripted_backend.of_mars = 100_000, ""
     scripted_backend.prompts.clear()
-    if open_page.locator("#conversation .ct-new").is_visible():
-        open_page.click("#conversation .ct-new")
+    if open_page.locator(".mars-conversation .ct-new").is_visible():
+        open_page.click(".mars-conversation .ct-new")
     open_page.wait_for_selector(f"{RACE}[data-state=empty]")
     return open_page
 
@@ -103,10 +104,12 @@ def test_a_reload_keeps_the_conversation_and_goes_on_from_it(
 def test_two_turns_and_back_to_the_first(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    assert not page.locator("#conversation section").is_visible()
+    assert page.get_attribute(ASK, "placeholder") == "Ask a question"
     ask(page, ASKED)
-    assert page.input_value(BOX) == ""
-    assert page.get_attribute(BOX, "placeholder").startswith("Ask a follow-up.")
+    assert page.input_value(ASK) == ""
+    assert page.get_attribute(ASK, "placeholder") == "Ask a follow-up"
+    tops = [page.locator(each).bounding_box()["y"] for each in (f"{RACE} .rv-panes", TURNS, ASK)]
+    assert tops == sorted(tops)  # the box stands below the answer
     assert asked(scripted_backend) == tuple(chat(ASKED))
     ask(page, "And?")
     assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?"))
@@ -136,7 +139,7 @@ def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     for prompt in ("One?", "Two?", "Three?"):
         ask(page, prompt)
     press(page, "edit", 2)
-    box = page.locator("#conversation textarea")
+    box = page.locator(f"{TURNS} textarea")
     assert box.input_value() == "Two?"
     box.press("Escape")
     assert questions(page) == ["One?", "Two?", "Three?"]
@@ -194,7 +197,7 @@ def test_a_conversation_nearly_full_is_announced_and_then_says_what_it_left_out(
     """One? takes 23 ids and is answered by 24 tokens; One?, its answer and Two? take 72."""
     scripted_backend.capacity = 72 + 32
     ask(page, "One?")
-    room = "#conversation .ct-room"
+    room = ".mars-conversation .ct-room"
     assert page.inner_text(room).startswith("Nearly full: 57 tokens of 104 left")
     ask(page, "Two?")
     assert len(asked(scripted_backend)) == 72
@@ -215,12 +218,12 @@ def test_both_lanes_share_ars_answers_or_keep_each_its_own(
     assert "MARS wrote another answer" in row.inner_text()
     ask(page, "Two?")
     assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Two?"))
-    page.select_option("#conversation select", "own")
+    page.select_option(".mars-conversation select", "own")
     assert row.locator(".ct-answer").all_inner_texts() == ["No."] * 2
     over(page, lambda: press(page, "again", 2))
     own = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
     assert set(scripted_backend.prompts[-2:]) == own
-    page.select_option("#conversation select", "ar")
+    page.select_option(".mars-conversation select", "ar")
 
 
 def test_an_example_begins_anew_and_new_conversation_empties_the_list(
@@ -231,12 +234,29 @@ def test_an_example_begins_anew_and_new_conversation_empties_the_list(
     (question,) = questions(page)
     assert asked(scripted_backend) == tuple(chat(question))
     assert "2 of 2" in page.inner_text(TURNS)
-    page.click("#conversation .ct-new")
+    page.click(".mars-conversation .ct-new")
     page.wait_for_selector(f"{RACE}[data-state=empty]")
-    assert not page.locator("#conversation section").is_visible()
-    assert page.evaluate("document.activeElement === document.querySelector('#prompt textarea')")
+    assert not page.locator(TURNS).count()
+    assert page.evaluate(f"document.activeElement === document.querySelector('{ASK}')")
     ask(page, "Two?")
     assert asked(scripted_backend) == tuple(chat("Two?"))
+
+
+def test_the_prompt_beside_begins_a_conversation_anew(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    ask(page, "One?")
+    page.fill(BOX, "Else?")
+    over(page, lambda: page.click("#run"))
+    assert asked(scripted_backend) == tuple(chat("Else?"))
+    assert questions(page) == ["Else?"]
+    assert page.input_value(BOX) == "Else?"
+    page.fill(ASK, "A line")
+    page.press(ASK, "Shift+Enter")
+    assert page.input_value(ASK) == "A line\n"
+    over(page, lambda: page.click(".mars-conversation .ct-send"))
+    assert asked(scripted_backend) == tuple(chat("Else?", ANSWER, "A line\n"))
+    assert not page.locator(f"{RACE} .rv-foreign").is_visible()
 
 
 def test_a_stopped_answer_is_a_turn_and_goes_on(
@@ -259,10 +279,10 @@ def test_a_stopped_answer_is_a_turn_and_goes_on(
 
 def test_a_refused_question_stays_in_the_box(page: playwright.Page) -> None:
     ask(page, "One?")
-    page.fill(BOX, "x" * 8001)
-    page.click("#run")
+    page.fill(ASK, "x" * 8001)
+    page.press(ASK, "Enter")
     page.wait_for_selector("#prompt :text('Shorten the prompt')")
-    assert len(page.input_value(BOX)) == 8001
+    assert len(page.input_value(ASK)) == 8001
     assert questions(page) == ["One?"]
     ask(page, "Two?")
     assert questions(page) == ["One?", "Two?"]
@@ -276,7 +296,7 @@ def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page, them
     over(page, lambda: press(page, "again", 1))
     press(page, "edit", 1)
     found = axe.violations(page, "a question edited", within="#stage")
-    page.locator("#conversation textarea").press("Escape")
+    page.locator(f"{TURNS} textarea").press("Escape")
     found += axe.violations(page, "two branches", within="#stage")
     page.evaluate("document.body.classList.remove('dark')")
     assert not found, "\n".join(found)

@@ -149,6 +149,31 @@ def test_the_keyboard_is_enough(visit) -> None:
     wait_state(page, "stopped")
 
 
+def test_the_prompt_is_the_second_stop_and_run_the_third(visit) -> None:
+    page = visit()
+    page.evaluate("document.activeElement.blur()")
+    stops = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.closest('[id]').id"))
+    assert page.evaluate("document.activeElement.id") == "run"
+    assert stops[1:] == ["prompt", "run"]
+    page.focus("[role=tab][aria-selected=true]")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("[role=tab]:focus") == "Batch"
+    page.locator("#batch-desk").wait_for(state="visible")
+    page.keyboard.press("Home")
+    page.locator("#desk").wait_for(state="visible")
+
+
+def test_tabbing_past_a_list_closes_it(visit) -> None:
+    page = visit()
+    page.click("#checkpoint input")
+    page.wait_for_selector("#checkpoint [role=listbox], .options")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#checkpoint [role=listbox], .options", state="hidden", timeout=3000)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, theme: str) -> None:
     page = visit(f"?__theme={theme}", 390, 844)
@@ -162,8 +187,9 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, them
     start(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.wait_for_function("window.scrollY > 100")
-    bar = box("#knobs")
-    assert bar["height"] <= 64  # running folded it
+    bar = box("#bar")
+    assert bar["height"] <= 112
+    assert not page.locator("#knobs").is_visible()  # running folded it
     assert bar["y"] + bar["height"] == 844
     tops = {each.bounding_box()["y"] for each in page.locator("#race .rv-figure").all()}
     assert len(tops) == 1

@@ -16,7 +16,7 @@ from scripted_page import ScriptedBackend, controls, make_handlers
 from app.controls import RefusalError
 from app.examples.book import REQUESTS, TASKS, remark_on
 from app.handlers import Handlers
-from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer, preset_of
+from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer
 from app.stream import WARMING_UP
 
 
@@ -264,14 +264,15 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
 
 
 def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
-    assert handlers.live.preset("a", "Exact", controls()) == (0.0, True)
-    assert handlers.live.preset("a", "Balanced", controls()) == (0.95, False)
+    exact = handlers.live.preset("a", "Exact", controls())
+    assert (exact["tau"], exact["lossless"], exact["lookup"]) == (0.0, True, True)
+    assert handlers.live.preset("a", "Balanced", controls()) == {}  # not measured here
     for family in handlers.book.families[TASKS]:
         assert len({handlers.book.prompt(family, number) for number in range(4)}) == 4
     for name, family in REQUESTS.items():
         shown = [handlers.book.prompt(name, number) for number in range(2 * len(family.prompts))]
         assert shown == 2 * list(family.prompts)
-    assert "without Lossless at τ 0.5" in remark_on("bold")
+    assert "without Lossless" in remark_on("bold")
     assert remark_on("explain") == remark_on("symbolic") == ""
 
 
@@ -288,14 +289,6 @@ def test_updates_are_few(handlers: Handlers, backend: ScriptedBackend) -> None:
     began = time.monotonic()
     updates = len(list(handlers.live.run("a", controls(max_new_tokens=400))))
     assert updates <= 12 * (time.monotonic() - began) + 3
-
-
-def test_a_preset_is_known_by_its_values() -> None:
-    assert preset_of(0.95, False) == "Balanced"
-    assert preset_of(0.7, False) == "Fast"
-    assert preset_of(0, True) == "Exact"
-    assert preset_of(0.95, True) is None
-    assert preset_of(None, False) is None
 
 
 def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Path) -> None:

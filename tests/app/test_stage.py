@@ -88,7 +88,7 @@ def test_a_model_of_single_tasks_holds_no_conversation(
     assert page.input_value(BOX) == "Say it."
     run(page)
     assert scripted_backend.prompts[-1] == first
-    assert not page.locator("#conversation section").is_visible()
+    assert not page.locator(".mars-conversation").is_visible()
 
 
 def test_a_long_paste_is_kept_and_refused_in_a_sentence(visit: Visit) -> None:

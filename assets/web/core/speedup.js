@@ -89,7 +89,7 @@ export function speedupParts(given) {
   if (kind === "capped" && limit > NEAR) return [`up to ${times(limit, given)}`, "times as fast"];
   if (kind === "capped" || (kind === "same" && Math.abs(Math.log(ratio)) < Math.log(NEAR)))
     return ["about as fast", ""];
-  return ratio < 1 ? [`slower: ${times(ratio, given)}`, "times"] : [times(ratio, given), "times as fast"];
+  return kind === "slower" ? [`slower: ${times(ratio, given)}`, "times"] : [times(ratio, given), "times as fast"];
 }
 
 /**

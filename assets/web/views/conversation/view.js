@@ -1,14 +1,16 @@
-// The conversation on the page: what Run goes on from, the turns above the race view, the one that is shown there.
-// It lives in the page alone, and over its reload. Knows the page by its ids; whether a conversation fits is the server's affair.
+// The conversation on the page: its turns and the box for the next question, below the answers of the race view. What
+// stands in the prompt's box begins a new one. It lives in the page alone, and over its reload. Knows the page by its ids; whether a conversation fits is the server's affair.
 
 import { shown } from "../../core/bytes.js";
-import { attribute, button, enter, find, make, placeIn, put, whenThere } from "../../core/dom.js";
+import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
 import { Tree, answerOf, historyOf, restored, roomText, store, toldOf, upTo, valueOfRun } from "./tree.js";
 
 const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
-const FOLLOW_UP = "Ask a follow-up. Left empty, Run answers the question on show again.";
+const FIRST = "Ask a question";
+const FOLLOW_UP = "Ask a follow-up";
+const NOTHING = "Nothing has been asked yet.";
 
 /** @type {ConversationView | null} */
 let current = null;
@@ -34,8 +36,10 @@ class ConversationView {
     this.edited = null;
     /** @type {string | undefined} */
     this.key = undefined; // what in the rows has the keyboard
-    this.placeholder = "";
     this.turns = find(root, ".ct-turns");
+    this.ask = /** @type {HTMLTextAreaElement} */ (find(root, ".ct-ask textarea"));
+    find(root, ".ct-ask").addEventListener("submit", (event) => this.send(event));
+    this.ask.addEventListener("keydown", (event) => this.typed(event));
     this.room = find(root, ".ct-room");
     this.lanes = /** @type {HTMLSelectElement} */ (find(root, "select"));
     this.lanes.addEventListener("change", () => this.draw());
@@ -63,6 +67,7 @@ class ConversationView {
     const attributeFilter = ["data-run", "data-state"];
     const observer = new MutationObserver(() => this.look());
     whenThere(race, ({ root }) => {
+      root.querySelector(".rv-follow")?.append(this.root);
       observer.observe(root, { attributes: true, attributeFilter });
       const { last } = this.tree;
       if (last) this.show(last);
@@ -91,7 +96,7 @@ class ConversationView {
     this.edited = null;
     this.going = { turn: this.tree.add(parent, prompt, run.id), run };
     if (before) this.end(before);
-    if (box()?.value === prompt) enter(box(), "");
+    if (this.ask.value === prompt) this.ask.value = "";
   }
 
   // What the run that goes on has written so far is what a question asked meanwhile goes on from, even if more follows.
@@ -110,7 +115,7 @@ class ConversationView {
       return;
     }
     this.tree.remove(turn);
-    if (!box()?.value) enter(box(), turn.prompt);
+    if (turn.parent) this.ask.value ||= turn.prompt;
   }
 
   /**
@@ -122,7 +127,7 @@ class ConversationView {
     const of = Object.fromEntries(names.map((name, i) => [name, values[i]]));
     const typed = String(of.prompt || "").trim() ? String(of.prompt) : "";
     const again = typed ? null : this.shown;
-    const wanted = this.wanted || { parent: again ? again.parent : this.tree.last, prompt: again?.prompt };
+    const wanted = this.wanted || { parent: again?.parent ?? null, prompt: again?.prompt };
     this.wanted = null;
     this.tell();
     const isHeld = Boolean(this.holder) && of.checkpoint === this.holder;
@@ -151,6 +156,20 @@ class ConversationView {
     press("run");
   }
 
+  /** @param {Event} event */
+  send(event) {
+    event.preventDefault();
+    if (this.ask.value.trim()) this.run(this.tree.last, this.ask.value);
+  }
+
+  /**
+   * As in every chat Enter sends, and with Shift begins a line.
+   * @param {KeyboardEvent} event
+   */
+  typed(event) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) this.send(event);
+  }
+
   /** @param {Turn} turn */
   show(turn) {
     this.tree.choose(turn);
@@ -175,14 +194,16 @@ class ConversationView {
     this.edited = null;
     race()?.read("");
     this.draw();
-    box()?.focus();
+    this.ask.focus();
   }
 
   draw() {
     const { path } = this.tree;
-    this.root.hidden = !this.holder || !path.length;
-    this.tellBox(!this.root.hidden);
+    this.root.hidden = !this.holder;
     if (this.root.hidden) return;
+    this.root.dataset.turns = String(path.length);
+    this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
+    if (path.length) race()?.want(wantedOf(box()?.value ?? ""));
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
@@ -199,7 +220,7 @@ class ConversationView {
       return new TurnRow(turn, i + 1, state, act).element;
     });
     const draft = this.turns.querySelector("textarea")?.value;
-    this.turns.replaceChildren(...rows);
+    this.turns.replaceChildren(...(rows.length ? rows : [make("li", "ct-none", NOTHING)]));
     const editor = this.turns.querySelector("textarea");
     if (editor && draft !== undefined) editor.value = draft;
     put(this.room, roomText(path.at(-1)?.told || null));
@@ -215,14 +236,6 @@ class ConversationView {
     const active = /** @type {HTMLElement} */ (document.activeElement);
     if (this.turns.contains(active)) this.key = active.dataset.key;
     else if (active !== document.body) this.key = undefined;
-  }
-
-  /** @param {boolean} hasTurns */
-  tellBox(hasTurns) {
-    const field = box();
-    if (!field) return;
-    if (field.placeholder !== FOLLOW_UP) this.placeholder = field.placeholder;
-    field.placeholder = hasTurns ? FOLLOW_UP : this.placeholder;
   }
 }
 
@@ -251,8 +264,14 @@ export const runFirst = () => (current ? current.run(null) : press("run"));
 /** @param {Run} run */
 export const branch = (run) => current?.branch(run);
 
-// Whether the box is for the next question, and no longer for the one on show.
-export const isGoingOn = () => Boolean(current && !current.root.hidden);
+/**
+ * The prompt that the answers on show are expected to be of, or null: a question of the conversation is in its place.
+ * @param {string} prompt what stands in the box
+ */
+export function wantedOf(prompt) {
+  const path = current?.holder ? current.tree.path : [];
+  return path.length && (!prompt || path.some((turn) => turn.prompt === prompt)) ? null : prompt;
+}
 
 export const questionOnShow = () => current?.shown?.prompt || "";
 
@@ -294,7 +313,7 @@ class TurnRow {
   shower() {
     const { turn, number, act } = this;
     const { isOwn, isBusy, isShown } = this.state;
-    const title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown below" : "Show this turn below";
+    const title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown above" : "Show this turn above";
     const answer = turn.told ? answerOf(turn.told, isOwn) : "";
     const parts = [
       make("span", "ct-question", shown(turn.prompt)),

@@ -1,12 +1,12 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
-import { attribute, button, find, make, tabOf, targetOf, whenThere } from "../../core/dom.js";
+import { attribute, button, find, ledTo, make, tabOf, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
 import { PINS, mountPins } from "../compare/pin.js";
-import { branch, isGoingOn, questionOnShow, runFirst, turn } from "../conversation/view.js";
+import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
 const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> what it draws into
@@ -22,6 +22,7 @@ export function mountPage() {
   mountPins();
   mountLens();
   mountKeys();
+  whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);
   Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, turn, runFirst, prompt: mountPrompt() });
 }
 
@@ -45,8 +46,31 @@ function mountKeys() {
       press(PROMPTS[prompt]);
     }
     const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
+    // Gradio leaves a list open that is tabbed past, over what comes next; its Escape closes it.
+    if (event.key === "Tab" && isListOpen)
+      targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop", "load-stop"].forEach(press);
+  });
+}
+
+// The tabs of the page are one stop of the keyboard, as lists of tabs are: arrows go from one to the next.
+/** @param {Element} list */
+function mountTabs(list) {
+  const tabs = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll("[role=tab]")]);
+  const stand = () => {
+    for (const tab of tabs()) tab.tabIndex = tab.getAttribute("aria-selected") === "true" ? 0 : -1;
+  };
+  stand();
+  new MutationObserver(stand).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
+  list.addEventListener("keydown", (event) => {
+    const [all, key] = [tabs(), /** @type {KeyboardEvent} */ (event)];
+    const at = all.indexOf(targetOf(event));
+    if (at < 0) return;
+    const place = ledTo(key, { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }, all.length - 1);
+    if (place === null) return;
+    all[place].focus();
+    all[place].click();
   });
 }
 
@@ -113,7 +137,7 @@ function mountPrompt() {
   const tell = (place) =>
     whenThere(
       () => document.querySelector(VIEWS[place])?.lineView,
-      (view) => view.want(place === "live" && isGoingOn() ? null : wanted[place]),
+      (view) => view.want(place === "live" ? wantedOf(wanted[place]) : wanted[place]),
     );
   /** @param {Event} given */
   const acted = ({ target }) => {
@@ -134,7 +158,7 @@ function mountPrompt() {
 // and running folds it again. Wider pages show everything and have no such button (page.css).
 /** @param {HTMLElement} row */
 function fold(row) {
-  const knobs = /** @type {HTMLElement} */ (row.closest("#knobs"));
+  const knobs = /** @type {HTMLElement} */ (document.getElementById("knobs"));
   const given = { id: "fold", "aria-label": "Controls: τ, B, slow motion", "aria-controls": knobs.id };
   const opener = button(given, "τ · B", () => open(!knobs.classList.contains("open")));
   /** @param {boolean} isOpen */
@@ -143,7 +167,7 @@ function fold(row) {
     attribute(opener, { "aria-expanded": isOpen });
   };
   open(false);
-  knobs.addEventListener("click", (event) => {
+  row.addEventListener("click", (event) => {
     if (targetOf(event).closest("#run")) open(false);
   });
   row.append(opener);

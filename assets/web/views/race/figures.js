@@ -49,7 +49,9 @@ export function drawSpeedup({ list, title, number, unit, sub }, found, name) {
   put(title, name);
   put(number, value);
   put(unit, words);
-  put(sub, [speedupRange(found), speedupRemark(found)].filter(Boolean).join("; "));
+  const said = [speedupRange(found), speedupRemark(found)].filter(Boolean).join("; ");
+  put(sub, said);
+  sub.title = said; // narrow pages cut it
 }
 
 export class Figures {
@@ -135,9 +137,9 @@ export function firstText(main, beside) {
   return said.join(" · ");
 }
 
-const REPLAY = "An earlier moment of this run, by its measured clock.";
-const ALONE = "Running: the clock counts the time of its passes.";
-const TURNS = "Running: the methods take turns on this machine, and the clock of each counts its own passes alone.";
+const REPLAY = "An earlier moment of this run.";
+const ALONE = "Running: the clock counts its passes.";
+const TURNS = "Running in turns: each clock counts its own passes.";
 
 /**
  * [state, sentence] of the whole run; states are what data-state of the root says.

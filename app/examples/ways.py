@@ -1,0 +1,110 @@
+"""How ways of keeping unverified tokens do on the page's examples, beside plain AR:
+``alone python -m app.examples.ways``, from which the Live tab takes its presets.
+
+Tokens per forward depend on no machine; the speed beside AR does: every way answers every prompt
+between two answers of AR, whose mean time it is held against. Knows no page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.examples.book import CHAT, TASKS, ExampleBook
+from app.examples.measure import CHECKPOINTS, Answers
+from mars_runtime import folds
+from mars_runtime.events import Event
+from mars_runtime.outputs import path_of, write_text
+from mars_runtime.provenance import provenance
+from mars_runtime.settings import AUTO, DecodeSettings, describe
+from mars_runtime.statistics import mean, ratio_of_sums, wilson
+
+TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
+BLOCK_SIZES: dict[str, tuple[Any, ...]] = {CHAT: (2, 3, AUTO), TASKS: (4, 8, AUTO)}
+NUM_PROMPTS = 10
+NUM_TOKENS = {CHAT: 64, TASKS: 96}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one way made of one prompt. seconds: of decoding."""
+
+    tokens: tuple[int, ...]
+    num_forwards: int
+    seconds: float
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Answer:
+        """From the events of its run."""
+        tokens = tuple(folds.accepted_tokens(events))
+        return cls(tokens, folds.num_forwards(events), folds.decode_seconds(events))
+
+    @property
+    def pace(self) -> float:
+        """Seconds per token."""
+        return self.seconds / len(self.tokens)
+
+
+def main() -> None:
+    """Measure, show how far it is, write ``--out``."""
+    parser = argparse.ArgumentParser(description="Time unverified ways on the page's examples.")
+    parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
+    args = parser.parse_args()
+    told = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
+    told["ways"] = [row for kind in CHECKPOINTS for row in ways(kind)]
+    write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
+    print(f"Written to {args.out}")
+
+
+def prompts_of(kind: str) -> list[str]:
+    """Those of the examples that the checkpoint can do, of each family in turn."""
+    return ExampleBook().several(kind, 0, NUM_PROMPTS)
+
+
+def ways(kind: str) -> Iterator[dict[str, Any]]:
+    """A row for AR, then one for each way: tokens per forward, the share of answers with the very
+    tokens of AR, and the speed beside it."""
+    name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
+    plain = DecodeSettings("ar", max_new_tokens=most)
+    asked = [plain] + [
+        DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=most)
+        for tau in TAUS
+        for block_size in BLOCK_SIZES[kind]
+    ]
+    answers = Answers(name)
+    found: list[list[Answer]] = []
+    beside: list[list[float]] = []
+    answers.events(prompts_of(kind)[0], plain)  # what is made at the first forward is made
+    for prompt in prompts_of(kind):
+        own = [Answer.of(answers.events(prompt, settings)) for settings in [*asked, plain]]
+        paces = [each.pace for each in (own[0], own[-1])]
+        beside.append([sum(paces) / 2 / each.pace for each in own[:-1]])
+        found.append(own[:-1])
+        print(f"{name}: {prompt.splitlines()[0][:60]}", flush=True)
+    answers.close()
+    for place, settings in enumerate(asked):
+        column = [row[place] for row in found]
+        same = sum(each.tokens == row[0].tokens for each, row in zip(column, found, strict=True))
+        row = {
+            "checkpoint": name,
+            "settings": asdict(settings),
+            "num_answers": len(column),
+            "tpf": asdict(
+                ratio_of_sums(
+                    [float(len(each.tokens)) for each in column],
+                    [float(each.num_forwards) for each in column],
+                )
+            ),
+            "agreement": asdict(wilson(same, len(column))),
+            "speed": asdict(mean([row[place] for row in beside])),
+        }
+        print(f"{describe(settings)}: {row['tpf']} {row['agreement']} {row['speed']}", flush=True)
+        yield row
+
+
+if __name__ == "__main__":
+    main()
