@@ -192,6 +192,7 @@ def setting(name: str) -> Control:
 PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
 TAU = setting("tau")
 BLOCK_SIZE = setting("block_size")
+LOSSLESS = setting("lossless")
 MAX_NEW_TOKENS = setting("max_new_tokens")
 AUTO_BLOCK_SIZE = switch("auto", "Choosing B automatically", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)

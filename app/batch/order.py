@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.controls import (
     BLOCK_SIZE,
     CHECKPOINT,
+    LOSSLESS,
     MAX_NEW_TOKENS,
     TAU,
     Control,
@@ -23,6 +24,7 @@ from app.controls import (
     read_all,
     read_prompt,
 )
+from mars_runtime.methods import Method
 from mars_runtime.settings import DecodeSettings
 
 TITLES = {
@@ -50,7 +52,15 @@ class BatchOrder:
 
     def title(self, method: str) -> str:
         """The name of a method with the settings that matter to it alone."""
-        return f"{TITLES[method]} {self.cache_block}" if method == "block" else TITLES[method]
+        if method == "block":
+            return f"{TITLES[method]} {self.cache_block}"
+        return f"{TITLES[method]}, lossless" if self.of(method).lossless else TITLES[method]
+
+    def of(self, method: str) -> DecodeSettings:
+        """The settings of a method; only the cursor cache verifies."""
+        is_lossless = self.settings.lossless and method == "cursor"
+        kind: Method = "ar" if method == "ar" else "mars"
+        return replace(self.settings, method=kind, lossless=is_lossless)
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
@@ -97,6 +107,7 @@ BATCH = (
     count("batch_size", 1, MAX_BATCH),
     TAU,
     BLOCK_SIZE,
+    LOSSLESS,
     count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
     MAX_NEW_TOKENS,
     CHECKPOINT,

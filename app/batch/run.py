@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -153,7 +153,7 @@ def start_side(
     """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
     prompts = [tokenizer.encode_prompt(prompt) for prompt in order.prompts]
-    settings = replace(order.settings, method="ar" if method == "ar" else "mars")
+    settings = order.of(method)
     decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
     run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
     every_id = tuple(token for prompt in prompts for token in prompt)

@@ -12,7 +12,9 @@ from app.components.views import BatchView
 from app.layout.fields import Desk, block_size_field, block_size_update, setting_field
 from app.layout.wiring import Field, in_words
 
-TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.7, 64, 8, 16  # what the tab opens with
+TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 8, 16  # what the tab opens with
+
+VERIFIES = "With the cursor cache: τ then says how boldly to draft."
 
 
 def batch_tab(page: gr.Blocks, batch: BatchHandlers, checkpoint: Field) -> None:
@@ -40,6 +42,7 @@ def batch_tab(page: gr.Blocks, batch: BatchHandlers, checkpoint: Field) -> None:
             desk.controls["tau"] = setting_field("tau", "batch-tau", value=TAU)
             depth = engines.entry(engines.default).block_size
             desk.controls["block_size"] = block_size_field(depth, "batch-block_size")
+            desk.controls["lossless"] = setting_field("lossless", "batch-lossless", info=VERIFIES)
             ends = (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
             desk.slider("cache_block", *ends, CACHE_BLOCK, 4, "cache block")
             desk.slider("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")

@@ -77,6 +77,7 @@ def controls(**changes: object) -> dict[str, object]:
         "batch_size": 3,
         "tau": 0.95,
         "block_size": 4,
+        "lossless": False,
         "cache_block": 8,
         "max_new_tokens": 64,
         "checkpoint": "scripted",

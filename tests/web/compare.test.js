@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
+import { besideAr } from "../../assets/web/views/batch/side.js";
 import { isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
+import { differenceText, laneAlignment } from "../../assets/web/views/compare/texts.js";
 import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
 import { firstText } from "../../assets/web/views/race/figures.js";
-import { arOf, laneOf, PLAIN } from "./runs.js";
+import { arOf, forward, laneOf, PLAIN } from "./runs.js";
 
 describe("branches", () => {
   const parent = laneOf(PLAIN); // a b c e f g END behind the prompt 24 25 26
@@ -22,6 +24,19 @@ describe("branches", () => {
     const first = laneOf(PLAIN, { header: { prompt_ids: [24, 25, 26, 9], num_given: 1 } }); // goes on with a b c e f g
     const found = branchOf(branch([9, 1, 8]), [parent, first]);
     assert.deepEqual([found.token, found.taken, found.instead], [2, "h", "b"]);
+  });
+
+  test("what a branch kept of its parent is shared, not missing", () => {
+    const goesOn = laneOf([forward(0, [[5, 0.9]], 1, "block"), forward(1, [[6, 0.9]], 1, "block")], {
+      header: { prompt_ids: [24, 25, 26, 1, 2, 3, 9], num_given: 4 }, // a b c i, then e f
+    });
+    const { pairs, whole } = laneAlignment(parent, goesOn); // a b c e f g END
+    assert.deepEqual([[...pairs.own], [...pairs.missing]], [[], [5, 6]]);
+    assert.deepEqual([...pairs.toBase], [3, 4]);
+    assert.deepEqual([...pairs.fromBase].slice(3, 5), [0, 1]);
+    assert.equal(differenceText(whole, "A"), "differs from A from token 4 on: 1 of 6 tokens is not in A");
+    const back = laneAlignment(goesOn, parent);
+    assert.deepEqual([[...back.pairs.own], [...back.pairs.missing]], [[5, 6], []]);
   });
 
   test("what is no branch, or nobody's, has no parent", () => {
@@ -52,4 +67,14 @@ describe("prompts that were read before", () => {
   test("a cut knows what its lane reused", () => {
     assert.equal(warm().at(2).reused, 96);
   });
+});
+
+test("a row of a batch says whether it is AR's text", () => {
+  const [whole, cut] = [
+    { ids: [1, 2, 3], end: "limit" },
+    { ids: [1, 2], end: "" },
+  ];
+  assert.deepEqual(besideAr(whole, whole), { text: "AR’s text", differs: false });
+  assert.equal(besideAr(whole, cut).text, "");
+  assert.deepEqual(besideAr({ ids: [1, 5, 3], end: "limit" }, cut), { text: "not AR’s from token 2", differs: true });
 });

@@ -169,6 +169,7 @@ interface RowLane {
   text: HTMLElement;
   tokens: HTMLElement;
   verdict: HTMLElement;
+  beside: HTMLElement;
   parts: HTMLElement[];
   drawn: number;
 }

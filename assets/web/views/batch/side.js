@@ -18,6 +18,8 @@ export class Row {
     this.number = number;
     this.prompt = shown(prompt);
     this.tokens = 0;
+    /** @type {number[]} */
+    this.ids = []; // of its tokens
     this.idle = 0;
     this.end = "";
     this.decoder = new TextDecoder("utf-8");
@@ -95,11 +97,25 @@ export class Side {
     let text = ids.map((id) => row.decoder.decode(this.vocabulary.get(id) || bytesOf(""), { stream: true })).join("");
     if (isOver) text += row.decoder.decode();
     row.tokens += data.accepted.length;
+    row.ids.push(...data.accepted);
     row.end = isOver ? data.stop : "";
     const cache = { committed: data.cursor, filling: data.num_pending, scratch: data.num_fed - data.num_pending };
     const { end } = row;
     row.cells.push({ ...cache, forward, count: data.accepted.length, wait: "", isCommit, text: shown(text), end });
   }
+}
+
+/**
+ * Whether a row wrote what AR wrote for the same prompt, as far as both have come; empty while that is open.
+ * @param {Pick<Row, "ids" | "end">} row
+ * @param {Pick<Row, "ids" | "end">} ar
+ * @returns {{ text: string, differs: boolean }}
+ */
+export function besideAr(row, ar) {
+  const place = row.ids.findIndex((id, i) => i < ar.ids.length && id !== ar.ids[i]);
+  if (place >= 0) return { text: `not AR’s from token ${place + 1}`, differs: true };
+  const isWhole = Boolean(row.end && ar.end) && row.ids.length === ar.ids.length;
+  return { text: isWhole ? "AR’s text" : "", differs: false };
 }
 
 /** @type {Record<string, string>} */

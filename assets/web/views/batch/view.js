@@ -4,7 +4,7 @@ import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, verdictText, whole } from "../../core/words.js";
-import { Side, cacheText, cellText } from "./side.js";
+import { Side, besideAr, cacheText, cellText } from "./side.js";
 import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
@@ -74,6 +74,8 @@ class BatchView extends PhaseView {
       const limit = this.sides[index].header?.settings?.max_new_tokens ?? 1;
       lanes.draw(scale, this.cacheBlock(this.sides[index]), limit);
     }
+    const ar = this.sides.find((side) => side.method === "ar");
+    for (const lanes of this.lanes) if (ar && lanes.side !== ar) lanes.compare(ar);
     this.root.classList.toggle("bv-digits", this.holder.clientWidth / this.shownBeside() / scale >= 11);
     this.totals.update();
   }
@@ -116,17 +118,19 @@ function laneOf(row) {
   const [strip, text] = [make("div", "bv-strip"), make("div", "bv-text")];
   const [slots, state] = [make("span", "bv-slots", ...parts), make("span", "bv-state rv-num")];
   const [tokens, verdict] = [make("span", "bv-tokens rv-num"), make("span", "bv-verdict")];
+  const beside = make("span", "bv-beside rv-num");
   const label = make(
     "div",
     "bv-label",
     make("b", "bv-number rv-num", String(row.number + 1)),
     make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
+    beside,
     verdict,
     tokens,
   );
   const cache = make("div", "bv-cache", make("i", "bv-prompt"), slots, state);
   const node = make("section", { class: "bv-lane", "data-row": row.number }, label, strip, cache, text);
-  return { row, node, strip, slots, state, text, tokens, verdict, parts, drawn: 0 };
+  return { row, node, strip, slots, state, text, tokens, verdict, beside, parts, drawn: 0 };
 }
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
@@ -176,6 +180,18 @@ class Lanes {
     this.element.dataset.forwards = String(side.forwards);
     this.element.dataset.end = side.end ? side.end.reason : "";
     for (const lane of this.lanes) this.drawLane(lane, limit);
+  }
+
+  /**
+   * Says of each row whether it is what AR wrote.
+   * @param {Side} ar
+   */
+  compare(ar) {
+    for (const { row, beside } of this.lanes) {
+      const { text, differs } = besideAr(row, ar.rows[row.number]);
+      put(beside, text);
+      beside.dataset.differs = String(differs);
+    }
   }
 
   /**

@@ -71,16 +71,15 @@ export class Texts {
   align(reference) {
     this.reference = reference;
     const base = this.panes[reference];
-    const words = keys(base.lane);
     /** @type {Set<number>} */
     const missing = new Set();
     this.panes.forEach((pane, i) => {
-      const pairs = i === reference ? identity(words.length) : alignment(words, keys(pane.lane));
+      if (i === reference) return void Object.assign(pane, identity(base.lane.tokens.length));
+      const { pairs, whole } = laneAlignment(base.lane, pane.lane);
       Object.assign(pane, pairs);
-      if (i === reference) return;
       mark(pane, pairs.own);
       pairs.missing.forEach((index) => missing.add(index));
-      this.say(pane, differenceText(pairs, LETTERS[reference]), pairs.own.size + pairs.missing.size > 0);
+      return this.say(pane, differenceText(whole, LETTERS[reference]), whole.own.size + whole.missing.size > 0);
     });
     mark(base, missing);
     this.say(base, "the reference", false);
@@ -147,11 +146,36 @@ export class Texts {
 }
 
 /**
- * Tokens as what they write, so that runs of different vocabularies can be laid beside each other too.
+ * Tokens as what they write, given ones first, so that runs of different vocabularies can be laid beside each other too.
  * @param {Lane} lane
  */
-const keys = (lane) =>
-  lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id))));
+const keys = (lane) => [
+  ...lane.givenIds().map((id) => String.fromCharCode(...lane.bytes(id))),
+  ...lane.tokens.map((token) => (token.isEnd ? "\u0000end" : String.fromCharCode(...lane.bytes(token.id)))),
+];
+
+/**
+ * Two lanes aligned with what each was given of its text: a branch shares with its parent what it kept. whole: with the
+ * given tokens; pairs: of what each wrote itself, which is what is drawn.
+ * @param {Lane} base
+ * @param {Lane} lane
+ */
+export function laneAlignment(base, lane) {
+  const whole = alignment(keys(base), keys(lane));
+  const [before, given] = [base.givenIds().length, lane.givenIds().length];
+  /** @type {(places: Set<number>, from: number) => Set<number>} */
+  const within = (places, from) => new Set([...places].filter((place) => place >= from).map((place) => place - from));
+  /** @type {(places: Int32Array, from: number, to: number) => Int32Array} */
+  const shifted = (places, from, to) => places.slice(from).map((place) => Math.max(-1, place - to));
+  const pairs = {
+    own: within(whole.own, given),
+    missing: within(whole.missing, before),
+    toBase: shifted(whole.toBase, given, before),
+    near: shifted(whole.near, given, before),
+    fromBase: shifted(whole.fromBase, before, given),
+  };
+  return { pairs, whole };
+}
 
 /** @type {(length: number) => Alignment} */
 const identity = (length) => {
