@@ -214,7 +214,7 @@ POSTED = tuple(control.name for control in LIVE)
 STEERED = tuple(control.name for control in LIVE if control.is_steered)
 LINKED = {control.name: control for control in LIVE if control.link}
 SHARED = (*LINKED, "auto")
-SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens", "checkpoint"))
+SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens"))
 """Controls that show what a run was started with from a view, which brings the others."""
 
 

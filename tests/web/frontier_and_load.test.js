@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { curvesOf, marksOf, ownMark, ownWords, rangeOf } from "../../assets/web/views/frontier/chart.js";
+import {
+  curvesOf,
+  isSameWay,
+  marksOf,
+  ownMark,
+  ownWords,
+  rangeOf,
+  wayWords,
+} from "../../assets/web/views/frontier/chart.js";
 import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/views/load/folds.js";
 import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
 import { arOf, END, forward, laneOf } from "./runs.js";
@@ -32,6 +40,18 @@ describe("the frontier", () => {
     assert.deepEqual([other.x, other.y, other.place], [4, 0, 2]);
     assert.match(ownWords(other, "agreement"), /^Your run: .*not AR's text from token 3 on/);
     assert.match(ownWords(other, "agreement", "mars-tiny"), /^Your run on mars-tiny: /);
+  });
+
+  test("a run says whether its settings are those of a way beside it", () => {
+    const settings = { method: "mars", tau: 0.9, block_size: 4, metric: "probability", lossless: false, threshold: "fixed" }; // prettier-ignore
+    const set = { points: [{ name: "careful", checkpoint: "some", settings: { ...settings, lookup: false } }] };
+    const ran = (more, checkpoint = "some") =>
+      run(laneOf([], { settings: { threshold: "fixed", lookup: true, ...more }, header: { checkpoint } }));
+    assert.equal(wayWords(set, ran({})), "It ran as careful.");
+    assert.match(wayWords(set, ran({ tau: 0.5 })), /none of those beside it/);
+    assert.match(wayWords(set, ran({}, "another")), /none of those beside it/);
+    const lossless = { ...settings, lossless: true, lookup: true };
+    assert.equal(isSameWay(lossless, { ...lossless, lookup: false }), false);
   });
 
   test("where nobody can tell its quality it is a line", () => {

@@ -199,6 +199,7 @@ interface PlaneScale {
 
 interface Order {
   asked: string;
+  checkpoint: string;
   settings: Partial<Settings>;
   view: string[];
 }

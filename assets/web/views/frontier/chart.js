@@ -3,7 +3,7 @@
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { make, shape } from "../../core/dom.js";
 import { folds, lastOf } from "../../core/folds.js";
-import { isVerified } from "../../core/methods.js";
+import { factsOf, isVerified } from "../../core/methods.js";
 import { frontier, isDone, parting } from "../grid/folds.js";
 
 const HEIGHT = 420;
@@ -186,6 +186,35 @@ export function ownMark(run, quality) {
   const { place, isSame } = ar && isDone(ar) ? parting(main, ar) : { place: -1, isSame: false };
   const isKnown = quality === "agreement" && (isSame || place >= 0);
   return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame };
+}
+
+const DRAFTING = ["groups", "lookup"]; // settings of drafts, which are verified
+
+/**
+ * Whether two settings decode alike: what their method does not read tells nothing.
+ * @param {Settings} one
+ * @param {Settings} other
+ */
+export function isSameWay(one, other) {
+  const { obeys } = factsOf(one);
+  /** @param {keyof Settings} name */
+  const isRead = (name) =>
+    (isVerified(one) || !DRAFTING.includes(name)) && (name !== "target" || one.threshold === "agreement");
+  const read = [...obeys.filter(isRead), ...(obeys.length ? /** @type {(keyof Settings)[]} */ (["metric"]) : [])];
+  return one.method === other.method && read.every((name) => one[name] === other[name]);
+}
+
+/**
+ * What the visitor's run is among the ways of a set: one of them, or settings of its own.
+ * @param {FrontierSet} set
+ * @param {Run | undefined} run
+ */
+export function wayWords({ points }, run) {
+  const main = run?.lanes.find((lane) => !lane.isAr) || run?.lanes[0];
+  const { settings, header } = main || {};
+  if (!settings) return "";
+  const way = points.find((point) => point.checkpoint === header?.checkpoint && isSameWay(point.settings, settings));
+  return way ? `It ran as ${way.name}.` : "Its settings are none of those beside it.";
 }
 
 /**

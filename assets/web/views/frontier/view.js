@@ -1,7 +1,7 @@
 // The Frontier tab: which results are on show, the chart and the table of them, and what a press on either opens.
 
 import { button, find, make, put } from "../../core/dom.js";
-import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords } from "./chart.js";
+import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords, wayWords } from "./chart.js";
 
 const RACE = "#race .mars-race";
 const WORDS = {
@@ -95,7 +95,8 @@ class FrontierView {
     this.chart.draw({ marks, own, curves, axis: WORDS[set.quality].axis });
     find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
     const { checkpoint = "" } = this.header || {};
-    put(find(this.root, ".fv-said"), ownWords(own, set.quality, checkpoint === set.checkpoint ? "" : checkpoint));
+    const words = ownWords(own, set.quality, checkpoint === set.checkpoint ? "" : checkpoint);
+    put(find(this.root, ".fv-said"), own ? `${words} ${wayWords(set, this.run)}` : words);
     put(find(this.root, ".fv-source"), this.sources(set, curves.length > 0));
     this.pointed(null);
   }

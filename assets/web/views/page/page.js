@@ -244,6 +244,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
   const names = run.lanes.map((each) => each.name);
   return {
+    checkpoint: headerOf(from).checkpoint,
     asked: JSON.stringify({
       prompt: headerOf(from).prompt,
       checkpoint: headerOf(from).checkpoint,
@@ -270,6 +271,7 @@ function obeyed({ settings, facts }) {
  * @returns {Order}
  */
 const wayOrder = ({ prompt, checkpoint, settings }) => ({
+  checkpoint,
   asked: JSON.stringify({ prompt, checkpoint, given: [], history: "" }),
   settings: settings.method === "ar" ? {} : settings,
   view: settings.method === "ar" ? ["ar"] : [settings.method ?? "mars", "ar"],
@@ -281,9 +283,9 @@ const wayOrder = ({ prompt, checkpoint, settings }) => ({
  * @param {string[]} names
  * @param {unknown[]} now
  */
-function filled({ settings, view }, names, now) {
+function filled({ checkpoint, settings, view }, names, now) {
   /** @type {Record<string, unknown>} */
-  const chosen = { view };
+  const chosen = { checkpoint, view };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
   if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
   if (chosen.auto) delete chosen.block_size;
