@@ -68,7 +68,11 @@ def test_the_tab_opens_on_mars_against_ar(visit) -> None:
     page.click("#batch-run")
     wait_phase(page, "finished")
     titles = page.locator("#batch .bv-head h3").all_inner_texts()
-    assert titles == ["MARS, cursor cache", "plain AR"]
+    assert titles == ["MARS, cursor cache, lossless", "plain AR"]
+    assert page.is_checked("#batch-lossless input")
+    rows = page.locator(".bv-side[data-side=a] .bv-beside").all_inner_texts()
+    assert rows == ["AR’s text"] * 3
+    assert not any(page.locator(".bv-side[data-side=b] .bv-beside").all_inner_texts())
     forwards = [
         page.locator(f".bv-side[data-side={side}] .bv-cell:not([data-wait])").count()
         for side in ("a", "b")
@@ -113,7 +117,7 @@ def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
         """() => Object.fromEntries([...document.querySelectorAll('.bv-charts figure')].map(
           (f) => [f.dataset.chart, f.querySelector('.rv-plot').data.map((t) => t.name)]))"""
     )
-    assert drawn["time"] == ["MARS, cursor cache", "MARS, block cache 16"]
+    assert drawn["time"] == ["MARS, cursor cache, lossless", "MARS, block cache 16"]
     assert drawn["forwards"][3:] == ["tokens accepted", "waiting for the block", "finished"]
     colour = "document.querySelector('.bv-charts .rv-plot').data[0].line.color"
     assert page.evaluate(colour).startswith("#")

@@ -113,7 +113,9 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     run(page)
     open_tab(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
-    assert "1.00 tokens per forward, AR's own text" in page.inner_text(f"{VIEW} .fv-said")
+    said = page.inner_text(f"{VIEW} .fv-said")
+    assert "1.00 tokens per forward, AR's own text" in said
+    assert "Its settings are none of those beside it." in said
     before = page.get_attribute("#race .mars-race", "data-run")
     page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click()
     page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
@@ -123,9 +125,22 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     chosen = header["settings"]
     assert (chosen["tau"], chosen["block_size"], chosen["lossless"]) == (0.5, 4, False)
     open_tab(page)
-    assert "4.00 tokens per forward" in page.inner_text(f"{VIEW} .fv-said")
+    said = page.inner_text(f"{VIEW} .fv-said")
+    assert "4.00 tokens per forward" in said
+    assert "It ran as MARS τ=0.5 B=4." in said
     page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} path.fv-own").count() == 1
+
+
+def test_a_way_of_another_checkpoint_switches_the_picker(page: playwright.Page) -> None:
+    assert page.input_value("#checkpoint input") == "scripted"
+    way = {"kind": "way", "prompt": "Say it.", "checkpoint": "absent", "settings": BOLD}
+    page.evaluate(
+        """([view, detail]) => document.querySelector(view).dispatchEvent(
+          new CustomEvent("mars-ask", { bubbles: true, detail }))""",
+        [VIEW, way],
+    )
+    page.wait_for_function("document.querySelector('#checkpoint input').value === 'absent'")
 
 
 def test_a_way_opens_from_the_table_by_the_keyboard(page: playwright.Page) -> None:

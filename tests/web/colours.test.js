@@ -12,20 +12,31 @@ test("a run is itself however often its trace is read, and no other", () => {
   assert.equal(new Set([one, two, three].map(({ header }) => identityOf(header))).size, 3);
 });
 
-test("a run wears the first colour that no pinned run has, and keeps it when it is pinned", () => {
+test("a run wears its method's colour where no pinned run has it, and keeps it when it is pinned", () => {
   const colours = new RunColours();
   assert.deepEqual([one, two, arOf([1])].map((lane) => colours.placeOf(lane)), [1, 1, 0]); // prettier-ignore
   colours.keep(new Map([[identityOf(one.header), 1]]));
-  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 2, 2]); // prettier-ignore
+  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 5, 5]); // prettier-ignore
   assert.deepEqual([colours.isKept(one), colours.isKept(two)], [true, false]);
-  colours.keep(new Map([[identityOf(two.header), 2]]));
-  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 2, 1]); // prettier-ignore
+  colours.keep(new Map([[identityOf(two.header), 5]]));
+  assert.deepEqual([one, two, three].map((lane) => colours.placeOf(lane)), [1, 5, 1]); // prettier-ignore
 });
 
 test("where all colours are taken, the one that fewest have is worn again, and plain AR's grey takes none", () => {
   const colours = new RunColours();
   colours.keep(new Map([0, 0, 1, 1, 2, 3, 4, 5, 6].map((place, i) => [String(i), place])));
-  assert.equal(colours.placeOf(one), 2);
+  assert.equal(colours.placeOf(one), 5);
+});
+
+test("pinning a lane leaves the colours of the lanes beside it alone", () => {
+  const colours = new RunColours();
+  const race = ["mars", "jacobi", "speculative"].map((method) => laneOf(PLAIN, { settings: { method } }, method));
+  const before = race.map((lane) => colours.placeOf(lane));
+  assert.deepEqual(before, [1, 2, 3]);
+  for (const lane of race) {
+    colours.keep(new Map([[identityOf(lane.header), colours.placeOf(lane)]]));
+    assert.deepEqual(race.map((each) => colours.placeOf(each)), before); // prettier-ignore
+  }
 });
 
 test("who draws is told when pinned runs change", () => {

@@ -1,8 +1,8 @@
 // The colours of the charts, read from the style sheet where a view stands, so that they follow the theme; and which of
-// the palette a run wears, wherever it is shown: a pinned run keeps its own, any other wears the first that no pinned run
-// has, and keeps it when it is pinned. Plain AR is grey.
+// the palette a run wears, wherever it is shown: a pinned run keeps its own, any other wears its method's, or where a pinned
+// run has that another, and keeps it when it is pinned. Plain AR is grey.
 
-import { placeOfMethod } from "./methods.js";
+import { NUM_METHODS, placeOfMethod } from "./methods.js";
 
 const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
 
@@ -87,14 +87,16 @@ export class RunColours {
   }
 
   /**
-   * Of those places the first that the fewest pinned runs have; of the methods of a race each has another.
+   * The method's own place, which is no other's, so that a lane keeps its colour whatever is pinned beside it; where a
+   * pinned run has it, one that no method has, and at last the one that the fewest pinned runs have.
    * @param {number} method
    */
   free(method) {
     const counts = new Array(NUM_RUNS + 1).fill(0);
     for (const place of this.kept.values()) counts[place] += 1;
-    const places = counts.map((_, place) => place).slice(1);
-    return places.sort((a, b) => counts[a] - counts[b] || a - b)[method];
+    const others = counts.map((_, place) => place).slice(1);
+    const spare = others.splice(NUM_METHODS);
+    return [method + 1, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
   }
 }
 

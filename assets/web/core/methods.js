@@ -17,6 +17,8 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
+export const NUM_METHODS = Object.keys(METHODS).length - 1; // plain AR aside
+
 /**
  * The place of a lane's method among the others: lanes of a race differ in colour by it.
  * @param {string} method
