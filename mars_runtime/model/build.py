@@ -1,14 +1,18 @@
 """Choose how a checkpoint is computed here, by its weights, the device and what was asked.
 
 Whole numbers on a CPU go to the native forward, which is compiled at its first use; where that
-can't be, to PyTorch's own kernels, with a word in the log. All else is ``qwen2.py``.
+can't be, to PyTorch's own kernels, with a word in the log. Dense weights on a CPU go there too, in
+8 bits, unless a short measurement finds fp32 faster. All else is ``qwen2.py``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
@@ -18,7 +22,8 @@ from mars_runtime.machine import cache_folder
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.native.library import CompileError, compile_library, open_library
-from mars_runtime.model.native.model import NativeModel, unsupported
+from mars_runtime.model.native.model import NativeModel, Tell, unsupported
+from mars_runtime.model.native.weights import not_finite
 from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
 from mars_runtime.model.qwen2 import Qwen2
 
@@ -42,19 +47,23 @@ def build_model(
     dtype: str = "auto",
     adapter: Adapter | None = None,
     mask_id: int | None = None,
+    tell: Tell = lambda share: None,
 ) -> Model:
     """A model of these weights, named as in a transformers checkpoint.
 
-    dtype: auto (on a CPU whole numbers as they are and all else fp32, on CUDA bf16), fp32, bf16, or
-    int8 or int4 for a CPU. adapter: acts on the tokens ``mask_id`` alone. Raises CheckpointError,
-    one sentence.
+    dtype: auto (on a CPU whole numbers as they are and dense weights as ``quickest`` says, on CUDA
+    bf16), fp32, bf16, or int8 or int4 for a CPU. adapter: acts on the tokens ``mask_id`` alone.
+    Raises CheckpointError, one sentence.
     """
-    _require_numbers(weights)
-    is_whole = any(isinstance(weight, GroupedMatrix) for weight in weights.values())
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"{dtype} is made for a CPU: choose bf16 on a GPU.")
-    if device.type == "cpu" and (dtype in BITS or (dtype == "auto" and is_whole)):
-        return _quantised(config, weights, BITS.get(dtype), adapter, mask_id)
+    is_whole = False
+    if dtype == "auto" and device.type == "cpu":
+        is_whole = any(isinstance(weight, GroupedMatrix) for weight in weights.values())
+        dtype = dtype if is_whole else quickest(config, dense_weights(weights))
+    if dtype in BITS or is_whole:
+        return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
+    _require_numbers(weights)
     return Qwen2(
         config,
         dense_weights(weights),
@@ -75,6 +84,102 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return DTYPES[dtype]
 
 
+def has_native() -> bool:
+    """Whether the native forward can be had here."""
+    try:
+        native_library()
+    except CompileError:
+        return False
+    return True
+
+
+def why_not_native(config: ModelConfig) -> str | None:
+    """Why a model of this shape can't be computed by the native forward here, one sentence; None
+    where it can."""
+    reason = unsupported(config)
+    if reason is None:
+        try:
+            native_library()
+        except CompileError as error:
+            reason = str(error)
+    return reason
+
+
+TRIAL_WEIGHTS = 1 << 25
+"""Of the layers that ``quickest`` tries, at least one: as fp32 more than a processor's caches hold,
+as all layers of a large model are."""
+TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
+
+
+def quickest(config: ModelConfig, weights: Mapping[str, Tensor]) -> str:
+    """In what dense weights are computed fastest on this CPU, one token at a time: int8 by the
+    native forward, or fp32. Where the first can't be, the log says why, and it is fp32.
+
+    Some layers are timed, and the shortest time of each counts:
+    company makes forwards longer, never shorter.
+    """
+    reason = why_not_native(config)
+    if reason is not None:
+        _log.warning("%s Dense weights are computed in fp32, exactly and more slowly.", reason)
+        return "fp32"
+    layer = _layer_weights(config)
+    if layer > TRIAL_WEIGHTS:  # fp32 waits for memory in every layer, for four times the bytes
+        return "int8"
+    part = replace(
+        config,
+        num_layers=min(config.num_layers, TRIAL_WEIGHTS // layer),
+        vocab_size=min(config.vocab_size, TRIAL_ROWS),
+        tie_word_embeddings=True,
+    )
+    some = _Part(part, weights)
+    models: dict[str, Model] = {
+        "int8": NativeModel(part, some, native_library(), bits=8),
+        "fp32": Qwen2(part, dict(some)),
+    }
+    seconds = {name: _shortest(model) for name, model in models.items()}
+    _log.info(
+        "A token takes %s.", ", ".join(f"{1e3 * s:.2f} ms in {n}" for n, s in seconds.items())
+    )
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _layer_weights(config: ModelConfig) -> int:
+    names = (name for name in expected_names(config) if name.startswith("model.layers.0."))
+    return sum(prod(expected_shape(name, config)) for name in names)
+
+
+class _Part(Mapping[str, Tensor]):
+    """The first layers and tokens of a model, its head tied."""
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+        self._config, self._weights = config, weights
+        self._names = expected_names(config)
+
+    def __getitem__(self, name: str) -> Tensor:
+        found = self._weights[name]
+        return found[: self._config.vocab_size] if "embed" in name else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@torch.inference_mode()
+def _shortest(model: Model) -> float:
+    """Seconds of a forward of one token."""
+    token = torch.zeros(1, 1, dtype=torch.int64)
+    kept: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
+    kept.cursors[0] = TRIAL_CONTEXT
+    found = []
+    for _ in range(TRIAL_ROUNDS):
+        start = time.perf_counter()
+        model.hidden(token, kept)
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
 @cache
 def native_library() -> Any:
     """The compiled library, checked. Raises CompileError."""
@@ -89,16 +194,21 @@ def _quantised(
     bits: int | None,
     adapter: Adapter | None,
     mask_id: int | None,
+    tell: Tell,
 ) -> Model:
     """``bits`` for all matrices of layers; None: as they are, and 8 for dense ones."""
-    reason = unsupported(config)
+    reason = why_not_native(config)
     if reason is None:
-        try:
-            return NativeModel(
-                config, weights, native_library(), bits=bits, adapter=adapter, mask_id=mask_id
-            )
-        except CompileError as error:
-            reason = str(error)
+        return NativeModel(
+            config,
+            weights,
+            native_library(),
+            bits=bits,
+            adapter=adapter,
+            mask_id=mask_id,
+            tell=tell,
+        )
+    _require_numbers(weights)
     is_int8 = can_quantize()
     if bits is not None and not is_int8:
         raise CheckpointError(
@@ -112,7 +222,7 @@ def _require_numbers(weights: Mapping[str, Weight]) -> None:
     for name, weight in weights.items():
         is_good = weight.isfinite().all() if isinstance(weight, Tensor) else weight.is_finite()
         if not is_good:
-            raise CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
+            raise not_finite(name)
 
 
 LEAST_COSINE = 0.98  # of the compiled library's logits with those of plain PyTorch

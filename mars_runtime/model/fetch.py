@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import http.client
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +31,7 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.registry import Entry, Gguf, find, registry
+from mars_runtime.model.registry import Entry, Gguf, find, local_snapshot, registry
 
 DEFAULT = "mars-smollm2"
 SUMS = "SHA256SUMS"
@@ -68,8 +71,10 @@ class _NoAnswerError(Exception):
 
 
 def is_present(entry: Entry) -> bool:
-    """Whether the file is there and of the right size; loading it checks what is in it."""
-    assert entry.gguf is not None, "an entry without a file is never absent"
+    """Whether the file is there and of the right size, or the hub's snapshot; loading checks what
+    is in them."""
+    if entry.gguf is None:
+        return local_snapshot(entry) is not None
     path = entry.gguf.path
     return path.is_file() and path.stat().st_size == entry.gguf.size
 
@@ -80,21 +85,23 @@ def is_intact(source: Gguf) -> bool:
 
 
 def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
-    """The entry's GGUF file, fetched unless an intact one is there.
+    """The entry's GGUF file, or its snapshot of the hub, fetched unless an intact one is there.
 
     progress: called with the bytes so far and in all, now and then; what it raises ends the fetch.
     Several threads and processes may ask at once: one fetches, the others wait. Raises
     CheckpointError, one sentence; nothing half-written is left.
     """
-    assert entry.gguf is not None, "only a GGUF file is fetched here"
     source = entry.gguf
-    if is_intact(source):
-        return source.path
+    there = local_snapshot(entry) if source is None else is_intact(source) and source.path
+    if there:
+        return there
     if offline or _is_offline():
         raise CheckpointError(
             f"The checkpoint {entry.name} is not on this machine and fetching is switched off: run "
             f"python -m mars_runtime fetch {entry.name} once with a network."
         )
+    if source is None:
+        return find(entry.name)[1]
     folder = source.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -245,6 +252,20 @@ def _require_space(folder: Path, source: Gguf) -> None:
             f"Fetching needs {needed / 1e6:,.0f} MB in {folder}, where {free / 1e6:,.0f} MB are "
             "free: make room there, or name another folder in MARS_CACHE."
         )
+
+
+def hub_answers(seconds: float) -> bool:
+    """Whether the hub can be reached, asked for at most about so many seconds."""
+    if _is_offline():
+        return False
+    place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        urllib.request.urlopen(urllib.request.Request(place, method="HEAD"), timeout=seconds)
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    return True
 
 
 def _is_offline() -> bool:

@@ -7,9 +7,12 @@ is loaded for a target: speculative decoding verifies ids, so it must mean the s
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"
+_log = logging.getLogger(__name__)
 UNTRAINED = 1
 """Block size of a file that says nothing of masks."""
 
@@ -64,14 +68,21 @@ def load_checkpoint(
     device: str = "auto",
     dtype: str = "auto",
     registry_path: Path = REGISTRY,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Checkpoint:
     """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
 
-    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``.
-    Raises CheckpointError, one sentence.
+    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``;
+    auto on a CPU is first of all what the registry says. tell: hears what is done, in sentences,
+    while it is. Raises CheckpointError, one sentence.
     """
     entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
+    name = entry.name if entry else path.stem if path.is_file() else path.name
+    if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
+        dtype = entry.dtype
+    start = time.monotonic()
+    tell(f"Reading {name}…")
     try:
         parts = _read_file(path, entry) if path.is_file() else _read_folder(path)
         adapter, adapter_files = _adapter(entry, registry_path.parent, parts.config)
@@ -85,10 +96,12 @@ def load_checkpoint(
         dtype=dtype,
         adapter=adapter,
         mask_id=tokenizer.mask_id,
+        tell=lambda share: tell(f"Packing the weights of {name} for this processor: {share:.0%}"),
     )
+    _log.info("%s: %s, in %.1f s", name, model.arithmetic, time.monotonic() - start)
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     return Checkpoint(
-        name=entry.name if entry else path.stem if path.is_file() else path.name,
+        name=name,
         path=path,
         weight_files=(*parts.files, *adapter_files),
         model=model,
@@ -125,6 +138,12 @@ def _read_folder(folder: Path) -> _Parts:
     files = tuple(_weight_files(folder))
     weights = _weights(folder, files, config)
     return _Parts(config, weights, spec, spec_config, MASK, block_size, files, diffusion_size)
+
+
+def dense_files(folder: Path) -> Mapping[str, Tensor]:
+    """The weights in a checkpoint's folder, as they are. Raises CheckpointError."""
+    config = ModelConfig.from_dict(_read_json(folder / "config.json"))
+    return _weights(folder, _weight_files(folder), config)
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
@@ -186,22 +205,50 @@ def _tokenizer(
     return tokenizer
 
 
-def _weights(folder: Path, files: Iterable[Path], config: ModelConfig) -> dict[str, Tensor]:
-    """All weights by name, checked to be neither too few nor too many; memory is mapped."""
-    found: dict[str, Tensor] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{path} is missing, damaged or incomplete: fetch the checkpoint again."
-            ) from error
-    found = {
-        name: weight for name, weight in found.items() if not name.endswith("rotary_emb.inv_freq")
-    }
+class FileWeights(Mapping[str, Tensor]):
+    """The weights in some safetensors, by name, each mapped into memory when it is asked for and as
+    long as somebody holds it. Raises CheckpointError, when made and later, for what is damaged."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files: dict[str, Path] = {}
+        for path in files:
+            with _opened(path) as file:
+                self._files |= dict.fromkeys(file.keys(), path)
+
+    def __getitem__(self, name: str) -> Tensor:
+        with _opened(self._files[name]) as file:
+            weight: Tensor = file.get_tensor(name)
+            return weight
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Have no longer what nobody asks for."""
+        for name in names:
+            self._files.pop(name, None)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is missing, damaged or incomplete: fetch the checkpoint again."
+        ) from error
+
+
+def _weights(folder: Path, files: Iterable[Path], config: ModelConfig) -> FileWeights:
+    """All weights by name, checked to be neither too few nor too many."""
+    found = FileWeights(files)
+    found.leave_out([name for name in found if name.endswith("rotary_emb.inv_freq")])
     if config.tie_word_embeddings:
-        found.pop("lm_head.weight", None)  # the same matrix, written out by some tools
+        found.leave_out(["lm_head.weight"])  # the same matrix, written out by some tools
     expected = expected_names(config)
     for names, what in (
         (expected - found.keys(), "lacks"),

@@ -72,6 +72,10 @@ class GroupedMatrix:
         values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
         return GroupedMatrix(values, scales, minimums, self.bits)
 
+    def ordered(self, order: Tensor) -> GroupedMatrix:
+        """All rows, in another order."""
+        return self.rows(order)
+
     def is_finite(self) -> bool:
         """Whether every entry is a number; whole numbers always are."""
         minimums = self.scales if self.minimums is None else self.minimums

@@ -19,7 +19,7 @@ from mars_runtime.settings import MAX_BLOCK_SIZE
 
 REGISTRY = Path(__file__).parents[2] / "checkpoints" / "registry.json"
 GGUF = ".gguf"
-HUB_FILES = ("*.json", "*.safetensors")
+HUB_FILES = ("*.json", "*.jinja", "*.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class Entry:
     ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
     is there yet. mask_token: the base's token that serves as mask, where it has none for that.
     system: the system prompt it was trained with, where that does not stand in its template. draft:
-    the default draft model for it, by name, where one that shares its vocabulary pays. note: whence
+    the default draft model for it, by name, where one that shares its vocabulary pays. dtype: what
+    it is computed in on a CPU, where figures that were published of it depend on that.
+    is_small_enough: it is of the hub, and the processor of any machine serves it well. note: whence
     it comes; size, can, cannot: in words, what it is good for and what it is not.
     """
 
@@ -77,11 +79,15 @@ class Entry:
     cannot: str = ""
     system: str | None = None
     draft: str | None = None
+    dtype: str | None = None
+    is_small_enough: bool = False
 
     def is_here(self, folder: Path) -> bool:
         """Whether its files are here without asking a hub; ``folder``: the registry's."""
         if self.gguf is not None:
             return self.gguf.path.is_file()
+        if self.hub is not None:
+            return local_snapshot(self) is not None
         return self.path is not None and (folder / self.path / "config.json").is_file()
 
     @property
@@ -151,6 +157,22 @@ def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | Non
             f"The checkpoint {entry.name} is not in {folder}: restore it from the repository."
         )
     return entry, folder
+
+
+def local_snapshot(entry: Entry) -> Path | None:
+    """Where a hub entry lies in the cache of the hub's client, None where it does not."""
+    from huggingface_hub import snapshot_download
+
+    if entry.hub is None:
+        return None
+    try:
+        found = Path(
+            snapshot_download(entry.hub, revision=entry.revision or "main", local_files_only=True)
+        )
+    except Exception:  # the hub client raises errors of many libraries
+        return None
+    is_whole = (found / "config.json").is_file() and any(found.glob("*.safetensors"))
+    return found if is_whole else None
 
 
 def _fetch(entry: Entry) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mars_runtime.model.build import choose_dtype
+from mars_runtime.model.build import BITS, Model, build_model, choose_dtype, quickest
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.load import choose_device
 from mars_runtime.model.qwen2 import Qwen2
@@ -79,10 +79,12 @@ class ShapeVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class ShapedModel:
-    """A model for timing, and what decoders need beside it. ``note`` belongs into every table."""
+    """A model for timing, and what decoders need beside it. weights: what a quantised one was made
+    of, each drawn anew when it is asked for. ``note`` belongs into every table."""
 
     name: str
-    model: Qwen2
+    model: Model
+    weights: Mapping[str, Tensor]
     vocabulary: ShapeVocabulary
     note: str = NOTE
 
@@ -99,21 +101,35 @@ def build_shape(
 ) -> ShapedModel:
     """A model of the shape ``name``, filled with random weights where it will run.
 
-    Nothing passes through the host: each weight is drawn on the device in its final type. The same
-    seed gives the same weights on the same kind of device. device and dtype are those of
-    ``load_checkpoint``. Raises CheckpointError.
+    Nothing passes through the host: each weight is drawn on the device in its final type, or in
+    bf16, as published, where it is quantised. The same seed gives the same weights on the same kind
+    of device. device and dtype are those of ``load_checkpoint``. Raises CheckpointError.
     """
-    where = choose_device(device)
-    model = random_model(shape_config(name), where, choose_dtype(dtype, where), seed)
-    return ShapedModel(name, model, ShapeVocabulary(size=NUM_TOKENS + 1, mask_id=NUM_TOKENS))
+    where, config = choose_device(device), shape_config(name)
+    drawn = random_weights(config, where, torch.bfloat16, seed)
+    if dtype == "auto" and where.type == "cpu":
+        dtype = quickest(config, drawn)
+    model: Model
+    if dtype in BITS:
+        model = build_model(config, drawn, device=where, dtype=dtype)
+    else:
+        model = random_model(config, where, choose_dtype(dtype, where), seed)
+    return ShapedModel(name, model, drawn, ShapeVocabulary(size=NUM_TOKENS + 1, mask_id=NUM_TOKENS))
 
 
 def random_model(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Qwen2:
     """A model of any configuration with random weights, each made when it is asked for."""
-    weights = _RandomWeights(config, device, dtype, seed)
+    weights = random_weights(config, device, dtype, seed)
     return Qwen2(config, weights, device=device, dtype=dtype)
+
+
+def random_weights(
+    config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
+) -> Mapping[str, Tensor]:
+    """The weights of such a model, each drawn when it is asked for, the same at every time."""
+    return _RandomWeights(config, device, dtype, seed)
 
 
 def random_prompts(

@@ -243,6 +243,7 @@ PARTS = ("products", "attention", "norms", "head", "adapter")
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
     "mars_sizes": (c_int64, [c_int64]),
+    "mars_quantise": (c_int64, [c_void_p, *[c_int64] * 5, c_void_p]),
     "mars_new": (c_void_p, [POINTER(Spec)]),
     "mars_free": (None, [c_void_p]),
     "mars_hidden": (c_int64, [c_void_p, POINTER(Feed), c_void_p]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,8 +31,8 @@ from mars_runtime.model.native.weights import (
     TILE,
     Arena,
     LayerWeights,
+    Matrix,
     Weights,
-    pack,
     packed_bytes,
 )
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
@@ -51,6 +51,23 @@ def unsupported(config: ModelConfig) -> str | None:
     if any(size % GROUP for size in sizes):
         return f"Its sizes {sizes} are not all multiples of {GROUP}."
     return None
+
+
+Tell = Callable[[float], None]
+"""Is told, now and then, what share of the weights is packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a matrix was, once it is packed and gone."""
+
+    bits: int
+    num_weights: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, matrix: Matrix) -> Packed:
+        return cls(matrix.bits, math.prod(matrix.shape), packed_bytes(matrix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,7 @@ class NativeModel(LanguageModel):
         bits: int | None = None,
         adapter: Adapter | None = None,
         mask_id: int | None = None,
+        tell: Tell = lambda share: None,
     ) -> None:
         self.config = config
         self.device = torch.device("cpu")
@@ -91,13 +109,16 @@ class NativeModel(LanguageModel):
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
-        self._bits = sorted({matrix.bits for layer in found.layers for matrix in layer.base()})
-        self.sizes = _sizes(config, found)
         self._held: list[Any] = []  # what the library has addresses of
         tables = _tables(found, adapter, config)
-        matrices = [*found.matrices(), *([_state(tables)] if tables else [])]
-        self._arena = Arena(sum(map(packed_bytes, matrices)))
-        self._model = library.mars_new(ctypes.byref(self._spec(found, adapter, mask_id, tables)))
+        state = packed_bytes(_state(tables)) if tables else 0
+        self._arena = Arena(found.most_bytes + state, library)
+        body: list[Packed] = []
+        layers = self._layers(found, body, tell)
+        self._bits = sorted({one.bits for one in body})
+        self.sizes = _sizes(config, found, body)
+        spec = self._spec(found, layers, adapter, mask_id, tables)
+        self._model = library.mars_new(ctypes.byref(spec))
         # A process may end while a thread is still in a forward: then nothing is freed.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
@@ -308,16 +329,25 @@ class NativeModel(LanguageModel):
         self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
         return dict(zip(c.PARTS, seconds, strict=True))
 
+    def _layers(self, found: Weights, body: list[Packed], tell: Tell) -> Any:
+        """The array of all layers; ``body`` gets what every token is multiplied with."""
+        layers = (c.Layer * self.config.num_layers)()
+        for index, layer in enumerate(found.layers()):
+            layers[index] = self._layer(layer)
+            body += [Packed.of(matrix) for matrix in layer.base()]
+            tell((index + 1) / (self.config.num_layers + 1))
+        self._held.append(layers)
+        return layers
+
     def _spec(
         self,
         found: Weights,
+        layers: Any,
         adapter: Adapter | None,
         mask_id: int | None,
         tables: Tables | None,
     ) -> c.Spec:
         config = self.config
-        layers = (c.Layer * config.num_layers)(*map(self._layer, found.layers))
-        self._held.append(layers)
         head = self._matrix(found.head)
         is_tied = found.embedding is found.head
         spec = c.Spec(
@@ -370,24 +400,23 @@ class NativeModel(LanguageModel):
             *(self._hold(table.scales) for table in both),
         )
 
-    def _matrix(self, matrix: GroupedMatrix) -> c.Matrix:
+    def _matrix(self, matrix: Matrix) -> c.Matrix:
         outs, ins = matrix.shape
-        return c.Matrix(self._hold(self._arena.put(pack(matrix).flatten())), matrix.bits, outs, ins)
+        return c.Matrix(self._hold(self._arena.put(matrix)), matrix.bits, outs, ins)
 
     def _hold(self, tensor: Tensor) -> int:
         self._held.append(tensor)
         return tensor.data_ptr()
 
 
-def _sizes(config: ModelConfig, found: Weights) -> Sizes:
+def _sizes(config: ModelConfig, found: Weights, body: Sequence[Packed]) -> Sizes:
     """Adapters apart: plain decoding reads none."""
-    body = [matrix for layer in found.layers for matrix in layer.base()]
-    head = packed_bytes(found.head)
+    head = Packed.of(found.head)
     return Sizes(
-        weight_bytes=head + sum(map(packed_bytes, body)),
-        head_bytes=head,
-        body_weights=sum(math.prod(matrix.shape) for matrix in body),
-        head_weights=math.prod(found.head.shape),
+        weight_bytes=head.num_bytes + sum(one.num_bytes for one in body),
+        head_bytes=head.num_bytes,
+        body_weights=sum(one.num_weights for one in body),
+        head_weights=head.num_weights,
         position_bytes=4 * config.num_layers * config.num_kv_heads * config.head_dim,
     )
 

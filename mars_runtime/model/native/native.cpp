@@ -1,5 +1,6 @@
 // What library.py calls. Compiled on the machine it runs on; see library.py.
 #include "forward.h"
+#include "quantise.h"
 #include "read.h"
 
 extern "C" {
@@ -12,6 +13,13 @@ int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed),
                            sizeof(Sampler)};
   return sizes[which];
+}
+
+// Dense rows, quantised and laid out as a matrix; 0, or 1 if one of their numbers is not finite.
+int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
+                      int64_t num_threads, uint8_t* out) {
+  Matrix shape{nullptr, bits, outs, ins};
+  return run_quantise(rows, (Kind)kind, shape, (int)num_threads, out) ? 0 : 1;
 }
 
 void* mars_new(const Spec* spec) { return new Model(*spec); }

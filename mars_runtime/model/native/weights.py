@@ -1,13 +1,16 @@
 """The weights of a checkpoint as the native forward wants them: quantised, fused, packed.
 
 The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, scales beside them.
-Scales and minimums are rounded to fp16, which is what GGUF files hold.
+Scales and minimums are rounded to fp16, which is what GGUF files hold. Dense weights are quantised
+by the library as they are packed, layer by layer, so that only the packed ones are ever whole in
+memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +18,77 @@ from torch import Tensor
 
 from mars_runtime.cache import huge_memory
 from mars_runtime.model.adapter import Adapter, Update
-from mars_runtime.model.config import ModelConfig, take
+from mars_runtime.model.config import (
+    CheckpointError,
+    ModelConfig,
+    expected_names,
+    expected_shape,
+    take,
+)
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
 LOW_BITS = 4  # of an adapter's matrices
+KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+"""Numbers that the library quantises, as in ``quantise.h``."""
+
+
+def not_finite(name: str) -> CheckpointError:
+    """What is said of a weight with a number that is none."""
+    return CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseRows:
+    """The rows of dense weights [out, in] one behind the other, or in ``order`` (int64 [out]), to
+    be quantised to ``bits`` when they are packed. name: of the first of the weights."""
+
+    parts: tuple[Tensor, ...]
+    bits: int
+    name: str
+    order: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in)"""
+        return sum(len(part) for part in self.parts), self.parts[0].shape[1]
+
+    def rows(self, index: Tensor) -> GroupedMatrix:
+        """The rows at ``index``, int64 [n], of a single weight, quantised."""
+        (part,) = self.parts
+        return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
+
+    def ordered(self, order: Tensor) -> DenseRows:
+        """All rows, in another order."""
+        return replace(self, order=order)
+
+    def pack_into(self, place: Tensor, library: Any) -> None:
+        """Raises CheckpointError for numbers that are not finite."""
+        kept = [_readable(part) for part in self.parts]
+        starts = [
+            torch.arange(len(part)) * part.stride(0) * part.element_size() + part.data_ptr()
+            for part in kept
+        ]
+        addresses = torch.cat(starts)
+        if self.order is not None:
+            addresses = addresses[self.order]
+        failed = library.mars_quantise(
+            addresses.data_ptr(),
+            KINDS[kept[0].dtype],
+            self.bits,
+            *self.shape,
+            torch.get_num_threads(),
+            place.data_ptr(),
+        )
+        if failed:
+            raise not_finite(self.name)
+
+
+Matrix = GroupedMatrix | DenseRows
+
+
+def _readable(part: Tensor) -> Tensor:
+    """Rows of consecutive numbers of a kind that the library reads."""
+    return (part if part.dtype in KINDS else part.float()).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +96,24 @@ class LayerWeights:
     """One layer. ``low``: a and b of each part that an adapter updates."""
 
     attention_norm: Tensor
-    qkv: GroupedMatrix
+    qkv: Matrix
     qkv_bias: Tensor | None
-    output: GroupedMatrix
+    output: Matrix
     feed_norm: Tensor
-    gate_up: GroupedMatrix
-    down: GroupedMatrix
+    gate_up: Matrix
+    down: Matrix
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
-    def base(self) -> tuple[GroupedMatrix, ...]:
+    def base(self) -> tuple[Matrix, ...]:
         """Those that every token is multiplied with."""
         return self.qkv, self.output, self.gate_up, self.down
 
-    def matrices(self) -> Iterator[GroupedMatrix]:
-        """In the order in which a forward reads them."""
-        named = {"qkv": self.qkv, "o": self.output, "gate_up": self.gate_up, "down": self.down}
-        for part, matrix in named.items():
-            yield matrix
-            yield from self.low.get(part, ())
-
 
 class Weights:
-    """All weights of a checkpoint, the matrices of its layers in ``bits``. None: those that are
-    quantised stay as they are, others get 8, as tables of embeddings and heads always do. Raises
-    CheckpointError when a weight is missing or of another shape than it should be."""
+    """The weights of a checkpoint, read when they are asked for, the matrices of its layers in
+    ``bits``. None: those that are quantised stay as they are, others get 8, as tables of embeddings
+    and heads always do. Raises CheckpointError when a weight is missing, of another shape than it
+    should be, or not finite."""
 
     def __init__(
         self,
@@ -59,20 +123,27 @@ class Weights:
         adapter: Adapter | None = None,
     ) -> None:
         self._config, self._given, self._bits = config, given, bits
+        self._updates = adapter.layers if adapter else [{}] * config.num_layers
         self.embedding = self._matrix("model.embed_tokens.weight", 8)
         is_tied = config.tie_word_embeddings
         self.head = self.embedding if is_tied else self._matrix("lm_head.weight", 8)
         self.final_norm = self._plain("model.norm.weight")
-        updates = adapter.layers if adapter else [{}] * config.num_layers
-        self.layers = [self._layer(i, updates[i]) for i in range(config.num_layers)]
 
-    def matrices(self) -> Iterator[GroupedMatrix]:
-        """In the order in which a forward reads them."""
-        for layer in self.layers:
-            yield from layer.matrices()
-        yield self.head
-        if self.embedding is not self.head:
-            yield self.embedding
+    @property
+    def most_bytes(self) -> int:
+        """That all of them can take when they are packed, adapters included."""
+        shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
+        low = [matrix.a.shape + matrix.b.shape for one in self._updates for matrix in one.values()]
+        base = sum(bytes_of(*shape, 8) for shape in shapes if len(shape) == 2)
+        return base + sum(
+            bytes_of(rank, ins, LOW_BITS) + bytes_of(outs, rank + -rank % GROUP, LOW_BITS)
+            for rank, ins, outs, _ in low
+        )
+
+    def layers(self) -> Iterator[LayerWeights]:
+        """One after the other; whoever is done with one lets its memory go."""
+        for index, updates in enumerate(self._updates):
+            yield self._layer(index, updates)
 
     def _layer(self, index: int, updates: Mapping[str, Update]) -> LayerWeights:
         config, prefix = self._config, f"model.layers.{index}."
@@ -88,23 +159,29 @@ class Weights:
             qkv_bias=bias,
             output=self._matrix(f"{attention}o_proj.weight"),
             feed_norm=self._plain(f"{prefix}post_attention_layernorm.weight"),
-            gate_up=gate_up.rows(order),
+            gate_up=gate_up.ordered(order),
             down=self._matrix(f"{feed}down_proj.weight"),
             low={part: _low_rank(part, update, order) for part, update in updates.items()},
         )
 
-    def _joined(self, names: list[str]) -> GroupedMatrix:
+    def _joined(self, names: list[str]) -> Matrix:
         matrices = [self._matrix(name) for name in names]
-        if len({matrix.bits for matrix in matrices}) > 1:
-            return GroupedMatrix.quantize(torch.cat([one.dense() for one in matrices]), 8)
-        return GroupedMatrix.cat(matrices)
+        dense = [one for one in matrices if isinstance(one, DenseRows)]
+        if len(dense) == len(names) and len({one.parts[0].dtype for one in dense}) == 1:
+            return replace(dense[0], parts=tuple(one.parts[0] for one in dense))
+        grouped = [_grouped(one) for one in matrices]
+        if len({matrix.bits for matrix in grouped}) > 1:
+            return GroupedMatrix.quantize(torch.cat([one.dense() for one in grouped]), 8)
+        return GroupedMatrix.cat(grouped)
 
-    def _matrix(self, name: str, bits: int | None = None) -> GroupedMatrix:
+    def _matrix(self, name: str, bits: int | None = None) -> Matrix:
         """``bits``: of this matrix, whatever is asked of all, if it is not quantised yet."""
         weight: Weight = take(self._given, name, self._config)
         asked = self._bits
         if isinstance(weight, Tensor):
-            return GroupedMatrix.quantize(weight.float(), bits or asked or 8)
+            return DenseRows((weight,), bits or asked or 8, name)
+        if not weight.is_finite():
+            raise not_finite(name)
         is_odd = weight.bits == 8 and weight.minimums is not None
         if is_odd or (asked not in (None, weight.bits) and bits is None):
             return GroupedMatrix.quantize(weight.dense(), bits or asked or 8)
@@ -113,7 +190,15 @@ class Weights:
     def _plain(self, name: str) -> Tensor:
         weight: Weight = take(self._given, name, self._config)
         dense = weight if isinstance(weight, Tensor) else weight.dense()
-        return dense.float().contiguous()
+        if not dense.isfinite().all():
+            raise not_finite(name)
+        return dense.to(torch.float32, copy=True).contiguous()
+
+
+def _grouped(matrix: Matrix) -> GroupedMatrix:
+    if isinstance(matrix, GroupedMatrix):
+        return matrix
+    return matrix.rows(torch.arange(len(matrix.parts[0])))
 
 
 def feed_order(size: int) -> Tensor:
@@ -134,24 +219,35 @@ TILE = 16
 
 
 class Arena:
-    """Memory for all matrices, one behind the other."""
+    """Memory for all matrices, one behind the other, packed by ``library``. What is reserved and
+    never used is not taken from the system."""
 
-    def __init__(self, num_bytes: int) -> None:
+    def __init__(self, num_bytes: int, library: Any) -> None:
         self._whole = huge_memory(num_bytes)
         self._used = 0
+        self._library = library
 
-    def put(self, packed: Tensor) -> Tensor:
-        """A copy of ``packed`` behind what is there already."""
-        place = self._whole[self._used : self._used + packed.numel()]
-        place.copy_(packed)
-        self._used += packed.numel()
+    def put(self, matrix: Matrix) -> Tensor:
+        """The matrix, packed behind what is there already: uint8. Raises CheckpointError for
+        numbers that are not finite."""
+        end = self._used + packed_bytes(matrix)
+        place = self._whole[self._used : end]
+        self._used = end
+        if isinstance(matrix, DenseRows):
+            matrix.pack_into(place, self._library)
+        else:
+            place.copy_(pack(matrix).flatten())
         return place
 
 
-def packed_bytes(matrix: GroupedMatrix) -> int:
-    """Bytes that ``pack`` makes of a matrix."""
-    outs, ins = matrix.shape
-    return -(-outs // TILE) * (ins // GROUP) * (320 if matrix.bits == 4 else 544)
+def bytes_of(outs: int, ins: int, bits: int) -> int:
+    """Bytes of a packed matrix of ``outs`` times ``ins`` numbers."""
+    return -(-outs // TILE) * (ins // GROUP) * (320 if bits == 4 else 544)
+
+
+def packed_bytes(matrix: Matrix) -> int:
+    """Bytes that a matrix has when it is packed."""
+    return bytes_of(*matrix.shape, matrix.bits)
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:

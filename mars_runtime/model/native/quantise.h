@@ -1,0 +1,119 @@
+// Dense rows into the layout of product.h, quantised on the way: the nearest matrix in groups of 32.
+//
+// The arithmetic is that of `GroupedMatrix.quantize` to the last bit, and loops are written so that
+// a compiler turns them into vectors: comparisons of floats as whole numbers, which are associative.
+#pragma once
+
+#include <algorithm>
+
+#include "product.h"
+
+enum Kind { FP32 = 0, BF16 = 1, FP16 = 2 };
+constexpr uint32_t NOT_FINITE = 0x7f800000;  // the bits of infinity; those of NaN are larger
+constexpr float LEAST_SCALE = 1e-30f;
+constexpr float MAGIC = 12582912.0f;  // 1.5 * 2^23: added to a small number, rounds it to even
+
+static inline void widen(const void* from, int64_t at, Kind kind, float* to) {
+  if (kind == FP32) {
+    memcpy(to, (const float*)from + at, GROUP * sizeof(float));
+  } else if (kind == BF16) {
+    const uint16_t* p = (const uint16_t*)from + at;
+    uint32_t bits[GROUP];
+    for (int k = 0; k < GROUP; k++) bits[k] = (uint32_t)p[k] << 16;
+    memcpy(to, bits, sizeof bits);
+  } else {
+    const uint16_t* p = (const uint16_t*)from + at;
+    store(to, load_half(p)), store(to + LANES, load_half(p + LANES));
+  }
+}
+
+static inline float as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+// Whole numbers that are ordered as the floats are, and back.
+static inline int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
+
+// The largest magnitude of a group, as bits.
+static inline uint32_t most_of(const float* x) {
+  uint32_t bits[GROUP], most = 0;
+  memcpy(bits, x, sizeof bits);
+  for (int k = 0; k < GROUP; k++) most = std::max(most, bits[k] & 0x7fffffff);
+  return most;
+}
+
+// A group of one output in 8 bits at `to`, 128 added; returns its scale.
+static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
+  float scale = std::max(as_float(most) / 127.0f, LEAST_SCALE);
+  uint8_t whole[GROUP];
+  for (int k = 0; k < GROUP; k++) {
+    float rounded = (x[k] / scale + MAGIC) - MAGIC;
+    whole[k] = (uint8_t)((int32_t)rounded + 128);
+  }
+  for (int i = 0; i < GROUP / 4; i++) memcpy(to + 64 * i, whole + 4 * i, 4);
+  return scale;
+}
+
+// The same in 4 bits, the last 16 of the group above the first; `minimum` becomes its smallest.
+static inline float put_four(const float* x, uint8_t* to, float* minimum) {
+  int32_t bits[GROUP], low = INT32_MAX, high = INT32_MIN;
+  memcpy(bits, x, sizeof bits);
+  for (int k = 0; k < GROUP; k++) {
+    int32_t place = ordered(bits[k]);
+    low = std::min(low, place), high = std::max(high, place);
+  }
+  *minimum = as_float((uint32_t)ordered(low));
+  float scale = std::max((as_float((uint32_t)ordered(high)) - *minimum) / 15.0f, LEAST_SCALE);
+  uint8_t whole[GROUP], both[GROUP / 2];
+  for (int k = 0; k < GROUP; k++) {
+    float rounded = ((x[k] - *minimum) / scale + MAGIC) - MAGIC;
+    whole[k] = (uint8_t)std::min((int32_t)rounded, 15);
+  }
+  for (int k = 0; k < GROUP / 2; k++) both[k] = whole[k] | (uint8_t)(whole[k + GROUP / 2] << 4);
+  for (int i = 0; i < GROUP / 8; i++) memcpy(to + 64 * i, both + 4 * i, 4);
+  return scale;
+}
+
+// Tiles `first` to `end` of a matrix into `to`, where the whole matrix begins; false if there is a
+// number that is not finite.
+static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, int first, int end,
+                      uint8_t* to) {
+  uint32_t worst = 0;
+  float x[GROUP];
+  for (int tile = first; tile < end; tile++) {
+    uint8_t* p = to + (int64_t)tile * shape.groups() * shape.group_bytes();
+    int outs = (int)std::min<int64_t>(LANES, shape.outs - (int64_t)tile * LANES);
+    for (int g = 0; g < shape.groups(); g++, p += shape.group_bytes()) {
+      float scales[LANES] = {}, minimums[LANES] = {};
+      if (outs < LANES) memset(p, shape.bits == 4 ? 0 : 128, shape.bits == 4 ? 256 : 512);
+      for (int o = 0; o < outs; o++) {
+        widen(rows[(int64_t)tile * LANES + o], (int64_t)g * GROUP, kind, x);
+        uint32_t most = most_of(x);
+        worst = std::max(worst, most);
+        scales[o] = shape.bits == 4 ? put_four(x, p + 4 * o, &minimums[o])
+                                    : put_eight(x, most, p + 4 * o);
+      }
+      store_half((uint16_t*)(p + (shape.bits == 4 ? 256 : 512)), load(scales));
+      if (shape.bits == 4) store_half((uint16_t*)(p + 288), load(minimums));
+    }
+  }
+  return worst < NOT_FINITE;
+}
+
+// `rows`: where each output's numbers begin. `num_threads` share out the tiles and end.
+static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape, int num_threads,
+                         uint8_t* to) {
+  std::atomic<bool> is_finite{true};
+  auto part = [&](int64_t i) {
+    int first = (int)(shape.tiles() * i / num_threads);
+    int end = (int)(shape.tiles() * (i + 1) / num_threads);
+    if (!put_tiles(rows, kind, shape, first, end, to)) is_finite = false;
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < num_threads; i++) others.emplace_back(part, i);
+  part(0);
+  for (std::thread& one : others) one.join();
+  return is_finite;
+}

@@ -1,0 +1,257 @@
+"""Dense weights on a CPU: quantised as they are read, in 8 bits unless fp32 is faster, and a folder
+laid out as the authors of the paper publish theirs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tokens_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from mars_runtime.decoders import decode
+from mars_runtime.model import build
+from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.load import FileWeights, load_checkpoint
+from mars_runtime.model.native.library import CompileError
+from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.native.weights import Arena, DenseRows, pack, packed_bytes
+from mars_runtime.model.quantized import GroupedMatrix
+from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.registry import REGISTRY, registry
+from mars_runtime.settings import DecodeSettings
+from tests.methods import decode_as
+from tests.native_models import library_for
+from tests.published import HUB, in_hub_cache, write_published
+
+ROOT = Path(__file__).parents[2]
+FLOATS = [torch.float32, torch.bfloat16, torch.float16]
+WAYS = [
+    DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=24),
+    DecodeSettings(tau=0.0, block_size=4, lossless=True, groups="every", max_new_tokens=24),
+    DecodeSettings(tau=0.3, block_size=8, lossless=True, lookup=True, max_new_tokens=24),
+]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_published(tmp_path_factory.mktemp("published") / "MARS")
+
+
+@pytest.mark.parametrize("target", ["this processor", "AVX2", "plain"])
+@settings(max_examples=20, deadline=None)
+@given(
+    bits=st.sampled_from([4, 8]),
+    dtype=st.sampled_from(FLOATS),
+    rows=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    width=st.sampled_from([32, 64, 160]),
+    spread=st.sampled_from([0.0, 1e-6, 0.02, 30.0]),
+    seed=st.integers(0, 999),
+)
+def test_the_library_quantises_and_packs_as_the_plain_code_does(
+    target: str,
+    bits: int,
+    dtype: torch.dtype,
+    rows: list[int],
+    width: int,
+    spread: float,
+    seed: int,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    parts = [(torch.randn(n, width, generator=generator) * spread).to(dtype) for n in rows]
+    parts[0][0, :32] = 1.0  # a group without any spread
+    order = torch.randperm(sum(rows), generator=generator)
+    matrix = DenseRows(tuple(parts), bits, "w", order)
+    plain = GroupedMatrix.quantize(torch.cat(parts).float(), bits).rows(order)
+    packed = Arena(packed_bytes(matrix), library_for(target)).put(matrix)
+    wanted = pack(plain).flatten()
+    # Zero may be written with either sign where all of a group is zero.
+    same = (packed == wanted) | (wanted == 0) & (packed == 128) | (wanted == 128) & (packed == 0)
+    assert bool(same.all())
+    assert matrix.shape == plain.shape
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_numbers_that_are_none_are_found_while_packing(odd: float, bits: int) -> None:
+    weight = torch.randn(40, 64)
+    weight[37, 63] = odd
+    matrix = DenseRows((weight,), bits, "model.layers.0.mlp.up_proj.weight")
+    with pytest.raises(CheckpointError, match=r"up_proj\.weight is not finite"):
+        Arena(packed_bytes(matrix), library_for("this processor")).put(matrix)
+
+
+def test_a_published_folder_is_computed_in_int8_by_the_native_forward(published: Path) -> None:
+    told: list[str] = []
+    checkpoint = load_checkpoint(str(published), device="cpu", tell=told.append)
+    assert isinstance(checkpoint.model, NativeModel)
+    assert checkpoint.model.arithmetic == "int8 weights, int8 products"
+    assert told[0] == "Reading MARS…"
+    assert told[-1] == "Packing the weights of MARS for this processor: 67%"
+    asked = {kind: load_checkpoint(str(published), device="cpu", dtype=kind) for kind in
+             ("int4", "int8", "fp32", "bf16")}  # fmt: skip
+    assert asked["int4"].model.arithmetic.startswith("int4")
+    assert asked["bf16"].model.arithmetic == "bfloat16"
+    ids = torch.randint(5, 300, (1, 30), generator=torch.Generator().manual_seed(1))
+    logits = {
+        kind: one.model.logits(one.model.hidden(ids, one.model.new_cache(1, 32)), slice(None))
+        for kind, one in asked.items()
+    }
+    own = checkpoint.model
+    found = own.logits(own.hidden(ids, own.new_cache(1, 32)), slice(None))
+    assert torch.equal(found, logits["int8"])
+    assert (found - logits["fp32"]).norm() < 0.05 * logits["fp32"].norm()
+
+
+@pytest.mark.parametrize("kind", ["auto", "int4"])
+@pytest.mark.parametrize("way", WAYS)
+def test_lossless_of_dense_weights_is_ar_to_the_bit(
+    published: Path, kind: str, way: DecodeSettings
+) -> None:
+    checkpoint = load_checkpoint(str(published), device="cpu", dtype=kind)
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    assert model.is_bitwise
+    prompts = [tokenizer.encode_prompt(text) for text in ("Count 12 foxes", "Say hello", "a b c")]
+    found = tokens_of(decode(model, tokenizer, prompts, lambda: way))
+    for prompt, tokens in zip(prompts, found, strict=True):
+        alone = decode_as("ar", model, tokenizer, [prompt], lambda: way)
+        assert tokens == tokens_of(alone)[0]
+
+
+def test_the_faster_of_int8_and_fp32_is_taken(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[type] = []
+
+    def seconds(model: object) -> float:
+        timed.append(type(model))
+        return 1.0 if isinstance(model, Qwen2) else 2.0
+
+    monkeypatch.setattr(build, "_shortest", seconds)
+    assert load_checkpoint(str(published), device="cpu").model.arithmetic == "float32"
+    assert timed == [NativeModel, Qwen2]
+
+
+def test_the_trial_is_of_a_few_layers_alone(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ModelConfig.from_dict(json.loads((published / "config.json").read_text()))
+    weights = FileWeights([published / "model.safetensors"])
+    tried: list[int] = []
+    monkeypatch.setattr(
+        build, "_shortest", lambda model: tried.append(model.config.num_layers) or 1.0
+    )
+    monkeypatch.setattr(build, "TRIAL_WEIGHTS", build._layer_weights(config))
+    build.quickest(config, weights)
+    assert tried == [1, 1]
+    monkeypatch.setattr(build, "TRIAL_WEIGHTS", build._layer_weights(config) - 1)
+    assert build.quickest(config, weights) == "int8"
+    assert tried == [1, 1]
+
+
+def test_without_a_compiler_dense_weights_are_fp32_and_one_sentence_says_so(
+    published: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise CompileError("This machine has no C++ compiler.")
+
+    monkeypatch.setattr(build, "native_library", refuse)
+    with caplog.at_level(logging.WARNING):
+        checkpoint = load_checkpoint(str(published), device="cpu")
+    assert checkpoint.model.arithmetic == "float32"
+    (said,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert said == (
+        "This machine has no C++ compiler. Dense weights are computed in fp32, exactly and more "
+        "slowly."
+    )
+
+
+def test_bundled_checkpoints_stay_in_what_their_figures_were_measured_in() -> None:
+    pinned = {name for name, entry in registry().items() if entry.dtype}
+    assert pinned == {name for name, entry in registry().items() if entry.path}
+    assert load_checkpoint("mars-tiny-draft", device="cpu").model.arithmetic == "float32"
+    asked = load_checkpoint("mars-tiny-draft", device="cpu", dtype="int8")
+    assert asked.model.arithmetic.startswith("int8")
+
+
+def test_a_weight_is_mapped_as_long_as_it_is_held(published: Path, tmp_path: Path) -> None:
+    path = published / "model.safetensors"
+    found = FileWeights([path])
+    exact = load_file(path)
+    assert set(found) == set(exact)
+    assert all(torch.equal(found[name], weight) for name, weight in exact.items())
+    (tmp_path / "x.safetensors").write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(CheckpointError, match="damaged"):
+        FileWeights([tmp_path / "x.safetensors"])
+
+
+def test_weights_of_several_kinds_in_one_part_are_joined(published: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for file in published.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    weights = load_file(folder / "model.safetensors")
+    name = "model.layers.0.self_attn.k_proj.weight"
+    weights[name] = weights[name].float()
+    save_file(weights, folder / "model.safetensors")
+    kinds = [load_checkpoint(str(one), device="cpu").model for one in (published, folder)]
+    ids = torch.arange(5, 25).unsqueeze(0)
+    one, other = (model.hidden(ids, model.new_cache(1, 32)) for model in kinds)
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["mars-0.5b-blk4", HUB])
+def test_a_published_checkpoint_loads_by_name_from_a_local_snapshot(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from huggingface_hub import constants
+
+    snapshot = in_hub_cache(published, tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    entry = registry()["mars-0.5b-blk4"]
+    assert entry.is_here(REGISTRY.parent)
+    assert not registry()["mars-0.5b-blk8"].is_here(REGISTRY.parent)
+    checkpoint = load_checkpoint(name, device="cpu")
+    assert (checkpoint.name, checkpoint.path) == ("mars-0.5b-blk4", snapshot)
+    assert checkpoint.block_size == 4
+    assert checkpoint.model.arithmetic.startswith("int8")
+
+
+MEASURE = """
+import resource, sys, time
+from mars_runtime.model import build
+from mars_runtime.model.load import load_checkpoint
+import mars_runtime.model.fetch, torch
+build.native_library()
+start = time.monotonic()
+model = load_checkpoint(sys.argv[1], device="cpu", dtype=sys.argv[2]).model
+print(time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+assert model.arithmetic.startswith("int"), model.arithmetic
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["auto", "int8", "int4"])
+def test_one_of_full_size_takes_little_memory_and_time(full_size: Path, kind: str) -> None:
+    """988 MB in bf16. The first call compiles and fills the system's cache of files."""
+    size = (full_size / "model.safetensors").stat().st_size
+    command = [sys.executable, "-c", MEASURE, str(full_size), kind]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    seconds, peak = map(float, done.stdout.split())
+    print(f"{kind}: {seconds:.2f} s, peak {peak / 1e9:.2f} GB, {peak / size:.2f} times the file")
+    assert peak < 1.6 * size
+    assert seconds < 15
+
+
+@pytest.fixture(scope="module")
+def full_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_published(tmp_path_factory.mktemp("full") / "published", is_full_size=True)

@@ -1,0 +1,75 @@
+"""A folder laid out as the authors' repositories on the hub are, with random weights, for tests.
+
+Their list of files: config.json of type a2d-qwen2 that names remote code, the code itself, weights
+in bf16, tokenizer and template. Here the code ends whoever runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from mars_runtime.model.config import ModelConfig
+from mars_runtime.model.shapes import SHAPES, random_weights
+from tests.tiny_tokenizer import write_tokenizer
+
+HUB = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+CODE = "raise SystemExit('code that came with a checkpoint was run')\n"
+SMALL = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 512,
+}
+TEMPLATE = (
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
+    "'<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}"
+    "{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+
+
+def write_published(folder: Path, *, is_full_size: bool = False, seed: int = 0) -> Path:
+    """Write such a folder and return it: of full size, 988 MB, or tiny."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "modeling_a2d_qwen2.py").write_text(CODE, encoding="utf-8")
+    config: dict[str, Any] = {
+        **SHAPES["qwen2.5-0.5b"],
+        **({} if is_full_size else SMALL),
+        "model_type": "a2d-qwen2",
+        "architectures": ["A2DQwen2LMHeadModel"],
+        "auto_map": {
+            "AutoConfig": "modeling_a2d_qwen2.A2DQwen2Config",
+            "AutoModelForCausalLM": "modeling_a2d_qwen2.A2DQwen2LMHeadModel",
+        },
+        "attention_dropout": 0.0,
+        "dtype": "bfloat16",
+        "use_cache": False,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    (folder / "generation_config.json").write_text('{"do_sample": true}', encoding="utf-8")
+    shape = ModelConfig.from_dict(config)
+    drawn = random_weights(shape, torch.device("cpu"), torch.bfloat16, seed)
+    save_file(dict(drawn), folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def in_hub_cache(folder: Path, home: Path, hub: str = HUB) -> Path:
+    """Put ``folder`` into the cache of the hub's client under ``home`` (HF_HOME), as a download of
+    branch main leaves it; returns the snapshot."""
+    repository = home / "hub" / f"models--{hub.replace('/', '--')}"
+    snapshot = repository / "snapshots" / REVISION
+    shutil.copytree(folder, snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(REVISION)
+    return snapshot
