@@ -13,17 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
+from gguf.quants import dequantize
 from scripted_answers import QUESTIONS, answer, peer
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.lab.benchmark import beside, cli, plan, run
+from mars_runtime.lab.benchmark import beside, cli, peers, plan, run
+from mars_runtime.lab.benchmark.elsewhere import Decoding
 from mars_runtime.lab.benchmark.figures import Measured
-from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, Sample, TimedAnswer
+from mars_runtime.lab.benchmark.paired import (
+    Ask,
+    Peer,
+    Question,
+    Sample,
+    TimedAnswer,
+    one_row,
+)
 from mars_runtime.lab.benchmark.run import Series, measure, peak_bytes, spread_out
 from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
+from tests.tiny_gguf import transformers_name
 
 EVIL = "<script>alert(1)</script>"
 TINY = {
@@ -340,7 +351,18 @@ def test_every_table_and_file_says_what_it_is(
     out = tmp_path / "b.json"
     given = [
         *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
-        *("--prompts", "2", "--rounds", "1", "--max-new-tokens", "6", "--threads", "1"),
+        *(
+            "--dtype",
+            "fp32",
+            "--prompts",
+            "2",
+            "--rounds",
+            "1",
+            "--max-new-tokens",
+            "6",
+            "--threads",
+            "1",
+        ),
         *("--batch", "1", "--out", str(out), "--html", str(out.with_suffix(".html"))),
     ]
     assert cli.run(arguments(*given)) == 0
@@ -350,15 +372,97 @@ def test_every_table_and_file_says_what_it_is(
     assert all(SAYS in title for title in titles)
     found = json.loads(out.read_text())
     assert found["note"] == SAYS
-    peers = {one["peer"]: one for one in found["series"][0]["peers"]}
-    assert not any("auto" in name or "lookup" in name for name in peers)
-    tokens = {one["families"]["num_tokens"] for one in peers.values()}
+    told = {one["peer"]: one for one in found["series"][0]["peers"]}
+    assert not any("auto" in name or "lookup" in name for name in told)
+    tokens = {one["families"]["num_tokens"] for one in told.values()}
     assert tokens == {2 * 6}
-    assert peers["MARS τ=0.95 B=4"]["families"]["tpf"] > 1
+    assert told["MARS τ=0.95 B=4, acceptance imposed"]["families"]["tpf"] > 1
+    assert all(name.endswith("imposed") for name in told if name.startswith(("MARS", "lossless")))
+    assert found["answers"]
+    assert not [answer for answer in found["answers"] if "imposed" in answer]
     report = out.with_suffix(".html").read_text(encoding="utf-8")
     captions = report.count("<caption>")
     assert captions > 5
     assert report.count(SAYS) >= captions
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_a_shape_in_whole_numbers_is_timed_beside_llama_cpp(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A stand-in for llama.cpp reads the file that is written: the weights are the very same."""
+    wide = {**TINY, "num_attention_heads": 2}
+    monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", wide)  # type: ignore[arg-type]
+    monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
+    monkeypatch.setattr(run, "WIDTHS", (1, 3))
+    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    given: list[GgufWeights] = []
+
+    def start(interpreter: str, path: Path, num_tokens: int) -> StandIn:
+        assert (interpreter, num_tokens) == ("PYTHON", 128 + 6)
+        given.append(read_gguf_weights(path))
+        return StandIn()
+
+    monkeypatch.setattr(peers, "LlamaCpp", start)
+    out = tmp_path / "b.json"
+    asked = [
+        *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
+        *("--dtype", dtype, "--prompts", "2", "--rounds", "2", "--max-new-tokens", "6"),
+        *("--threads", "1", "--batch", "1", "--llama-cpp", "PYTHON", "--out", str(out)),
+    ]
+    assert cli.run(arguments(*asked)) == 0
+    found = json.loads(out.read_text())
+    names = [one["peer"] for one in found["series"][0]["peers"]]
+    assert {"AR", "llama.cpp", "lossless τ=0 B=8, acceptance imposed"} <= set(names)
+    assert found["subject"]["dtype"] == f"{dtype} weights, int8 products"
+    asked_of = [one["peer"] for one in found["series"][0]["samples"]]
+    assert (asked_of.count("AR"), asked_of.count("transformers generate")) == (4, 1)
+    (weights,) = given
+    config = shapes.shape_config("qwen2.5-0.5b")
+    drawn = shapes.random_weights(config, torch.device("cpu"), torch.bfloat16)
+    assert weights.dense.keys() == drawn.keys()
+    for name, (kind, values) in weights.dense.items():
+        exact = drawn[name].float()
+        bits = 4 if dtype == "int4" and "layers" in name else 8
+        assert kind == ("F32" if exact.dim() == 1 else {4: "Q4_1", 8: "Q8_0"}[bits])
+        assert (values - exact).abs().max() <= exact.abs().max() * (0.07 if bits == 4 else 0.005)
+
+
+class StandIn:
+    """Answers as llama.cpp would, at once."""
+
+    version = system = "a stand-in"
+
+    def ask(self, question: Question, decoding: Decoding) -> TimedAnswer:
+        count = decoding.max_new_tokens
+        moments = [0.001 * (at + 1) for at in range(count)]
+        return TimedAnswer((one_row([5] * count, moments),), moments[-1], count)
+
+    def close(self) -> None:
+        """Nothing is running."""
+
+
+@dataclass(frozen=True)
+class GgufWeights:
+    """The kind and the values of each weight of a file, named as in transformers."""
+
+    dense: dict[str, tuple[str, torch.Tensor]]
+
+
+def read_gguf_weights(path: Path) -> GgufWeights:
+    reader = gguf.GGUFReader(path)
+    assert str(reader.fields["tokenizer.ggml.model"].contents()) == "none"
+    return GgufWeights(
+        {
+            transformers_name(one.name): (
+                one.tensor_type.name,
+                torch.tensor(dequantize(one.data, one.tensor_type)).reshape(
+                    [int(size) for size in one.shape][::-1]
+                ),
+            )
+            for one in reader.tensors
+        }
+    )
 
 
 def test_an_unknown_shape_gets_one_sentence(capsys: pytest.CaptureFixture[str]):

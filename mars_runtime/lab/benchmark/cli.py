@@ -131,6 +131,10 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
     if max(extent["batch_sizes"]) > MAX_BATCH:
         raise PromptError(f"Ask for at most {MAX_BATCH} prompts a batch.")
     ways = ways_of(args)
+    if args.shape is not None:
+        ways = plan.imposed(ways)
+        if args.dtype in plan.WHOLE:
+            extent["num_slow"] = 1
     if args.beside is not None and not 0 <= min(args.beside) <= max(args.beside) <= MOST_BESIDE:
         raise PromptError(f"Ask for 0 to {MOST_BESIDE} busy processes beside.")
     return BenchmarkPlan(

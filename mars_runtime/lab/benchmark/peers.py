@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -92,8 +93,11 @@ class Peers:
         """llama.cpp, run by ``interpreter``, for prompts of at most ``longest`` tokens, and its
         versions; its process ends with these peers. Raises CheckpointError."""
         if self._target.gguf is None:
-            raise CheckpointError("llama.cpp reads GGUF files alone: leave --llama-cpp out.")
-        child = LlamaCpp(interpreter, self._target.gguf, longest + self._limit)
+            raise CheckpointError(
+                "llama.cpp reads GGUF files and shapes in int8 or int4: leave --llama-cpp out."
+            )
+        folder = Path(self._stack.enter_context(TemporaryDirectory()))
+        child = LlamaCpp(interpreter, self._target.gguf(folder), longest + self._limit)
         self._stack.enter_context(closing(child))
         versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
         return partial(child.ask, decoding=self._decoding), versions

@@ -28,6 +28,9 @@ AR, OFFICIAL, NO_CACHE, BLOCK_CACHE = "AR", "official sampler", "no cache", "blo
 MIXED = "mixed"
 """The family of a batch whose prompts are of several families."""
 
+WHOLE = ("int8", "int4")
+"""Types that transformers has not: it computes such a shape in fp32, many times slower, once."""
+
 GRID_TAUS, GRID_BLOCK_SIZES = (0.95, 0.8, 0.5), (2, 4, 8)
 FEWEST_BATCHES = 4
 PAPER_DRAFTS = 4  # K of its section 4.6
@@ -172,6 +175,15 @@ def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[st
         for masked in combinations[is_trained]
     ]
     return {describe(one): one for one in ways}
+
+
+def imposed(ways: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
+    """The ways of a shape, whose drafts mean nothing: their names say that what is accepted of them
+    is imposed."""
+    return {
+        name if way.method == "ar" else f"{name}, acceptance imposed": way
+        for name, way in ways.items()
+    }
 
 
 def comparisons(

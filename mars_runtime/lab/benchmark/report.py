@@ -73,8 +73,9 @@ class Findings:
 
     @property
     def answers(self) -> list[str]:
-        """The answers that a reader looks for first."""
-        return in_short(self.series, self.compared)
+        """The answers that a reader looks for first; where acceptance is imposed, of AR alone."""
+        answered = [one for one in self.compared if not self.note or one.peer == plan.AR]
+        return in_short(self.series, answered)
 
     def compared_in(self, series: Measured) -> list[Compared]:
         """The comparisons of one series."""

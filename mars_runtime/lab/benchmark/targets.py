@@ -24,6 +24,8 @@ from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import STEPS_PER_READ, peer_of
+from mars_runtime.model.build import BITS
+from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
 from mars_runtime.provenance import fingerprint
@@ -44,9 +46,9 @@ class Target:
     model: as this runtime loads it; decode: with its cursor cache. load_transformers: the same
         weights in transformers' class, anew at each call.
     decode_under: with the paper's block cache, of blocks of so many tokens, or with none; None for
-        shapes. gguf: the file that the weights come from, where it is
-        one that llama.cpp reads. tokenizer: None for shapes, which have no text: lookup, a B that
-        is chosen and the official sampler ask for one.
+        shapes. gguf: the file with the same weights that llama.cpp reads, written into a folder if
+        there is none yet; None where it reads none. tokenizer: None for shapes, which have no text:
+        lookup, a B that is chosen and the official sampler ask for one.
     facts: name, dtype and device, to be kept with the figures. prompts: token ids by family, in
         the order of the families. note: what every table must say, or nothing.
     """
@@ -59,7 +61,7 @@ class Target:
     eos_ids: tuple[int, ...] = ()
     decode_under: Callable[..., Decode] | None = None
     tokenizer: Tokenizer | None = None
-    gguf: Path | None = None
+    gguf: Callable[[Path], Path] | None = None
     note: str = ""
 
     @property
@@ -94,6 +96,7 @@ def checkpoint_target(
 
         return decode
 
+    gguf = gguf_of(checkpoint)
     origin = {"name": checkpoint.name, "fingerprint": fingerprint(checkpoint.weight_files)}
     return Target(
         model=checkpoint.model,
@@ -104,7 +107,7 @@ def checkpoint_target(
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
         decode_under=decode_under,
         tokenizer=checkpoint.tokenizer,
-        gguf=gguf_of(checkpoint),
+        gguf=None if gguf is None else lambda folder: gguf,
     )
 
 
@@ -112,6 +115,7 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
     acceptance = read_acceptance(wanted.acceptance)
     shaped = build_shape(name, device=wanted.device, dtype=wanted.dtype)
     model = shaped.model
+    bits = BITS.get(wanted.dtype, 8)
 
     def decode_forced(
         prompts: Sequence[Sequence[int]], settings: DecodeSettings
@@ -131,6 +135,9 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
             random = kind.from_config(config, dtype=model.dtype)
         return random.to(model.device).eval()
 
+    def write(folder: Path) -> Path:
+        return write_gguf(folder / f"{name}.gguf", model.config, shaped.weights, bits)
+
     lengths = [RANDOM_LENGTH] * wanted.num_prompts
     return Target(
         model=model,
@@ -138,8 +145,72 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
         load_transformers=load_transformers,
         facts={"name": f"shape {name}", **_place(model), "acceptance": acceptance.forced.shares},
         prompts={RANDOM: random_prompts(shaped.vocabulary, lengths, wanted.seed)},
+        gguf=write if model.product_dtype == torch.int8 else None,
         note=f"random weights, timing only, acceptance drawn from {acceptance.source}",
     )
+
+
+GGUF_NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+OUTER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def write_gguf(
+    path: Path, config: ModelConfig, weights: Mapping[str, torch.Tensor], bits: int
+) -> Path:
+    """A Qwen2 as llama.cpp reads it, without a vocabulary; returns ``path``.
+
+    Matrices are Q8_0, those of layers Q4_1 where ``bits`` is 4, as the native forward keeps them.
+    Raises CheckpointError where the package gguf is missing.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise CheckpointError(
+            "llama.cpp beside a shape needs the package gguf: pip install gguf."
+        ) from error
+    kinds = gguf.GGMLQuantizationType
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(config.num_layers)
+    writer.add_context_length(config.max_positions)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_heads)
+    writer.add_head_count_kv(config.num_kv_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("none")
+    for name, weight in weights.items():
+        is_layer = name.startswith("model.layers.")
+        kind = (
+            kinds.F32 if weight.dim() == 1 else kinds.Q4_1 if is_layer and bits == 4 else kinds.Q8_0
+        )
+        packed = gguf.quantize(weight.float().numpy(), kind)
+        writer.add_tensor(gguf_name(name), packed, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def gguf_name(name: str) -> str:
+    """model.layers.0.self_attn.q_proj.weight -> blk.0.attn_q.weight"""
+    inner, _, kind = name.rpartition(".")
+    if inner in OUTER_NAMES:
+        return f"{OUTER_NAMES[inner]}.{kind}"
+    _, _, layer, part = inner.split(".", 3)
+    return f"blk.{layer}.{GGUF_NAMES[part]}.{kind}"
 
 
 def _place(model: Any) -> dict[str, str]:
