@@ -65,12 +65,22 @@ class Target:
 
 
 SMALL, LARGE = "Xalphinions/MARS-Qwen2.5-0.5B-blk8", "Xalphinions/MARS-Qwen2.5-7B-blk8"
+SMALL_CPU = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
+"""Where positions are dear: four proposals in a forward."""
 
 TARGETS: Mapping[str, Target] = {
     "cpu": Target(
         hardware="cpu-basic",
-        about="Two free CPU cores: the bundled checkpoints, and a chat model that is fetched.",
-        variables={"MARS_CHECKPOINT": "mars-smollm2", **BEHIND},
+        about="Two free CPU cores: the bundled checkpoints, a chat model that is fetched, and the "
+        "0.5B checkpoint that the authors of the paper published, in int8. It opens with the chat "
+        "model; `MARS_CHECKPOINT` = `mars-0.5b-blk4` makes it open with the authors'.",
+        variables={
+            "MARS_CHECKPOINT": "mars-smollm2",
+            "MARS_OFFERED": "mars-smollm2,mars-0.5b-blk4,mars-tiny,ar-tiny,mars-tiny-draft,"
+            "block-diffusion-tiny",
+            **BEHIND,
+        },
+        preload=(SMALL_CPU,),
         options=(CPU_WHEELS,),
         packages=("g++",),
     ),

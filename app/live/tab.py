@@ -108,7 +108,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
 
 def _model(tab: LiveTab, engines: Engines) -> None:
     tab.controls["checkpoint"] = gr.Dropdown(
-        list(engines.entries),
+        engines.offered(),
         value=engines.default,
         label="Model",
         elem_id="checkpoint",

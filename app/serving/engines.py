@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
@@ -51,6 +51,7 @@ LOOK_SECONDS = 0.2
 WAITING = "{} waits for memory: other checkpoints are at work…"
 LOADING = "load "  # how the names of its threads begin
 MEGABYTE = 1_000_000
+HUB_SECONDS = 2.0  # that the hub is waited for before the page is drawn without it
 FAULT = "The checkpoint failed to load inside the app."
 SPARE = 1.3  # times its weights: what decoding needs, and everybody else on the machine
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
@@ -195,19 +196,29 @@ class Engines:
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are read one at a time
-        bundled = [entry.name for entry in self.entries.values() if entry.path is not None]
-        self._stand_in = next(iter(bundled), self.wanted)
-        self._is_awaited = self._is_absent(self.entries[self.wanted])
-        self._has_come = False
+        self._turns = _turns(self.entries)
+        self._awaited = {name for name in self._turns if self._is_absent(self.entries[name])}
+        self._has_come: set[str] = set()
+        self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
+        self._asking: threading.Thread | None = None
 
     @property
     def default(self) -> str:
-        """The checkpoint of visitors who chose none: the wanted one, or a bundled one as long as
-        that is being fetched and where it cannot be had."""
-        load = self._loads.get(self.wanted)
+        """The checkpoint of visitors who chose none: the wanted one, or one that stands in for it
+        as long as that is being fetched and where it cannot be had."""
+        return next((name for name in self._turns if self._answers(name)), self._turns[-1])
+
+    def _answers(self, name: str) -> bool:
+        """Whether visitors may be given it, as far as is known."""
+        load = self._loads.get(name)
         is_lost = load is not None and bool(load.failure)
-        is_behind = self._is_awaited and not self._has_come
-        return self._stand_in if is_lost or is_behind else self.wanted
+        return not is_lost and (name not in self._awaited or name in self._has_come)
+
+    def offered(self) -> list[str]:
+        """The names that may be chosen, once the hub has answered or been waited for."""
+        if self._asking is not None:
+            self._asking.join(HUB_SECONDS)
+        return list(self.entries)
 
     def entry(self, checkpoint: object) -> Entry:
         """What the registry says of a checkpoint. Raises RefusalError for one not listed."""
@@ -227,14 +238,27 @@ class Engines:
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
     def open(self) -> None:
-        """Begin to load what the page opens with, and to fetch what it is to go on with."""
-        self.begin(self.default)
-        self.begin(self.wanted)
+        """Begin to load what the page opens with, and to fetch what it is to go on with; ask the
+        hub whether it answers where that decides what is offered."""
+        if self._asks_hub:
+            self._asking = threading.Thread(target=self._offer_published, daemon=True)
+            self._asking.start()
+        opens_with = self.default
+        for name in reversed(self._turns[: self._turns.index(opens_with) + 1]):
+            self.begin(name)
+
+    def _offer_published(self) -> None:
+        """Offer what the hub holds and this machine can serve, if the hub answers."""
+        found = {name: entry for name, entry in registry().items() if entry.is_small_enough}
+        if found.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
+            # In one step: others may be going through them.
+            self.entries = {**self.entries, **found}
 
     def arrival(self) -> Load | None:
         """The wanted checkpoint on its way, where visitors get another meanwhile or instead."""
         load = self._loads.get(self.wanted)
-        return load if load is not None and (self._is_awaited or load.failure) else None
+        is_awaited = self.wanted in self._awaited
+        return load if load is not None and (is_awaited or load.failure) else None
 
     def begin(self, name: str) -> Load:
         """What is loaded or on its way; begun anew if it failed, or its engine has died or hangs.
@@ -287,7 +311,8 @@ class Engines:
                 load.served.engine.close()
 
     def _is_absent(self, entry: Entry) -> bool:
-        return entry.gguf is not None and not self._source.is_present(entry)
+        is_fetched = entry.gguf is not None or entry.hub is not None
+        return is_fetched and not self._source.is_present(entry)
 
     def _bring(self, name: str, tell: Tell) -> Served:
         """Fetch where that is needed, then load. Raises CheckpointError."""
@@ -302,7 +327,7 @@ class Engines:
             served = self._load_when_it_fits(name, tell)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
-        self._has_come = self._has_come or name == self.wanted
+        self._has_come.add(name)
         self._asked[name] = time.monotonic()
         return served
 
@@ -312,7 +337,7 @@ class Engines:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return self._load(name)
+                return self._load(name, tell)
             except MemoryShortError:
                 if self._free_one():
                     tell(f"Loading {name}…")
@@ -351,14 +376,24 @@ class Engines:
         log.info("%s was freed for another checkpoint", name)
         return True
 
-    def _load(self, name: str) -> Served:
+    def _load(self, name: str, tell: Tell) -> Served:
         from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
-        check_memory(name, find(name)[1], settings.device, settings.dtype)
-        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
+        dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
+        check_memory(name, find(name)[1], settings.device, dtype)
+        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype, tell=tell)
         engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
         return Served(self.entries[name], checkpoint, engine)
+
+
+def _turns(entries: Mapping[str, Entry]) -> list[str]:
+    """What visitors are given, in this order as each can be had: the wanted one, the chat model
+    where that is one of the hub, a bundled one."""
+    wanted, *others = entries.values()
+    chat = [one.name for one in others if one.gguf is not None and wanted.hub is not None]
+    bundled = [one.name for one in others if one.path is not None]
+    return [wanted.name, *chat[:1], *bundled[:1]]
 
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
@@ -404,11 +439,12 @@ def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
 def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
     """Raises MemoryShortError where the checkpoint in ``path``, a folder or a GGUF file, does not
     fit on the device; where neither can be told, nothing is refused."""
+    from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device
 
     where = choose_device(device)
     free = _free_on_gpu(where) if where.type == "cuda" else free_memory()
-    default = "bf16" if where.type == "cuda" else "int8" if path.is_file() else "fp32"
+    default = "bf16" if where.type == "cuda" else "int8" if has_native() else "fp32"
     needed = SPARE * num_weights(path) * BYTES.get(dtype, BYTES[default])
     if free is not None and needed > free:
         raise MemoryShortError(

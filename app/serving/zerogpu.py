@@ -98,11 +98,11 @@ class LeasedEngines(Engines):
             raise found
         return found
 
-    def _load(self, name: str) -> Served:
+    def _load(self, name: str, tell: Tell) -> Served:
         from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
-        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype)
+        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype, tell=tell)
         self._checkpoints[name] = checkpoint
         capacity = checkpoint.model.config.max_positions
         engine = LeasedEngine(

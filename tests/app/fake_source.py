@@ -11,7 +11,7 @@ from scripted_page import ScriptedBackend, make_served
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines, Served
+from app.serving.engines import Engines, Served, Tell
 from app.serving.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
@@ -55,7 +55,7 @@ class FetchingEngines(Engines):
         entries = {name: each.entry for name, each in served.items()}
         super().__init__(settings, entries, source)
 
-    def _load(self, name: str) -> Served:
+    def _load(self, name: str, tell: Tell) -> Served:
         return self._made[name]
 
 

@@ -13,7 +13,7 @@ import torch
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines, Served
+from app.serving.engines import Engines, Served, Tell
 from app.serving.settings import AppSettings
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.registry import Entry
@@ -43,9 +43,9 @@ class ReadyEngines(Engines):
         self.held.clear()
         self._loads.clear()
 
-    def _load(self, name: str) -> Served:
+    def _load(self, name: str, tell: Tell) -> Served:
         if name != "scripted":
-            return super()._load(name)
+            return super()._load(name, tell)
         assert self.held.wait(120)
         return self._served
 

@@ -26,6 +26,7 @@ from app.serving.engines import (
     Load,
     MemoryShortError,
     Served,
+    Tell,
     UnavailableError,
     fetching,
     read_entries,
@@ -288,7 +289,7 @@ class SmallMachine(Engines):
     def alive(self) -> list[str]:
         return [n for n, all_made in self.made.items() if any(s.engine.is_alive for s in all_made)]
 
-    def _load(self, name: str) -> Served:
+    def _load(self, name: str, tell: Tell) -> Served:
         if name in self.failing:
             raise RuntimeError("no such file")
         if len(self.alive) >= self._fit:

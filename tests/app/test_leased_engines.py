@@ -20,7 +20,7 @@ from scripted_page import TEXT, ScriptedBackend, controls, make_handlers, make_s
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.serving import zerogpu
-from app.serving.engines import KEEPS_DYING, MAX_REPLACED, Served, UnavailableError
+from app.serving.engines import KEEPS_DYING, MAX_REPLACED, Served, Tell, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
 from app.serving.zerogpu import TOO_LATE, LeasedEngines
 from mars_runtime.engine.engine import DEAD, Engine
@@ -42,8 +42,8 @@ class Space:
         space = self
 
         class Scripted(LeasedEngines):
-            def _load(self, name: str) -> Served:
-                served = super()._load(name)
+            def _load(self, name: str, tell: Tell) -> Served:
+                served = super()._load(name, tell)
                 scripted = make_served(folder, served.entry, backend, self.settings)
                 scripted.engine.close()
                 return Served(served.entry, scripted.checkpoint, served.engine)
@@ -264,9 +264,9 @@ def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
     engines = made.engines
     load = engines._load
 
-    def fresh(name: str) -> Served:
+    def fresh(name: str, tell: Tell) -> Served:
         engine = Engine(backend, max_turn_seconds=0.2)
-        return replace(load(name), engine=engine)
+        return replace(load(name, tell), engine=engine)
 
     engines._load = fresh  # type: ignore[method-assign]
     yield made
