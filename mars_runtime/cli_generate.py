@@ -60,13 +60,23 @@ def run(args: argparse.Namespace) -> int:
     except SettingsError as error:
         return _refuse(error)
     # Heavy from here on; mistakes above are told at once.
+    from rich.console import Console
+    from rich.markup import escape
+
     from mars_runtime.engine import RequestError
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.text import TextError
 
     try:
-        checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
+        # Drawn in a terminal alone, and gone when it is loaded.
+        with Console(stderr=True).status("") as status:
+            checkpoint = load_checkpoint(
+                args.checkpoint,
+                device=args.device,
+                dtype=args.dtype,
+                tell=lambda sentence: status.update(escape(sentence)),
+            )
         return _generate(checkpoint, args.prompt, settings, is_json=args.json)
     except (CheckpointError, TextError, RequestError) as error:
         return _refuse(error)

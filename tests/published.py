@@ -28,7 +28,7 @@ SMALL = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 2048,
 }
 TEMPLATE = (
     "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
@@ -59,8 +59,10 @@ def write_published(folder: Path, *, is_full_size: bool = False, seed: int = 0) 
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     (folder / "generation_config.json").write_text('{"do_sample": true}', encoding="utf-8")
     shape = ModelConfig.from_dict(config)
-    drawn = random_weights(shape, torch.device("cpu"), torch.bfloat16, seed)
-    save_file(dict(drawn), folder / "model.safetensors", metadata={"format": "pt"})
+    drawn = dict(random_weights(shape, torch.device("cpu"), torch.bfloat16, seed))
+    if not is_full_size:  # far from saying the last token again, as a tied head does of small ones
+        drawn = {name: one * 8 if one.dim() == 2 else one for name, one in drawn.items()}
+    save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 

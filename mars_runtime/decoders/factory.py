@@ -22,7 +22,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
-from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.forced import ForcedAcceptance, ForcedModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.static.batch import StaticBatch, row_bucket
 from mars_runtime.decoders.static.step import StaticModel
@@ -84,6 +84,8 @@ def decode(
             lambda: _borrowed(static, kind, num_rows, capacity, costs), prompts, settings
         )
     assert hit is None or num_rows == 1, "a hit is of one prompt"
+    if forced is not None:
+        model = ForcedModel(model, forced, vocabulary.mask_id)
     exact = partial(new_batch, model, vocabulary, num_rows, capacity, costs)
     return Decoding(
         lambda: nullcontext(exact(prefix_cache=hit, draft_models=draft_models)),
@@ -94,7 +96,8 @@ def decode(
 
 
 def _is_static(model: CausalModel, forced: ForcedAcceptance | None = None) -> bool:
-    return model.device.type == "cuda" or forced is not None
+    can_capture = hasattr(model, "forward_at")
+    return model.device.type == "cuda" or (forced is not None and can_capture)
 
 
 Kind = tuple[Vocabulary, int, ForcedAcceptance | None]

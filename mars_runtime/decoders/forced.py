@@ -1,15 +1,29 @@
 """How many tokens each forward takes, drawn from a given histogram: for timing models that have no
-real weights, and for nothing else. What is written under it means nothing."""
+real weights, and for nothing else. What is written under it means nothing.
+
+Captured steps draw on the device (``static/step.py``); a model of exact steps is put behind
+``ForcedModel``, which computes all that it would and then says other things of it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.settings import MAX_BLOCK_SIZE
+from torch import Tensor
+
+from mars_runtime.acceptance import DecodeError, Draw
+from mars_runtime.events import Proposal
+from mars_runtime.model.forward import Branches, MaskGroup
+from mars_runtime.settings import MAX_BLOCK_SIZE, Metric
+
+TAKEN, REFUSED = 1.0, -1.0
+"""Confidences on either side of every τ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +77,59 @@ class ForcedAcceptance:
         numbers, those behind the histogram infinite."""
         sums = list(accumulate(self.shares))[:-1]
         return (*sums, *[math.inf] * (MAX_BLOCK_SIZE - 1 - len(sums)))
+
+    def count(self, row: int, position: int) -> int:
+        """How many tokens a forward takes whose first new one stands at ``position``."""
+        key = hashlib.blake2b(f"{self.seed} {row} {position}".encode(), digest_size=4).digest()
+        return 1 + bisect_right(self.bounds, int.from_bytes(key, "little") / 2**32)
+
+
+class ForcedModel:
+    """A model whose drafts are all AR's, and whose proposals are sure as far as is drawn.
+
+    One group of masks behind the last token alone. ``mask_id``: what is fed as a mask; None where
+    there is none.
+    """
+
+    def __init__(self, model: Any, forced: ForcedAcceptance, mask_id: int | None) -> None:
+        self._model, self._forced, self._mask_id = model, forced, mask_id
+        self._fed: list[list[int]] = []
+        self._cursors: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
+        """As of the model; what was fed is remembered."""
+        assert branches is None, "acceptance is imposed on one group of masks"
+        self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
+        return self._model.hidden(tokens, cache)
+
+    def read(
+        self,
+        hidden: Any,
+        head: Tensor | slice,
+        forbidden: Tensor,
+        metrics: Sequence[Metric],
+        draws: Sequence[Draw | None] | None = None,
+        groups: Sequence[MaskGroup] = (),
+    ) -> list[list[Proposal]]:
+        """What the model predicts from the latest forward, made to follow the histogram."""
+        found = self._model.read(hidden, head, forbidden, metrics, draws, groups)
+        slots = range(len(self._fed[0]))[head] if isinstance(head, slice) else None
+        return [
+            self._impose(row, one, slots or head[row].tolist())  # type: ignore[index]
+            for row, one in enumerate(found)
+        ]
+
+    def _impose(self, row: int, found: Sequence[Proposal], slots: Sequence[int]) -> list[Proposal]:
+        fed = self._fed[row]
+        masks = [place for place, token in enumerate(fed) if token == self._mask_id]
+        last = (masks[0] if masks else len(fed)) - 1
+        count = self._forced.count(row, self._cursors[row] + last)
+        said = []
+        for slot, one in zip(slots, found, strict=True):
+            token = fed[slot + 1] if slot < last else one.token
+            confidence = TAKEN if slot < last + count else REFUSED
+            said.append(replace(one, token=token, confidence=confidence))
+        return said

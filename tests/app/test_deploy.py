@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from browser import Arrive, needs_browser
+from live_page import run
 from packaging.requirements import Requirement
 from test_launch import free_port, wait_for
 
@@ -23,6 +26,8 @@ from app.frontier import RESULTS, read_sets
 from app.serving.engines import read_entries
 from app.serving.settings import PREFIX, AppSettings
 from app.serving.zerogpu import MAX_LOADED
+from mars_runtime.machine import cache_folder
+from tests.published import in_hub_cache, write_published
 
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 1_000_000
@@ -200,15 +205,15 @@ def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def serve_and_ask(folder: Path, python: Path, cache: Path) -> None:
-    """Start the Space in its folder alone and let its endpoint answer, with no network."""
+@contextmanager
+def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator[str]:
+    """The Space, started in its folder alone with no network; yields its address."""
     port = free_port()
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environment = {
-        **kept, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_CACHE": str(cache),
-        "MARS_PORT": str(port), "HF_HUB_OFFLINE": "1",
+        **kept, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_PORT": str(port),
+        "HF_HUB_OFFLINE": "1", **variables,
     }  # fmt: skip
-    log = cache / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [str(python), "-s", "app.py"], cwd=folder, env=environment, stdout=out, stderr=out
@@ -216,14 +221,20 @@ def serve_and_ask(folder: Path, python: Path, cache: Path) -> None:
     try:
         address = f"http://127.0.0.1:{port}/"
         wait_for(address, 120)
-        client = pytest.importorskip("gradio_client").Client(address, verbose=False)
-        item = client.predict(prompt="Once upon a time", max_new_tokens=12, api_name="/generate")
-        assert 1 <= item["num_tokens"] <= 12, log.read_text()
-        assert item["ended"] in ("eos", "limit")
+        yield address
     finally:
         process.kill()
         process.wait()
     assert str(ROOT) not in log.read_text()
+
+
+def serve_and_ask(folder: Path, python: Path, cache: Path) -> None:
+    """Start it and let its endpoint answer."""
+    with started(folder, python, cache / "log", MARS_CACHE=str(cache)) as address:
+        client = pytest.importorskip("gradio_client").Client(address, verbose=False)
+        item = client.predict(prompt="Once upon a time", max_new_tokens=12, api_name="/generate")
+        assert 1 <= item["num_tokens"] <= 12
+        assert item["ended"] in ("eos", "limit")
 
 
 def test_the_cpu_space_starts_in_its_folder_alone_and_answers(
@@ -231,6 +242,31 @@ def test_the_cpu_space_starts_in_its_folder_alone_and_answers(
 ) -> None:
     """Without a network mars-tiny answers in the place of the chat model."""
     serve_and_ask(cpu_folder, Path(sys.executable), tmp_path)
+
+
+@needs_browser
+def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
+    cpu_folder: Path, tmp_path: Path, arrive: Arrive
+) -> None:
+    """From the files that its front matter has the image hold; here tiny ones."""
+    (preloaded,) = front_of(cpu_folder)["preload_from_hub"]
+    in_hub_cache(write_published(tmp_path / "made"), tmp_path, preloaded)
+    chosen = {"MARS_CHECKPOINT": "mars-0.5b-blk4", "HF_HOME": str(tmp_path)}
+    with started(
+        cpu_folder, Path(sys.executable), tmp_path / "log", MARS_CACHE=str(cache_folder()), **chosen
+    ) as address:
+        page = arrive(address)
+        page.wait_for_selector("#footer:has-text('mars-0.5b-blk4:')", timeout=60_000)
+        assert page.input_value("#checkpoint input") == "mars-0.5b-blk4"
+        assert "By the authors of the paper" in page.inner_text("#notice")
+        assert "lossless is bitwise" in page.inner_text("#footer")
+        run(page, "Count from 1 to 5.")
+        assert "int8 weights" in page.inner_text("#race .rv-env")
+        page.click("#checkpoint input")
+        offered = page.locator("[role=option]").all_inner_texts()
+        assert {"mars-0.5b-blk4", "mars-smollm2", "mars-tiny"} <= {
+            one.strip("✓ \n") for one in offered
+        }
 
 
 @pytest.mark.slow

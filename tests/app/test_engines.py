@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_source import NO_NETWORK, FakeSource, make_handlers
@@ -19,7 +20,7 @@ from scripted_page import ScriptedBackend, controls, make_served
 from app.api.runs import awaited
 from app.handlers import Handlers
 from app.serving import engines as module
-from app.serving.checkpoints import footer
+from app.serving.checkpoints import CheckpointHandlers, footer
 from app.serving.engines import (
     FAULT,
     Engines,
@@ -35,7 +36,7 @@ from app.serving.settings import AppSettings
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.registry import Entry
+from mars_runtime.model.registry import Entry, registry
 from mars_runtime.serving.runs import Job
 from mars_runtime.settings import DecodeSettings
 from tests.serving.scripted_server import NAME, Oracle, serving
@@ -439,3 +440,82 @@ def test_runs_of_programs_that_are_over_keep_no_model(tmp_path: Path) -> None:
         assert held
         names = {type(getattr(each, name)).__name__ for each in held for name in Job.__slots__}
         assert names == {"int", "tuple"}
+
+
+def published_engines(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, **settings: Any
+) -> tuple[Engines, list[float]]:
+    """Engines of a machine whose hub answers or not, and how long each question could take."""
+    asked: list[float] = []
+    monkeypatch.setattr(
+        module.fetch, "hub_answers", lambda seconds: asked.append(seconds) or answers
+    )
+    made = Engines(AppSettings(checkpoint="mars-tiny", **settings))
+    monkeypatch.setattr(made, "begin", lambda name: None)
+    made.open()
+    return made, asked
+
+
+SMALL_ONES = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
+
+
+def test_where_the_hub_answers_the_small_published_checkpoints_are_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engines, asked = published_engines(monkeypatch, answers=True)
+    assert {name for name in engines.offered() if "b-blk" in name} == SMALL_ONES
+    assert engines.offered()[0] == "mars-tiny"
+    assert len(asked) == 1
+    words = engines.entry("mars-0.5b-blk4").in_words
+    assert "1 GB to fetch" in words
+    assert "By the authors of the paper" in words
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings", "num_asked"),
+    [(False, {}, 1), (True, {"offline": True}, 0), (True, {"offered": "ar-tiny"}, 0)],
+)
+def test_elsewhere_they_are_not(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
+) -> None:
+    engines, asked = published_engines(monkeypatch, answers=answers, **settings)
+    assert not SMALL_ONES & set(engines.offered())
+    assert len(asked) == num_asked
+
+
+class Published:
+    """Where nothing of the hub can be had, and the chat model or nothing is there."""
+
+    def __init__(self, has_chat: bool) -> None:
+        self.has_chat = has_chat
+
+    def is_present(self, entry: Entry) -> bool:
+        return self.has_chat and entry.gguf is not None
+
+    def fetch(self, entry: Entry, progress: object, offline: bool = False) -> Path:
+        raise CheckpointError(f"The checkpoint {entry.name} could not be fetched from the hub.")
+
+
+@pytest.mark.parametrize(("has_chat", "stands_in"), [(True, "mars-smollm2"), (False, "mars-tiny")])
+def test_what_cannot_be_had_is_one_sentence_and_the_chat_model_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_chat: bool, stands_in: str
+) -> None:
+    names = ("mars-0.5b-blk4", "mars-smollm2", "mars-tiny")
+    entries = {name: registry()[name] for name in names}
+    settings = AppSettings(checkpoint=names[0])
+    engines = Engines(settings, entries, Published(has_chat))
+
+    def load(name: str, tell: Tell) -> Served:
+        backend = ScriptedBackend("I write. " * 40)
+        return make_served(tmp_path / name, entries[name], backend, settings)
+
+    monkeypatch.setattr(engines, "_load", load)
+    assert engines.default == stands_in
+    engines.open()
+    until(lambda: engines.begin(stands_in).served)
+    until(lambda: engines.arrival() and engines.arrival().failure)
+    said = CheckpointHandlers(engines).arrival("a")
+    assert said.sentence.startswith("The checkpoint mars-0.5b-blk4 could not be fetched")
+    assert f"Until then {stands_in}" in said.sentence
+    assert engines.default == stands_in
+    engines.close()

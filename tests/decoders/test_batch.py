@@ -7,6 +7,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
@@ -156,6 +157,28 @@ def forced_run(model: StaticScriptedModel, num_rows: int, limit: int = 8, **opti
     settings = DecodeSettings(max_new_tokens=limit)
     prompts = [[3, 4 + row] for row in range(num_rows)]
     return list(decode(model, IDS, prompts, lambda: settings, forced=ONE_EACH, **options))
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_acceptance_is_imposed_on_exact_steps_too(lossless: bool, num_rows: int) -> None:
+    """Of a model that can't be captured. A forward takes so many tokens whatever τ says."""
+    model = ScriptedModel(foresight_script(0), max_positions=2048)
+    forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
+    tau = 0.0 if lossless else 1.0
+    settings = DecodeSettings(tau=tau, block_size=4, lossless=lossless, max_new_tokens=400)
+    free = replace(IDS, eos_ids=frozenset())
+    prompts = [[3, 4 + row, *range(5, 5 + row)] for row in range(num_rows)]
+    events = list(decode(model, free, prompts, lambda: settings, forced=forced))
+    counts = Counter(
+        len(row.accepted) for event in events if isinstance(event, Step) for row in event.rows
+    )
+    total = sum(counts.values())
+    assert sum(taken * count for taken, count in counts.items()) == 400 * num_rows
+    assert counts[2] <= num_rows  # the last of a row alone
+    assert sum(taken * count for taken, count in counts.items()) / total == pytest.approx(2.25, 0.1)
+    again = list(decode(model, free, prompts, lambda: settings, forced=forced))
+    assert again == events
 
 
 def test_a_cpu_gets_exact_steps_unless_acceptance_is_forced() -> None:

@@ -119,7 +119,7 @@ def test_lossless_of_dense_weights_is_ar_to_the_bit(
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     assert model.is_bitwise
     prompts = [tokenizer.encode_prompt(text) for text in ("Count 12 foxes", "Say hello", "a b c")]
-    found = tokens_of(decode(model, tokenizer, prompts, lambda: way))
+    found = tokens_of(decode(model, tokenizer, prompts, lambda: way), len(prompts))
     for prompt, tokens in zip(prompts, found, strict=True):
         alone = decode_as("ar", model, tokenizer, [prompt], lambda: way)
         assert tokens == tokens_of(alone)[0]
