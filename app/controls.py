@@ -268,6 +268,6 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
             obeyed["block_size"] = AUTO
         if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
             obeyed["tau"] = DecodeSettings().tau
-    common = {name: getattr(settings, name) for name in OBEYED_BY_ALL}
+    common = {name: getattr(settings, name) for name in OBEYED_BY_ALL if name not in facts.refuses}
     plain = DecodeSettings(tau=1.0, block_size=1, **common)
     return replace(plain, method=cast(Method, method), **obeyed)

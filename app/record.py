@@ -24,7 +24,7 @@ from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, Solo
-from mars_runtime.events import End, Event, Proposal, RowStep, Step
+from mars_runtime.events import FINAL, End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
@@ -238,7 +238,7 @@ class Recorder:
             run.wait()
             end = run.events_since(0)[-1]
             assert isinstance(end, End), "a run that is over has an end"
-            if end.reason not in ("eos", "limit"):
+            if end.reason not in FINAL:
                 raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
         return runs
 

@@ -28,7 +28,7 @@ from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
-from mars_runtime.events import End, Event, Step
+from mars_runtime.events import FINAL, End, Event, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.settings import SettingsError
 from mars_runtime.tasks import Task
@@ -342,7 +342,7 @@ class Transcript:
     @property
     def is_done(self) -> bool:
         """Whether the run came to an end of its own."""
-        return self.end is not None and self.end.reason in ("eos", "limit")
+        return self.end is not None and self.end.reason in FINAL
 
     def read(self) -> list[str]:
         """Trace lines of the events that came since the last call, the header first."""
@@ -358,7 +358,7 @@ class Transcript:
     def _note(self, step: Step) -> None:
         for row in step.rows:
             self.tokens[row.row].extend(visible_tokens(row))
-            if row.stop in ("eos", "limit"):
+            if row.stop in FINAL:
                 self.finished.add(row.row)
 
 

@@ -11,13 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mars_runtime.events import Proposal, Stop
+from mars_runtime.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings, Metric
 
 NUM_RUNNERS_UP = 3
+NEVER = 2**31 - 1
 NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
 
 
@@ -50,6 +53,34 @@ class Draw:
         if settings.temperature == 0:
             return None
         return cls(settings.temperature, settings.seed, positions, settings.top_p)
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """What one row holds against tokens that stand in its text already: a logit above 0 is divided
+    by ``factor``, any other multiplied with it, however often the token occurs (arXiv 1909.05858,
+    section 4.1, without its temperature; ``repetition_penalty`` of transformers).
+
+    first_at: int32 [V], where in the text, prompt included, each token stands first, or NEVER.
+    known: how many tokens of the text come before each slot's own; what slots behind them give is
+    not looked at.
+    """
+
+    factor: float
+    first_at: Tensor
+    known: Sequence[int]
+
+    @classmethod
+    def of(
+        cls, settings: DecodeSettings, text: Sequence[int], known: Sequence[int], vocab_size: int
+    ) -> Penalty | None:
+        """Of a row with this text, drafts included; None where its settings ask for none."""
+        if settings.repetition_penalty == 1:
+            return None
+        first_at = np.full(vocab_size, NEVER, np.int32)
+        # Of several values for the same place numpy keeps the last: here that of the first token.
+        first_at[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
+        return cls(settings.repetition_penalty, torch.from_numpy(first_at), known)
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -105,16 +136,18 @@ def judge(
     settings: DecodeSettings,
     remaining: int,
     eos_ids: frozenset[int],
+    written: Sequence[int] = (),
 ) -> Judgement:
     """Verify the drafts that were fed, then accept proposals.
 
     choices: what AR takes at the positions from the first not yet emitted on, given the drafts
         before: one for each draft, and one more. groups: as many, what the masks after each of
         those tokens propose for the positions behind; empty where none were fed. remaining: tokens
-        that may still leave.
+        that may still leave. written: those that left before, which ``stop_loops`` asks for.
     Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
     accepted proposals behind them become drafts. Of jacobi all choices behind those become drafts:
-    each is the answer to a text that was guessed. The row ends at the first EOS or at the limit.
+    each is the answer to a text that was guessed. The row ends at the first EOS, at the limit, or
+    with the token by which it is plain that the text repeats itself.
     """
     num_agreed = verify(drafts, [choice.token for choice in choices])
     is_confirmed = num_agreed == len(drafts)
@@ -132,6 +165,8 @@ def judge(
     tokens = [proposal.token for proposal in proposals[:end]]
     num_emitted = num_agreed + 1 if settings.is_verified else end
     emitted, behind = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
+    if settings.stop_loops and (count := up_to_loop(written, emitted[:remaining])) is not None:
+        return Judgement(emitted[:count], min(num_agreed, count), [], "repeats", proposals)
     if emitted[-1] in eos_ids:
         return Judgement(emitted, num_agreed, [], "eos", proposals)
     if len(emitted) >= remaining:
@@ -173,16 +208,22 @@ def read(
     forbidden: Tensor,
     metrics: Sequence[Metric],
     draws: Sequence[Draw | None] | None = None,
+    penalties: Sequence[Penalty | None] = (),
 ) -> list[list[Proposal]]:
     """Token, confidence and runners-up of every slot in one pass, as plain Python values.
 
     logits: [R, H, V] of any float dtype. forbidden: int64 ids that can never come out.
     metrics: one for each row. draws: for each row how it draws its tokens, None for greedy.
+    penalties: for each row, of its logits before anything is read of them; empty where none has
+    one.
     Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
     drawn, so that tau means the same at every temperature; a negative margin counts as 0.
     Raises DecodeError for NaN or infinite logits.
     """
-    table = logits.to(torch.float32, copy=True).index_fill_(-1, forbidden, -math.inf)
+    table = logits.to(torch.float32, copy=True)
+    if any(penalties):
+        table = _penalised(table, penalties)
+    table.index_fill_(-1, forbidden, -math.inf)
     probabilities = table.softmax(-1)
     best, ids = probabilities.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
     parts = [best, ids.float()]
@@ -202,6 +243,28 @@ def read(
         [_proposal(slot, width, metric, is_drawn) for slot in slots]
         for slots, metric in zip(numbers, metrics, strict=True)
     ]
+
+
+def _penalised(table: Tensor, penalties: Sequence[Penalty | None]) -> Tensor:
+    slots, size = table.shape[1:]
+    nowhere = torch.full((size,), NEVER, dtype=torch.int32)
+    known = [list(penalty.known) if penalty else [] for penalty in penalties]
+    return penalise(
+        table,
+        torch.tensor([penalty.factor if penalty else 1.0 for penalty in penalties]),
+        torch.stack([penalty.first_at if penalty else nowhere for penalty in penalties]),
+        torch.tensor([(row + [0] * slots)[:slots] for row in known]),
+    )
+
+
+def penalise(table: Tensor, factors: Tensor, first_at: Tensor, known: Tensor) -> Tensor:
+    """fp32 logits [R, H, V] less what is held against repetition. factors: [R]. first_at: [R, V]
+    and known: [R, H], of each row's ``Penalty``; on any device."""
+    device = table.device
+    factor = factors.to(device, torch.float32).view(-1, 1, 1)
+    stands = first_at.to(device).unsqueeze(1) < known.to(device).unsqueeze(-1)
+    less = torch.where(table < 0, table * factor, table / factor)
+    return torch.where(stands, less, table)
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mars_runtime.events import End, Event
+from mars_runtime.events import FINAL, End, Event
 from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError, number
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _generate(
     assert isinstance(end, End), "a run that is over has an end"
     if end.message:
         print(end.message, file=sys.stderr)
-    return 0 if end.reason in ("eos", "limit") else 1
+    return 0 if end.reason in FINAL else 1
 
 
 def follow(current: Run) -> Iterator[tuple[Event, ...]]:

@@ -28,16 +28,18 @@ Settings = Annotated[
     DecodeSettings, PlainValidator(read_settings, json_schema_input_type=DecodeSettings)
 ]
 
-Stop = Literal["block", "threshold", "mismatch", "eos", "limit"]
+Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
 """Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the
-next proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos`` and
-``limit`` end the row."""
+next proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos``, ``limit``
+and ``repeats``, its text began to repeat itself (``loops.py``), end the row."""
+FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
+"""Those that end a row."""
 
 Wait = Literal["block", "finished"]
 """Why a row sat idle in a forward: ``block``, its cache block is full and waits for the others;
 ``finished``, the row has ended and its place in the batch cannot be left."""
 
-EndReason = Literal["eos", "limit", "cancelled", "deadline", "error"]
+EndReason = Literal["eos", "limit", "repeats", "cancelled", "deadline", "error"]
 
 
 class Proposal(NamedTuple):

@@ -17,13 +17,15 @@ class MethodFacts:
     """What can be said of a method without running it.
 
     title: what people read. obeys: the fields of ``DecodeSettings`` that act on it beside the
-    metric, the limit and the draws, which act on all. has_auto: B may be left to be chosen.
-    is_exact: it writes AR's own text, whatever is set. needs: what a checkpoint must have for it,
-    in words that follow "needs"; empty where any will do. is_alone: its runs share no forward.
+    metric, the limit and the draws, which act on all. refuses: of those that act on all, what it
+    can't do. has_auto: B may be left to be chosen. is_exact: it writes AR's own text, whatever is
+    set. needs: what a checkpoint must have for it, in words that follow "needs"; empty where any
+    will do. is_alone: its runs share no forward.
     """
 
     title: str
     obeys: frozenset[str] = field(default_factory=frozenset)
+    refuses: frozenset[str] = field(default_factory=frozenset)
     has_auto: bool = False
     is_exact: bool = False
     needs: str = ""
@@ -48,6 +50,7 @@ METHODS: dict[Method, MethodFacts] = {
     "block_diffusion": MethodFacts(
         "block diffusion",
         frozenset({"tau", "block_size"}),
+        refuses=frozenset({"repetition_penalty"}),
         has_auto=True,
         needs="a checkpoint trained to fill blocks in any order",
         is_alone=True,

@@ -125,6 +125,10 @@ class DecodeSettings:
         been proposed (lossless only: unverified there is nothing but the last pending token).
     masked: the draft is fed masks to propose several tokens per forward of its own; the target, to
         propose what the draft goes on behind; each if it was trained for them.
+    repetition_penalty: against tokens of the text so far, prompt included (``acceptance.Penalty``);
+        with what transformers' ``generate`` calls so greedy output is the same.
+    stop_loops: a row ends with the token by which it is plain that its text repeats itself
+        (``loops.py``), so AR and lossless at the same; it changes no token before.
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
         AR's own token, or until the share of accepted tokens that AR would have chosen too is the
         ``target`` (``agreement``; ``decoders/plan.py``). Unverified mars alone.
@@ -265,6 +269,25 @@ class DecodeSettings:
         low=0.5, high=0.999, step=0.01, label="Agreement with AR to hold",
         info="Of the tokens that masks gave.", link="target", is_steered=True,
     )  # fmt: skip
+    repetition_penalty: float = setting(
+        1.0,
+        "The repetition penalty",
+        "makes tokens of the prompt and of the answer so far less likely; 1 is none",
+        low=1,
+        high=2,
+        step=0.05,
+        label="Repetition penalty",
+        info="Against tokens of the prompt and of the answer so far; 1 is none.",
+        link="repetition_penalty",
+        captured=1.0,
+    )
+    stop_loops: bool = setting(
+        False,
+        "Stopping at a loop",
+        "a run ends where its text begins to repeat itself",
+        label="Stop where the text begins to repeat itself",
+        link="stop_loops",
+    )
 
     def __post_init__(self) -> None:
         try:
@@ -275,6 +298,8 @@ class DecodeSettings:
         facts = METHODS[self.method]
         if self.block_size == AUTO and not facts.has_auto and "block_size" in facts.obeys:
             raise SettingsError(f"{facts.title} needs a number as B.")
+        if self.repetition_penalty != 1 and "repetition_penalty" in facts.refuses:
+            raise SettingsError("Block diffusion takes no repetition penalty: set it to 1.")
 
     @property
     def num_proposals(self) -> int:
@@ -377,7 +402,12 @@ RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="ev
 
 def describe(settings: DecodeSettings) -> str:
     """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``, ``Jacobi
-    B=4``; what is usual is left out."""
+    B=4``, ``AR penalty 1.1``; what is usual is left out."""
+    penalty = settings.repetition_penalty
+    return _way(settings) + (f" penalty {penalty:g}" if penalty != 1 else "")
+
+
+def _way(settings: DecodeSettings) -> str:
     if settings.method == "ar":
         return "AR"
     if settings.method == "jacobi":

@@ -117,8 +117,8 @@ class ScriptedModel:
             return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
         return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
 
-    def read(self, hidden, head, forbidden, metrics, draws=None, groups=()):  # type: ignore[no-untyped-def]
-        return read(self.logits(hidden, head), forbidden, metrics, draws)
+    def read(self, hidden, head, forbidden, metrics, draws=None, groups=(), penalties=()):  # type: ignore[no-untyped-def]
+        return read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
 
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
         """Only the slots that are asked for may cost anything."""

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
 from helpers import tokens_of, word_sequence
 
 from mars_runtime import tasks
@@ -65,3 +66,34 @@ def plain(
     tokenizer = checkpoint.tokenizer
     events = decode_as("ar", checkpoint.model, tokenizer, prompts, lambda: settings)
     return tokens_of(events, len(prompts))
+
+
+def transformers_greedy(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
+) -> list[list[int]]:
+    """Greedy generate with the same forbidden ids and ``changes``; prompts of one length share a
+    batch."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=torch.float32).eval()
+    tokenizer, size = checkpoint.tokenizer, checkpoint.model.config.vocab_size
+    never = sorted(tokenizer.forbidden_ids | set(range(tokenizer.size, size)))
+    answers: dict[int, list[int]] = {}
+    for length in {len(prompt) for prompt in prompts}:
+        places = [place for place, prompt in enumerate(prompts) if len(prompt) == length]
+        ids = torch.tensor([prompts[place] for place in places])
+        with torch.inference_mode():
+            out = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=limit,
+                do_sample=False,
+                suppress_tokens=never,
+                eos_token_id=sorted(tokenizer.eos_ids),
+                pad_token_id=tokenizer.pad_id,
+                **changes,
+            )
+        for place, row in zip(places, out[:, length:].tolist(), strict=True):
+            ends = [i for i, token in enumerate(row) if token in tokenizer.eos_ids]
+            answers[place] = row[: ends[0] + 1] if ends else row
+    return [answers[place] for place in range(len(prompts))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from mars_runtime.acceptance import Draw, accept_prefix, judge, up_to_end
+from mars_runtime.acceptance import Draw, Penalty, accept_prefix, judge, up_to_end
 from mars_runtime.decoders.base import (
     CausalModel,
     NoMaskError,
@@ -25,7 +25,7 @@ from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.drafting import Feed
 from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
 
@@ -92,11 +92,12 @@ def _step(
         settings if threshold is None else replace(settings, tau=threshold),
         remaining,
         vocabulary.eos_ids,
+        row.prefix[row.num_prompt :],
     )
     row.prefix += verdict.emitted
     row.num_new = len(verdict.emitted)
     row.drafts = verdict.drafts
-    row.is_live = verdict.stop not in ("eos", "limit")
+    row.is_live = verdict.stop not in FINAL
     found: list[int] = []
     guessed: list[int] = []
     if settings.method == "jacobi" and row.is_live:
@@ -206,7 +207,10 @@ def _branch(
     places = range(len(prefix), len(fed) + 1)
     draw = Draw.of(settings, places)
     forbidden = forbidden_ids(vocabulary, model)
-    return model.read(hidden, head, forbidden, [settings.metric], [draw])[0]
+    size = model.config.vocab_size
+    penalty = Penalty.of(settings, prefix, [len(prefix)] * (num_masks + 1), size)
+    kind = [settings.metric], [draw]
+    return model.read(hidden, head, forbidden, *kind, penalties=[penalty])[0]
 
 
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:

@@ -13,9 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from helpers import steps_of, tokens_of
-from law_checkpoints import BUNDLED, load, plain, run, task_prompts, word_prompts
+from law_checkpoints import (
+    BUNDLED,
+    load,
+    plain,
+    run,
+    task_prompts,
+    transformers_greedy,
+    word_prompts,
+)
 
 from mars_runtime.decoders import decode
 from mars_runtime.events import RowStep, Step
@@ -26,35 +33,6 @@ GRID = [(tau, block_size) for tau in (0.0, 0.5, 0.95) for block_size in (2, 4, 8
 NUM_PROMPTS = 108  # twelve for each cell of the grid
 
 # Law 1: AR here equals transformers' greedy generate on the same weights, token for token.
-
-
-def transformers_greedy(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int
-) -> list[list[int]]:
-    """Greedy generate with the same forbidden ids; prompts of one length share a batch."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=torch.float32).eval()
-    tokenizer, size = checkpoint.tokenizer, checkpoint.model.config.vocab_size
-    never = sorted(tokenizer.forbidden_ids | set(range(tokenizer.size, size)))
-    answers: dict[int, list[int]] = {}
-    for length in {len(prompt) for prompt in prompts}:
-        places = [place for place, prompt in enumerate(prompts) if len(prompt) == length]
-        ids = torch.tensor([prompts[place] for place in places])
-        with torch.inference_mode():
-            out = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=limit,
-                do_sample=False,
-                suppress_tokens=never,
-                eos_token_id=sorted(tokenizer.eos_ids),
-                pad_token_id=tokenizer.pad_id,
-            )
-        for place, row in zip(places, out[:, length:].tolist(), strict=True):
-            ends = [i for i, token in enumerate(row) if token in tokenizer.eos_ids]
-            answers[place] = row[: ends[0] + 1] if ends else row
-    return [answers[place] for place in range(len(prompts))]
 
 
 # On random and on quickly trained weights all of it; on bundled ones a sample of beginnings, six of

@@ -49,7 +49,7 @@ SAMPLE_SECONDS = 5.0
 START_SECONDS, RUN_SECONDS = 600, 300  # to load a model that is slow to build; for any run
 GROWTH = 0.05  # of the memory at a quarter of the time: more than that is not flat
 MIB = 2**20
-WHOLE = ("eos", "limit")
+WHOLE = ("eos", "limit", "repeats")
 STAY = 3  # things that a visitor does with a checkpoint before going on to the next
 NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
 """In what is told to who gets no checkpoint because others have the memory."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw
+from mars_runtime.acceptance import DecodeError, Draw, Penalty
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
 from mars_runtime.model.forward import Branches, MaskGroup
@@ -63,6 +63,7 @@ class CausalModel(Protocol):
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
         groups: Sequence[MaskGroup] = (),
+        penalties: Sequence[Penalty | None] = (),
     ) -> list[list[Proposal]]: ...
 
 

@@ -37,7 +37,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, judge, num_proposals, read
+from mars_runtime.acceptance import DecodeError, Draw, Penalty, judge, num_proposals, read
 from mars_runtime.decoders import factory
 from mars_runtime.decoders.base import (
     CausalModel,
@@ -50,7 +50,7 @@ from mars_runtime.decoders.base import (
     prefill_whole,
     slots_to_read,
 )
-from mars_runtime.events import Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
+from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
 from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
@@ -143,9 +143,11 @@ def _check_cache_block(cache_block: object) -> None:
 
 @dataclass(slots=True)
 class _BlockRow:
-    """One place of the batch. pending: tokens of the block so far (at first the prompt's last)."""
+    """One place of the batch. text: the prompt and all that was emitted. pending: tokens of the
+    block so far (at first the prompt's last)."""
 
     number: int
+    text: list[int]
     pending: list[int]
     num_emitted: int = 0
     is_finished: bool = False
@@ -169,7 +171,9 @@ class _Blocks:
         self._limit = settings().max_new_tokens
         self.cache = model.new_cache(len(prompts), max(map(len, prompts)) + self._limit)
         self._forward = _Forward(model, vocabulary, self.cache)
-        self._rows = [_BlockRow(row, [prompt[-1]]) for row, prompt in enumerate(prompts)]
+        self._rows = [
+            _BlockRow(row, list(prompt), [prompt[-1]]) for row, prompt in enumerate(prompts)
+        ]
 
     def events(self) -> Iterator[Event]:
         """The whole decoding."""
@@ -219,7 +223,7 @@ class _Blocks:
 
     def _ask(self, row: _BlockRow, width: int) -> _Ask:
         cursor, num_pending = self.cache.cursors[row.number], len(row.pending)
-        at = row.number, row.number, row.num_emitted, cursor, num_pending
+        at = row.number, row.number, row.text, row.num_emitted, cursor, num_pending
         return _Ask.of(unverified(self._settings), self._limit, *at, room=width - num_pending)
 
     def _idle(self, row: _BlockRow, width: int) -> IdleRow:
@@ -228,9 +232,10 @@ class _Blocks:
         return IdleRow(row.number, wait, cursor, min(len(row.pending), width), width)
 
     def _take(self, row: _BlockRow, step: RowStep) -> None:
+        row.text += step.accepted
         row.pending += step.accepted
         row.num_emitted += len(step.accepted)
-        row.is_finished = step.stop in ("eos", "limit")
+        row.is_finished = step.stop in FINAL
 
 
 def _decode_uncached(
@@ -250,7 +255,7 @@ def _decode_uncached(
     while prefixes:
         now = unverified(settings)
         asks = [
-            _Ask.of(now, limit, place, row, len(prefix) - len(prompts[row]), 0, len(prefix))
+            _Ask.of(now, limit, place, row, prefix, len(prefix) - len(prompts[row]), 0, len(prefix))
             for place, (row, prefix) in enumerate(prefixes.items())
         ]
         if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):
@@ -260,7 +265,7 @@ def _decode_uncached(
             steps = forward.step(list(prefixes.values()), num_fed, asks)
         for step in steps:
             prefixes[step.row] += step.accepted
-            if step.stop in ("eos", "limit"):
+            if step.stop in FINAL:
                 del prefixes[step.row]
         yield Step(steps)
 
@@ -269,13 +274,15 @@ def _decode_uncached(
 class _Ask:
     """What one row of a forward wants.
 
-    place: its place in the batch; row: its number in events; start: tokens it has emitted.
+    place: its place in the batch; row: its number in events; text: its prompt and all that it has
+    emitted; start: how many tokens those are.
     cursor, num_pending: as in RowStep; the last pending slot predicts the first new token.
     num_proposals: predictions from there on; remaining: tokens that may still leave.
     """
 
     place: int
     row: int
+    text: Sequence[int]
     settings: DecodeSettings
     start: int
     cursor: int
@@ -290,6 +297,7 @@ class _Ask:
         limit: int,
         place: int,
         row: int,
+        text: Sequence[int],
         start: int,
         cursor: int,
         num_pending: int,
@@ -299,12 +307,22 @@ class _Ask:
         """``limit``: tokens of the whole answer; ``room``: proposals at most, but always one."""
         remaining = max(1, min(limit, settings.max_new_tokens) - start)
         count = min(num_proposals(settings, remaining, 0), max(1, room))
-        return cls(place, row, settings, start, cursor, num_pending, count, remaining)
+        return cls(place, row, text, settings, start, cursor, num_pending, count, remaining)
+
+    @property
+    def written(self) -> Sequence[int]:
+        """All that was emitted."""
+        return self.text[len(self.text) - self.start :]
 
     def draw(self) -> Draw | None:
         """How the row draws its tokens."""
         first = self.cursor + self.num_pending
         return Draw.of(self.settings, range(first, first + self.num_proposals))
+
+    def penalty(self, vocab_size: int) -> Penalty | None:
+        """What the row holds against tokens that occurred: masks go by what AR goes by."""
+        known = [len(self.text)] * self.num_proposals
+        return Penalty.of(self.settings, self.text, known, vocab_size)
 
 
 class _Forward:
@@ -334,7 +352,10 @@ class _Forward:
             logits = logits[[ask.place for ask in asks]]
         metrics = [ask.settings.metric for ask in asks]
         try:
-            predictions = read(logits, self._forbidden, metrics, [ask.draw() for ask in asks])
+            predictions = read(
+                *(logits, self._forbidden, metrics, [ask.draw() for ask in asks]),
+                penalties=[ask.penalty(logits.shape[-1]) for ask in asks],
+            )
         except DecodeError as error:
             numbers = tuple(asks[place].row for place in error.rows)
             raise DecodeError(str(error), numbers) from error
@@ -344,9 +365,8 @@ class _Forward:
         )
 
     def _settle(self, ask: _Ask, slots: list[Proposal], num_fed: int) -> RowStep:
-        judgement = judge(
-            slots[:1], [slots[1:]], [], ask.settings, ask.remaining, self._vocabulary.eos_ids
-        )
+        kind = ask.settings, ask.remaining, self._vocabulary.eos_ids, ask.written
+        judgement = judge(slots[:1], [slots[1:]], [], *kind)
         return RowStep(
             row=ask.row,
             start=ask.start,

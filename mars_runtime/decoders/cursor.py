@@ -35,7 +35,7 @@ from mars_runtime.decoders.draft_model import Drafted, DraftModels, DraftRows
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
-from mars_runtime.events import Proposal, RowStep, Step
+from mars_runtime.events import FINAL, Proposal, RowStep, Step
 from mars_runtime.model.forward import Branches
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
@@ -175,7 +175,7 @@ class CursorBatch(Batch):
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """One forward of these rows, by default all that are read; the others sit it out.
 
-        Rows that end (EOS or limit) are gone.
+        Rows that end (EOS, limit or loop) are gone.
 
         Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
@@ -204,7 +204,7 @@ class CursorBatch(Batch):
             self._settle(place, one, drafted.get(one.plan.row.number, Drafted()), num_fed)
             for place, one in enumerate(outcomes)
         ]
-        self._ended = [done.row for done in steps if done.stop in ("eos", "limit")]
+        self._ended = [done.row for done in steps if done.stop in FINAL]
         return Step(tuple(steps))
 
     @torch.inference_mode()
@@ -221,10 +221,16 @@ class CursorBatch(Batch):
             Draw.of(row.settings, range(row.cursor + 1, row.cursor + 1 + row.num_pending))
             for row in wanted  # the noise that AR would meet at the same places
         ]
+        size = self._model.config.vocab_size
+        penalties = [
+            plans[at].penalty(row.cursor, 0, size) for at, row in zip(places, wanted, strict=True)
+        ]
         metrics: list[Metric] = ["probability"] * len(wanted)
         head = slice(0, max(counts))
         try:
-            readings = self._model.read(hidden[list(places)], head, self._forbidden, metrics, draws)
+            readings = self._model.read(
+                hidden[list(places)], head, self._forbidden, metrics, draws, penalties=penalties
+            )
         except DecodeError:  # logits are no numbers: what is only shown must not end a run
             return step
         found = {
@@ -244,11 +250,18 @@ class CursorBatch(Batch):
         hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache, branches)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
+        size = self._model.config.vocab_size
+        penalties = [
+            plan.penalty(self.cache.cursors[place], plan.first_read, size)
+            for place, plan in enumerate(plans)
+        ]
         num_slots = max(plan.num_slots for plan in plans)
         head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed, device)
         groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
         try:
-            predictions = self._model.read(hidden, head, self._forbidden, metrics, draws, groups)
+            predictions = self._model.read(
+                hidden, head, self._forbidden, metrics, draws, groups, penalties
+            )
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error

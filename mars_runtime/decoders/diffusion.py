@@ -29,7 +29,8 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
     prefill_whole,
 )
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.loops import up_to_loop
 from mars_runtime.model.forward import Branches
 from mars_runtime.settings import DecodeSettings
 
@@ -84,7 +85,7 @@ class _Filling:
         self._pending = [prompt[-1]]
         self._block: list[Proposal | None] = []
         self._num_left = 0
-        self._num_emitted = 0
+        self._written: list[int] = []
 
     def events(self) -> Iterator[Event]:
         """The whole decoding."""
@@ -92,7 +93,7 @@ class _Filling:
         is_over = False
         while not is_over:
             step = self._step(self._settings())
-            is_over = step.stop in ("eos", "limit")
+            is_over = step.stop in FINAL
             yield Step((step,))
 
     @torch.inference_mode()
@@ -103,7 +104,7 @@ class _Filling:
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:
         """One forward. The block begins anew, and B with it, where the one before is full."""
-        remaining = max(1, min(self._limit, settings.max_new_tokens) - self._num_emitted)
+        remaining = max(1, min(self._limit, settings.max_new_tokens) - len(self._written))
         if not self._block:
             size = self._most if settings.block_size == "auto" else settings.block_size
             self._block = [None] * min(size, self._most)
@@ -112,22 +113,25 @@ class _Filling:
         width = len(self._block)
         taken = self._take(slots, settings)
         first, self._num_left = self._num_left, _num_filled(self._block)
-        left = self._block[first : self._num_left]
+        left = [each.token for each in self._block[first : self._num_left] if each is not None]
+        stop = self._stop(len(left) >= remaining)
+        if settings.stop_loops and (count := up_to_loop(self._written, left)) is not None:
+            left, stop = left[:count], "repeats"
         done = RowStep(
             row=0,
-            start=self._num_emitted,
+            start=len(self._written),
             cursor=cursor,
             num_pending=num_pending,
             num_fed=num_pending + width,
             proposals=tuple(kept or slots[at] for at, kept in enumerate(self._block))[first:],
-            accepted=tuple(each.token for each in left if each is not None),
+            accepted=tuple(left),
             num_drafted=0,
             settings=settings,
-            stop=self._stop(len(left) >= remaining),
+            stop=stop,
             block_size=self._most if settings.is_auto else 0,
             taken=tuple(position - first for position in taken),
         )
-        self._num_emitted += len(done.accepted)
+        self._written += left
         if self._num_left == len(self._block):
             self._pending = [each.token for each in self._block if each is not None]
             self._block, self._num_left = [], 0

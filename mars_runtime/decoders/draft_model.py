@@ -158,6 +158,7 @@ class DraftRows:
                 block_size=min(wanted, draft.block_size),
                 lossless=False,
                 threshold="fixed",
+                stop_loops=False,
                 max_new_tokens=MAX_NEW_TOKENS,
             )
 

@@ -577,4 +577,4 @@ class Drafter:
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """What settings must share for the same lessons to hold."""
     way = settings.tau, settings.metric, settings.groups, settings.lookup
-    return *way, settings.temperature, settings.top_p
+    return *way, settings.temperature, settings.top_p, settings.repetition_penalty

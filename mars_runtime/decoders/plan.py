@@ -25,14 +25,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mars_runtime.acceptance import DecodeError, Judgement, judge, num_proposals, up_to_end
+from mars_runtime.acceptance import (
+    DecodeError,
+    Judgement,
+    Penalty,
+    judge,
+    num_proposals,
+    up_to_end,
+)
 from mars_runtime.decoders.base import NoMaskError
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
 from mars_runtime.decoders.drafting import BlockSizes, Drafter, Feed, basis_of
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.rows import Row
-from mars_runtime.events import Proposal, RowStep
+from mars_runtime.events import FINAL, Proposal, RowStep
 from mars_runtime.model.forward import Layout, MaskGroup
 from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
@@ -99,6 +106,15 @@ class RowPlan:
         """Where the slots to be read stand, counted from the cursor."""
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
+
+    def penalty(self, cursor: int, first: int, vocab_size: int) -> Penalty | None:
+        """What is held against tokens that occurred, of the slots from ``first`` on. A real token's
+        slot goes by all tokens up to its own, drafts among them; a mask's by those up to the token
+        that its group stands after, for the others are not known before the forward."""
+        num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
+        roots = self.layout.numbers(self.layout.num_fed)[1][num_pending:]
+        known = [cursor + count for count in (*range(1, num_pending + 1), *roots)]
+        return Penalty.of(self.settings, text, known[first:], vocab_size)
 
     def ranked(self, place: int) -> list[MaskGroup]:
         """The masks that a sampler head may choose anew; ``place``: of the row in the forward.
@@ -182,14 +198,15 @@ class RowOutcome:
             raised = plan.risen(checks)
             threshold = threshold_for(held, choices[0], raised)
             held = replace(held, tau=threshold)
-        judgement = judge(choices, groups, plan.drafts, held, plan.remaining, eos_ids)
+        written = plan.row.written if held.stop_loops else ()
+        judgement = judge(choices, groups, plan.drafts, held, plan.remaining, eos_ids, written)
         ahead = steering.settle(plan, judgement)
         return cls(plan, judgement, ahead, raised, tuple(checks), threshold)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
         """What a draft model is to add; None where it has nothing to do."""
         settings, judgement, drafts = self.plan.settings, self.judgement, self.ahead.tokens
-        if settings.method != "speculative" or judgement.stop in ("eos", "limit"):
+        if settings.method != "speculative" or judgement.stop in FINAL:
             return None
         room = self.plan.remaining - len(judgement.emitted) - 1
         at_most = min(settings.num_drafts, room) - len(drafts)
@@ -297,7 +314,7 @@ class Steering:
             if settings.is_auto and row.outlook is not None:
                 row.outlook.observe(judgement, 0, max(plan.groups) + 1)
             return Ahead()
-        if judgement.stop in ("eos", "limit"):
+        if judgement.stop in FINAL:
             return Ahead()
         if settings.method == "jacobi":
             return self._guess(plan, judgement)

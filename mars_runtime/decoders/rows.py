@@ -77,6 +77,11 @@ class Row:
     drafter: Drafter | None = None
     beside: Any = None
 
+    @property
+    def written(self) -> list[int]:
+        """All that was emitted."""
+        return self.text[len(self.text) - self.num_emitted :]
+
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
         """Tokens left, of which the first ``num_agreed`` were pending as drafts already."""
         self.pending = emitted[num_agreed:] + drafts

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
-from mars_runtime.events import Event
+from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
 from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
@@ -172,7 +172,7 @@ class CheckpointBackend:
             batch.join(number, prompt, lambda now=kinds[number]: now)  # type: ignore[misc]
             batch.read(number, READ_ALONE)
         while live:
-            ended = [row.row for row in batch.step(live).rows if row.stop in ("eos", "limit")]
+            ended = [row.row for row in batch.step(live).rows if row.stop in FINAL]
             live = [number for number in live if number not in ended]
 
     def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:

@@ -20,13 +20,12 @@ from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, senten
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.scheduler import Turn
-from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.prefix_cache import grant_alike
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch
 
-_FINAL = frozenset({"eos", "limit"})
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ class Device:
         _keep(run, replace(event, seconds=seconds), seconds)
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
             return {}
-        return {run: _end_of(run)} if event.rows[0].stop in _FINAL else {}
+        return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
     def _open(self, run: Run) -> None:
         """Ready the decoder of a run, and with it those of the lanes that it races.
@@ -141,7 +140,7 @@ class Device:
             run = self._runs[row.row]
             run.num_sharing = len(runs) - 1
             _keep(run, Step((replace(row, row=0),), seconds), seconds)
-            if row.stop in _FINAL:  # gone from the batch
+            if row.stop in FINAL:  # gone from the batch
                 del self._runs[self._numbers.pop(run)]
                 ends[run] = _end_of(run)
         batch.tidy()
@@ -168,9 +167,11 @@ def _keep(run: Run, event: Event, seconds: float) -> None:
 
 
 def _end_of(run: Run) -> End:
-    """The end of a run whose decoder is done: by EOS if every row ended so."""
+    """The end of a run whose decoder is done: by EOS if every row ended so, by the limit if any
+    did."""
     steps = [event for event in run.events_since(0) if isinstance(event, Step)]
     stops = {row.row: row.stop for step in steps for row in step.rows}
-    if not stops or not _FINAL.issuperset(stops.values()):
+    if not stops or not FINAL.issuperset(stops.values()):
         return End("error", "The decoder stopped in the middle of the answer.")
-    return End("eos" if set(stops.values()) == {"eos"} else "limit")
+    reasons: tuple[EndReason, ...] = ("limit", "repeats", "eos")
+    return End(next(each for each in reasons if each in stops.values()))

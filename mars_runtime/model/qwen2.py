@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw, read
+from mars_runtime.acceptance import Draw, Penalty, read
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
@@ -139,10 +139,11 @@ class Qwen2(LanguageModel):
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
         groups: Sequence[MaskGroup] = (),
+        penalties: Sequence[Penalty | None] = (),
     ) -> list[list[Proposal]]:
         """What slots of a forward predict: ``acceptance.read`` of their ``logits``, the masks of
         ``groups`` as a sampler head chooses them, where there is one."""
-        found = read(self.logits(hidden, head), forbidden, metrics, draws)
+        found = read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
         if self._reranker is None or not groups:
             return found
         return self._reranker.rank(chosen(hidden, head), found, groups, metrics)

@@ -28,7 +28,7 @@ from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.folds import drafted
 
 FOLD_SECONDS = 1.0
-FINISHED = {"eos": "stop", "limit": "length", "cancelled": "abort"}
+FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
 """The ends of runs in OpenAI's and vLLM's words; the others keep their own."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)

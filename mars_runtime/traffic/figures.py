@@ -19,7 +19,7 @@ State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
 """``waiting`` for a place; ``served``: read or decoded; ``done``: its text came to an end;
 ``refused``: the queue was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
 of time."""
-_STATES: dict[str, State] = {"eos": "done", "limit": "done", "error": "failed"}
+_STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", "error": "failed"}
 SATURATED = 0.9
 """Of what is offered: a machine that answers less is saturated."""
 

@@ -15,7 +15,7 @@ from app.handlers import make_handlers
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.methods import METHODS, Method
-from mars_runtime.settings import RECOMMENDED, STEERED, DecodeSettings
+from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, STEERED, DecodeSettings
 from tools.wire_types import files
 
 
@@ -29,6 +29,7 @@ def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_doe
     moved = DecodeSettings(
         tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
         threshold="agreement", target=0.5, max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
+        repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
     found = Steering(moved, pace=0).applied_to(DecodeSettings())
     for name in LIVE_SETTINGS:
@@ -41,7 +42,7 @@ def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_doe
 def test_a_method_obeys_settings_that_there_are_and_no_others(method: Method) -> None:
     wanted = DecodeSettings(
         tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
-        max_new_tokens=9, temperature=0.5, seed=3,
+        max_new_tokens=9, temperature=0.5, seed=3, repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
     plain, made = DecodeSettings(tau=1.0, block_size=1), settings_for(method, wanted)
     assert made.method == method
@@ -52,8 +53,9 @@ def test_a_method_obeys_settings_that_there_are_and_no_others(method: Method) ->
         made = replace(made, tau=wanted.tau)
     for name in ("tau", "block_size", "lossless", "groups", "lookup"):
         assert getattr(made, name) == getattr(wanted if name in facts.obeys else plain, name)
-    for name in ("metric", "max_new_tokens", "temperature", "seed"):
-        assert getattr(made, name) == getattr(wanted, name)
+    for name in OBEYED_BY_ALL:
+        refused = name in facts.refuses
+        assert getattr(made, name) == getattr(plain if refused else wanted, name)
 
 
 @pytest.mark.parametrize("method", METHODS)

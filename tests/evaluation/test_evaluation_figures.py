@@ -41,6 +41,31 @@ def test_grid_is_ar_then_mars_then_lossless():
     ]
 
 
+def test_every_way_is_measured_with_each_penalty_that_it_takes():
+    grid = Grid(methods=("mars", "block_diffusion"), repetition_penalties=(1.0, 1.1))
+    assert [describe(settings) for settings in grid.settings()] == [
+        "AR",
+        "MARS τ=0.95 B=4",
+        "lossless τ=0 B=8",
+        "block diffusion τ=0.95 B=4",
+        "AR penalty 1.1",
+        "MARS τ=0.95 B=4 penalty 1.1",
+        "lossless τ=0 B=8 penalty 1.1",
+    ]
+
+
+def test_a_way_is_held_against_ar_with_the_same_penalty():
+    held = [replace(each, repetition_penalty=1.1) for each in (AR, LOSSLESS)]
+    results = {
+        **OPEN_RESULTS,
+        open_cell("chat", held[0]): (open_outcome("p", (1,) * 4), open_outcome("q", (1,) * 4)),
+        open_cell("chat", held[1]): (open_outcome("p", (2, 2)), open_outcome("a", (2, 2))),
+    }
+    found = {one.settings: one.agreement for one in request_figures(results)}
+    assert found[held[0]] == 1.0
+    assert found[held[1]] == 0.5
+
+
 def test_thresholds_that_adapt_stand_beside_the_fixed_ones():
     grid = Grid(
         taus=(0.5, 0.9),
@@ -304,10 +329,19 @@ def test_kinds_count_alike_and_ar_is_the_measure():
 
 def test_tables_say_the_same():
     rates, places = request_tables(request_figures(OPEN_RESULTS))
-    assert rates.columns == ("way", "average", "chat", "code", "same as AR", "loops cut")
+    assert rates.columns == (
+        "way",
+        "average",
+        "chat",
+        "code",
+        "same as AR",
+        "tokens",
+        "ended",
+        "loops cut",
+    )
     assert rates.lines[1][0] == "some · lossless τ=0 B=4"
     assert rates.lines[1][1].startswith("3.00 [")
-    assert rates.lines[1][4:] == ("75.0 %", "25.0 %")
+    assert rates.lines[1][4:] == ("75.0 %", "6", "100 %", "25.0 %")
     assert places.lines == (
         ("some · lossless τ=0 B=4", *("100%",) * 2, "67%", "17%", *("100%",) * 2),
     )

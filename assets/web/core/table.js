@@ -30,4 +30,6 @@ export const SETTINGS = {
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
   threshold: { label: "τ without lossless", isSteered: true, isCommon: false },
   target: { label: "Agreement with AR to hold", isSteered: true, isCommon: false },
+  repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
+  stop_loops: { label: "Stop where the text begins to repeat itself", isSteered: false, isCommon: true },
 };

@@ -16,6 +16,8 @@ interface Settings {
   top_p: number;
   threshold: "fixed" | "entropy" | "agreement";
   target: number;
+  repetition_penalty: number;
+  stop_loops: boolean;
 }
 
 interface EarlierTurn {
@@ -37,7 +39,7 @@ interface RowStep {
   accepted: number[];
   num_drafted: number;
   settings?: Settings;
-  stop: "block" | "threshold" | "mismatch" | "eos" | "limit";
+  stop: "block" | "threshold" | "mismatch" | "eos" | "limit" | "repeats";
   block_size?: number;
   checks?: [number, number][];
   groups?: number[];
@@ -91,7 +93,7 @@ interface StepEvent {
 
 interface EndEvent {
   type: "end";
-  reason: "eos" | "limit" | "cancelled" | "deadline" | "error";
+  reason: "eos" | "limit" | "repeats" | "cancelled" | "deadline" | "error";
   message: string;
 }
 

@@ -37,7 +37,8 @@ from mars_runtime.decoders.static.state import (
     split_record,
 )
 from mars_runtime.decoders.static.step import StaticModel, StaticStep
-from mars_runtime.events import RowStep, Step
+from mars_runtime.events import FINAL, RowStep, Step
+from mars_runtime.loops import up_to_loop
 from mars_runtime.model.graphs import Arrival, new_runner
 from mars_runtime.model.shapes import ShapeVocabulary
 from mars_runtime.settings import METRICS, DecodeSettings, captured
@@ -159,7 +160,7 @@ class StaticBatch(Batch):
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """The next event: one forward of these rows, by default of all that are read. Rows that end
-        (EOS or limit) are dropped.
+        (EOS, limit or loop) are dropped.
 
         ``numbers`` may only be given with one step per read. Raises DecodeError with the numbers of
         the rows whose logits were no numbers; the others lose nothing, their event comes next.
@@ -228,7 +229,7 @@ class StaticBatch(Batch):
                 proposed = len(event.proposals) - num_drafts
                 row.outlook.observe(record.judgement(event), num_drafts, proposed)
         for event in events:
-            if event.stop in ("eos", "limit"):
+            if event.stop in FINAL:
                 self.drop(event.row)
         if events:
             self._waiting.append(Step(tuple(events)))
@@ -268,10 +269,11 @@ class InForce:
 
 @dataclass(slots=True, eq=False)
 class CapturedRow:
-    """A row. cursor, num_pending, num_emitted: as of the last step that was read.
+    """A row. cursor, num_pending: as of the last step that was read.
 
     unread: prompt tokens still to be fed; first: the last prompt token, pending at the start.
-    under_way: what is in force in its steps that were started and not yet read.
+    under_way: what is in force in its steps that were started and not yet read. written: all that
+    was emitted.
     """
 
     number: int
@@ -281,7 +283,7 @@ class CapturedRow:
     unread: list[int]
     cursor: int = 0
     num_pending: int = 1
-    num_emitted: int = 0
+    written: list[int] = field(default_factory=list)
     num_steps: int = 0
     under_way: deque[InForce] = field(default_factory=deque)
     is_gone: bool = False
@@ -301,9 +303,9 @@ class CapturedRow:
     @property
     def is_likely_to_go_on(self) -> bool:
         """Whether its limit is out of reach of the steps under way, at its rate so far."""
-        rate = self.num_emitted / self.num_steps if self.num_steps else 1.0
+        rate = len(self.written) / self.num_steps if self.num_steps else 1.0
         limit = min(self.limit, self.settings().max_new_tokens)
-        return self.num_emitted + len(self.under_way) * rate < limit
+        return len(self.written) + len(self.under_way) * rate < limit
 
     def wholes(self, now: InForce | None) -> list[int]:
         """A line of ``State.wholes``; a row with nothing in force sits the step out."""
@@ -322,10 +324,14 @@ class CapturedRow:
         ]
 
     def settle(self, record: RowRecord, num_fed: int, settings: DecodeSettings) -> RowStep:
-        """Learn what a step did, and tell it as an event."""
+        """Learn what a step did, and tell it as an event. The device does not know of loops: what
+        it takes beyond the end of one is dropped."""
         event = record.event(self.number, num_fed, settings)
+        if settings.stop_loops and (count := up_to_loop(self.written, event.accepted)) is not None:
+            kept = event.accepted[:count]
+            event = replace(event, accepted=kept, num_drafted=0, guessed=(), stop="repeats")
         self.cursor, self.num_pending = record.next_cursor, record.next_pending
-        self.num_emitted += len(event.accepted)
+        self.written += event.accepted
         self.num_steps += 1
         return event
 

@@ -17,7 +17,8 @@ from mars_runtime.acceptance import NUM_RUNNERS_UP, Judgement
 from mars_runtime.events import Proposal, RowStep, Stop
 from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 
-STOPS: tuple[Stop, ...] = get_args(Stop)
+STOPS: tuple[Stop, ...] = tuple(each for each in get_args(Stop) if each != "repeats")
+"""Those that a step on the device tells; loops are looked for on the host."""
 MAX_QUERIES = 2 * MAX_BLOCK_SIZE - 1
 NUM_BEST = NUM_RUNNERS_UP + 1
 

@@ -62,6 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=None, help="draft what occurred before, too")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=None, help="mars")
     parser.add_argument("--drafts", nargs="+", default=None, help="drafts of speculative")
+    parser.add_argument("--repetition-penalties", nargs="+", type=float, default=None, help="1")
     parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
     parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
     parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mars_runtime.methods import Method
+from mars_runtime.methods import METHODS, Method
 from mars_runtime.settings import (
     MASKED,
     BlockSize,
@@ -33,7 +33,8 @@ class Grid:
         ``groups``; has_lookup: also on lookup alone, and with lookup beside the last of ``groups``.
     methods: which of them are measured; jacobi and speculative decoding on ``block_sizes``, block
         diffusion on their product with the taus. drafts: checkpoints that draft, by name, each
-        with masks in neither model, in the target, in the draft and in both.
+        with masks in neither model, in the target, in the draft and in both. repetition_penalties:
+        every way is measured with each of them that it takes, and held against AR with the same.
     """
 
     taus: tuple[float, ...] = (0.95,)
@@ -48,10 +49,17 @@ class Grid:
     max_new_tokens: int = 256
     methods: tuple[Method, ...] = ("mars",)
     drafts: tuple[str, ...] = ()
+    repetition_penalties: tuple[float, ...] = (1.0,)
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """AR first, then MARS and lossless MARS, then the others. Raises SettingsError for values
-        out of range."""
+        """AR first, then MARS and lossless MARS, then the others; all of it for each penalty.
+        Raises SettingsError for values out of range."""
+        for penalty in self.repetition_penalties:
+            for one in self._ways():
+                if penalty == 1 or "repetition_penalty" not in METHODS[one.method].refuses:
+                    yield replace(one, repetition_penalty=penalty)
+
+    def _ways(self) -> Iterator[DecodeSettings]:
         yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
         if "mars" in self.methods:
             yield from self._mars()

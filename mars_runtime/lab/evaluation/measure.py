@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.events import Event, RowStep, Step
-from mars_runtime.lab.training.distill.loops import find_loop
+from mars_runtime.loops import find_loop
 from mars_runtime.settings import DecodeSettings
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
@@ -36,9 +36,10 @@ class RowOutput:
     def without_loop(self) -> RowOutput:
         """Up to where the tokens begin to repeat themselves; the forward that went beyond counts as
         far as it is kept."""
-        length = find_loop(self.tokens)
-        if length is None:
+        loop = find_loop(self.tokens)
+        if loop is None:
             return self
+        length = loop.kept
         kept: list[int] = []
         for count in self.taken:
             if sum(kept) == length:

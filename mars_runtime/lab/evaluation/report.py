@@ -64,8 +64,9 @@ class RequestFigures:
     """One way of decoding over the kinds of requests, repetitions cut off.
 
     tpf: tokens per forward, kinds count alike; by_kind: of each. agreement: share of answers with
-    the very tokens of AR, None without AR. looped: share that was cut. by_place: of the forwards
-    that offered so many tokens, the share that gave them.
+    the very tokens of AR, None without AR. num_tokens: of an answer, on average. ended, looped:
+    shares of answers that ended by themselves and that were cut. by_place: of the forwards that
+    offered so many tokens, the share that gave them.
     """
 
     checkpoint: str
@@ -73,6 +74,8 @@ class RequestFigures:
     tpf: Estimate
     by_kind: dict[str, Estimate]
     agreement: float | None
+    num_tokens: float
+    ended: float
     looped: float
     by_place: tuple[float, ...]
 
@@ -197,6 +200,8 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
         tpf=statistics.mean_of_means(list(rates.values())),
         by_kind={kind: statistics.mean(own) for kind, own in rates.items()},
         agreement=_agreement_with_ar(cells, results),
+        num_tokens=sum(one.num_tokens for one in every) / len(every),
+        ended=_share_of("is_ended", every),
         looped=_share_of("is_looped", every),
         by_place=tuple(_by_place(every)),
     )
@@ -258,7 +263,7 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """AR's outcomes on the same weights, prompts and limit."""
+    """AR's outcomes on the same weights, prompts and limit, with the same penalty."""
     for other, outcomes in results.items():
         if (
             other.settings.method == "ar"
@@ -267,6 +272,7 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
             and other.dtype == cell.dtype
             and other.prompts_id == cell.prompts_id
             and other.settings.max_new_tokens == cell.settings.max_new_tokens
+            and other.settings.repetition_penalty == cell.settings.repetition_penalty
         ):
             return outcomes
     return None
@@ -328,11 +334,13 @@ def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
             number(one.tpf),
             *(number(one.by_kind.get(kind)) for kind in kinds),
             share(one.agreement),
+            f"{one.num_tokens:.0f}",
+            share(one.ended),
             share(one.looped),
         )
         for one in found
     )
-    columns = ("way", "average", *kinds, "same as AR", "loops cut")
+    columns = ("way", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
     title = "Tokens per forward on open requests, loops cut, with 95 % intervals"
     rates = Table(title, columns, lines)
     drafting = [one for one in found if len(one.by_place) > 1]

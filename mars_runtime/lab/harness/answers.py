@@ -18,7 +18,7 @@ from typing import Any
 from mars_runtime import statistics
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.request import MAX_DEADLINE
-from mars_runtime.events import End
+from mars_runtime.events import FINAL, End
 from mars_runtime.lab.evaluation.measure import RowOutput, read_rows
 from mars_runtime.lab.evaluation.store import LineStore
 from mars_runtime.serving.answer import Answer
@@ -90,7 +90,7 @@ class _Writer:
     def written(self) -> Written:
         """The answer, once it is over. Raises GenerationError."""
         end = self._answer.end
-        if end is not None and end.reason not in ("eos", "limit"):
+        if end is not None and end.reason not in FINAL:
             raise GenerationError(end.message or "An answer was cut short: run it again.")
         events = [event for event in self._answer.events if not isinstance(event, End)]
         (output,) = read_rows(events, 1)

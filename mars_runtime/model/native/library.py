@@ -16,7 +16,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -237,6 +237,10 @@ class Feed(Structure):
     ]
 
 
+class Penalty(Structure):
+    _fields_ = [("first_at", c_void_p), ("known", c_int32), ("factor", c_float)]
+
+
 PARTS = ("products", "attention", "norms", "head", "adapter")
 """What ``mars_clock`` counts, in its order."""
 
@@ -247,7 +251,10 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_new": (c_void_p, [POINTER(Spec)]),
     "mars_free": (None, [c_void_p]),
     "mars_hidden": (c_int64, [c_void_p, POINTER(Feed), c_void_p]),
-    "mars_read": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 5]),
+    "mars_read": (
+        None,
+        [c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
+    ),
     "mars_logits": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p]),
     "mars_clock": (None, [c_void_p, c_int64, POINTER(c_double * len(PARTS))]),
 }
@@ -263,7 +270,7 @@ def open_library(path: Path) -> Any:
     except (OSError, AttributeError) as error:
         path.unlink(missing_ok=True)  # compiled anew the next time
         raise CompileError(f"The compiled library {path} can't be opened.") from error
-    for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler)):
+    for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler, Penalty)):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
             raise CompileError("The compiled library lays out its memory otherwise than expected.")
     return library

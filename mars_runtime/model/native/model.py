@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime import acceptance
-from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Draw
+from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Draw, Penalty
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
@@ -211,6 +211,7 @@ class NativeModel(LanguageModel):
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
         groups: Sequence[MaskGroup] = (),
+        penalties: Sequence[Penalty | None] = (),
     ) -> list[list[Proposal]]:
         """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
         draw; the masks of ``groups`` as a sampler head chooses them, where there is one."""
@@ -218,7 +219,7 @@ class NativeModel(LanguageModel):
         return self.threads.run(
             "read",
             *(states.shape[:2].numel(), self.most_threads),
-            partial(self._read, states, forbidden, metrics, draws, groups),
+            partial(self._read, states, forbidden, metrics, draws, groups, penalties),
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
@@ -237,13 +238,14 @@ class NativeModel(LanguageModel):
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None,
         groups: Sequence[MaskGroup],
+        penalties: Sequence[Penalty | None],
         num_threads: int,
     ) -> list[list[Proposal]]:
         """``acceptance.read`` of hidden states [R, H, hidden], and ``Reranker.rank`` of the groups
         of rows that do not draw."""
         drawing = [row for row, draw in enumerate(draws or ()) if draw]
         if not drawing:
-            return self._greedy(states, forbidden, metrics, groups, num_threads)
+            return self._greedy(states, forbidden, metrics, groups, penalties, num_threads)
         assert draws is not None
         found: dict[int, list[Proposal]] = {}
         broken: list[int] = []
@@ -252,13 +254,14 @@ class NativeModel(LanguageModel):
             if not rows:
                 continue
             some, measures = states[rows], [metrics[row] for row in rows]
+            held = [penalties[row] for row in rows] if penalties else ()
             try:
                 if rows is greedy:
                     own = _among(groups, rows)
-                    slots = self._greedy(some, forbidden, measures, own, num_threads)
+                    slots = self._greedy(some, forbidden, measures, own, held, num_threads)
                 else:
-                    logits = self._logits(some, num_threads)
-                    slots = acceptance.read(logits, forbidden, measures, [draws[r] for r in rows])
+                    logits, drawn = self._logits(some, num_threads), [draws[row] for row in rows]
+                    slots = acceptance.read(logits, forbidden, measures, drawn, held)
                 found.update(zip(rows, slots, strict=True))
             except DecodeError as error:
                 broken += [rows[place] for place in error.rows]
@@ -272,6 +275,7 @@ class NativeModel(LanguageModel):
         forbidden: Tensor,
         metrics: Sequence[Metric],
         groups: Sequence[MaskGroup],
+        penalties: Sequence[Penalty | None],
         num_threads: int,
     ) -> list[list[Proposal]]:
         rows, slots = states.shape[:2]
@@ -287,6 +291,7 @@ class NativeModel(LanguageModel):
             states.data_ptr(),
             count,
             self._map(forbidden).data_ptr(),
+            _held_against(penalties, slots),
             len(ranked),
             ranked.data_ptr(),
             ids.data_ptr(),
@@ -456,6 +461,22 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
         for group in groups
     ]
     return torch.tensor(found, dtype=torch.int32)
+
+
+def _held_against(penalties: Sequence[Penalty | None], slots: int) -> Any:
+    """An array of ``Penalty`` of ``read.h``, for each slot of each row; None where no row has one.
+    It has addresses of the penalties' own tensors."""
+    if not any(penalties):
+        return None
+    none = (c.Penalty(),) * slots
+    found: list[c.Penalty] = []
+    for each in penalties:
+        if each is None:
+            found += none
+            continue
+        known = (*each.known, *[0] * slots)[:slots]
+        found += [c.Penalty(each.first_at.data_ptr(), count, each.factor) for count in known]
+    return (c.Penalty * len(found))(*found)
 
 
 def _proposal(

@@ -11,7 +11,7 @@ const char* mars_path() {
 
 int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed),
-                           sizeof(Sampler)};
+                           sizeof(Sampler), sizeof(Penalty)};
   return sizes[which];
 }
 
@@ -36,10 +36,11 @@ int64_t mars_hidden(void* model, const Feed* feed, float* out) {
 }
 
 void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
-               const uint8_t* is_forbidden, int64_t num_groups, const MaskGroup* groups,
-               int32_t* ids, float* probabilities, float* entropies, bool* is_finite) {
+               const uint8_t* is_forbidden, const Penalty* penalties, int64_t num_groups,
+               const MaskGroup* groups, int32_t* ids, float* probabilities, float* entropies,
+               bool* is_finite) {
   run_read(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, is_forbidden,
-           (int)num_groups, groups, ids, probabilities, entropies, is_finite);
+           penalties, (int)num_groups, groups, ids, probabilities, entropies, is_finite);
 }
 
 void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {

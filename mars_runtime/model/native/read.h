@@ -14,6 +14,21 @@ struct Found {
   float most, sum, weighed;  // sum: of e^(logit - most); weighed: of the same times (logit - most)
 };
 
+// What a slot holds against tokens that stand in its row's text already; see acceptance.py.
+struct Penalty {
+  const int32_t* first_at;  // [vocabulary]; none where nothing is held against any
+  int32_t known;
+  float factor;
+};
+
+// One row's logits of a piece; ids count from `first`.
+static inline void penalise(const Penalty& p, float* logits, int count, int first) {
+  if (!p.first_at) return;
+  for (int j = 0; j < count; j++)
+    if (p.first_at[first + j] < p.known)
+      logits[j] = logits[j] < 0 ? logits[j] * p.factor : logits[j] / p.factor;
+}
+
 static inline void insert(Found& f, float logit, int id) {
   int at = BEST;
   while (at > 0 && logit > f.logits[at - 1]) at--;
@@ -88,10 +103,11 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
 
 // For each of `count` rows the four best ids with their probabilities, the entropy over allowed
 // tokens in nats, and whether it was a finite number; masks of groups are ranked anew.
-// is_forbidden: [vocabulary].
+// is_forbidden: [vocabulary]. penalties: none, or of each row.
 static void run_read(Model& m, int num_threads, const float* hidden, int count,
-                     const uint8_t* is_forbidden, int num_groups, const MaskGroup* groups,
-                     int32_t* ids, float* probabilities, float* entropies, bool* is_finite) {
+                     const uint8_t* is_forbidden, const Penalty* penalties, int num_groups,
+                     const MaskGroup* groups, int32_t* ids, float* probabilities, float* entropies,
+                     bool* is_finite) {
   std::lock_guard<std::mutex> turn(m.turn);
   const Spec& s = m.spec;
   int pieces = (s.head.tiles() + PIECE - 1) / PIECE, wide = PIECE * LANES;
@@ -105,6 +121,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
       int first = piece * wide, number = s.vocab - first < wide ? (int)s.vocab - first : wide;
       for (int i = 0; i < count; i++) {
         float* row = logits + (size_t)i * wide;
+        if (penalties) penalise(penalties[i], row, number, first);
         for (int j = 0; j < number; j++)
           if (is_forbidden[first + j]) row[j] = -INFINITY;
         for (int j = number; j % LANES; j++) row[j] = -INFINITY;

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mars_runtime.lab.training.backbone import Backbone
-from mars_runtime.lab.training.distill.loops import find_loop
+from mars_runtime.loops import find_loop
 
 End = Literal["eos", "length", "loop"]
 WINDOW = 512
@@ -115,7 +115,7 @@ def _ended(cohort: Cohort, config: GenerationConfig) -> list[Completion]:
         cohort.is_done[row] = True
         end: End = "eos" if tokens[-1] == config.eos_id else "length"
         if loop is not None:
-            tokens, end = tokens[:loop], "loop"
+            tokens, end = tokens[: loop.kept], "loop"
         answers.append(Completion(cohort.labels[row], tuple(tokens), end))
     if full or all(cohort.is_done):
         cohort.grow()

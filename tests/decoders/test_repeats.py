@@ -1,0 +1,176 @@
+"""A run that begins to repeat itself ends there: AR, lossless and every other exact way with the
+same token, whatever a forward gave; an unverified lane where its own text loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from static_scripted import StaticScriptedModel
+from test_laws_speculative import models_of
+
+from mars_runtime.decoders import CursorBatch, decode, diffusion
+from mars_runtime.decoders.base import decode_on
+from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.draft_model import DraftModel
+from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.static.batch import StaticBatch
+from mars_runtime.events import Event
+from mars_runtime.loops import MIN_REPEATED, find_loop
+from mars_runtime.settings import GROUPS, DecodeSettings
+
+IDS = Ids()
+COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2), 4: (1.0, 1.05, 1.1, 1.2)})
+ON = DecodeSettings("ar", max_new_tokens=90, stop_loops=True)
+PERIOD = 5
+PROMPT = [4, 9]
+Script = Callable[[tuple[int, ...]], Sequence[float]]
+
+
+def circling(prefix: tuple[int, ...]) -> list[float]:
+    """A text that goes round in five tokens from its tenth on; masks foresee it."""
+    at = len(prefix) - len(PROMPT)
+    return peaked(3 + at if at < 10 else 3 + at % PERIOD)
+
+
+def stuttering(prefix: tuple[int, ...]) -> list[float]:
+    """A text that does not repeat itself, but whose masks always say 7 and are sure of it."""
+    if prefix[-1] == IDS.mask_id:
+        return peaked(7)
+    at = len(prefix) - len(PROMPT)
+    return peaked(5 if at % 16 == 0 else 3 + (at * at + at // 7) % 11)
+
+
+def run(script: Script, now: DecodeSettings, prompt: Sequence[int] = PROMPT) -> list[Event]:
+    draft = models_of(DraftModel(ScriptedModel(circling), IDS, 4))
+    return list(
+        decode(ScriptedModel(script), IDS, [prompt], lambda: now, COSTS, draft_models=draft)
+    )
+
+
+WHOLE = tokens_of(run(circling, replace(ON, stop_loops=False)))[0]
+END = find_loop(WHOLE)
+
+
+def test_the_text_is_one_that_loops() -> None:
+    assert END is not None
+    assert END.end < len(WHOLE) == 90
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "ar"},
+        {"method": "jacobi", "block_size": 7},
+        {"method": "speculative", "block_size": 6},
+        *[
+            {"method": "mars", "tau": 0.0, "block_size": size, "lossless": True, "groups": groups,
+             "lookup": lookup}
+            for size in (2, 7, "auto") for groups in GROUPS for lookup in (False, True)
+        ],
+    ],
+)  # fmt: skip
+def test_every_exact_way_stops_with_the_same_token(changes: dict[str, Any]) -> None:
+    assert END is not None
+    now = replace(ON, **changes)
+    events = run(circling, now)
+    assert tokens_of(events) == [WHOLE[: END.end]]
+    steps = steps_of(events)
+    assert [step.stop for step in steps].index("repeats") == len(steps) - 1
+    assert steps[-1].drafts == ()
+    if now.method != "ar":
+        assert max(len(step.accepted) for step in steps) > 1
+
+
+def test_rows_of_a_batch_stop_each_for_itself() -> None:
+    """A prompt of another length comes to the loop earlier; the batch goes on without it."""
+    now = replace(ON, method="mars", tau=0.0, block_size=4, lossless=True)
+    batch = CursorBatch(ScriptedModel(circling), IDS, 2, 120)
+    prompts = [PROMPT, [*PROMPT, 3, 4, 5]]
+    events = list(decode_on(batch, prompts, lambda: now))
+    for row, prompt in enumerate(prompts):
+        assert tokens_of(events, 2)[row] == tokens_of(run(circling, ON, prompt))[0]
+        assert steps_of(events, row)[-1].stop == "repeats"
+
+
+@pytest.mark.parametrize("method", BATCH_METHODS)
+def test_the_ways_of_a_batch_stop_where_their_own_text_loops(method: Any) -> None:
+    assert END is not None
+    now = replace(ON, method="mars", tau=0.9, block_size=4)
+    model = ScriptedModel(circling)
+    events = list(decode_batch(model, IDS, [PROMPT], method, lambda: now, 1, cache_block=8))
+    assert tokens_of(events) == [WHOLE[: END.end]]
+    assert steps_of(events)[-1].stop == "repeats"
+
+
+def test_an_unverified_lane_stops_where_its_own_text_loops() -> None:
+    bold = replace(ON, method="mars", tau=0.0, block_size=16)
+    assert steps_of(run(stuttering, ON))[-1].stop == "limit"
+    events = run(stuttering, bold)
+    tokens = tokens_of(events)[0]
+    found = find_loop(tokens)
+    assert found is not None
+    assert found.end == len(tokens)
+    assert steps_of(events)[-1].stop == "repeats"
+
+
+def test_the_limit_and_the_end_of_the_text_come_first_where_they_do() -> None:
+    assert END is not None
+    for limit, stop in ((END.end - 1, "limit"), (END.end, "repeats")):
+        steps = steps_of(run(circling, replace(ON, max_new_tokens=limit)))
+        assert steps[-1].stop == stop
+
+    def ending(prefix: tuple[int, ...]) -> list[float]:
+        at = len(prefix) - len(PROMPT)
+        return peaked(2) if END is not None and at == END.end - 2 else circling(prefix)
+
+    assert steps_of(run(ending, ON))[-1].stop == "eos"
+
+
+def test_off_nothing_is_dropped() -> None:
+    events = run(circling, replace(ON, stop_loops=False))
+    assert len(tokens_of(events)[0]) == 90
+    assert steps_of(events)[-1].stop == "limit"
+
+
+def test_blocks_that_are_filled_in_any_order_stop_too() -> None:
+    """Every place says 7: the text loops from its first token on."""
+    now = replace(ON, method="block_diffusion", tau=0.5, block_size=8)
+    model = ScriptedModel(lambda prefix: peaked(7))
+    events = list(diffusion.decode(model, IDS, PROMPT, lambda: now, 8))
+    assert tokens_of(events) == [[7] * (MIN_REPEATED + 1)]
+    assert steps_of(events)[-1].stop == "repeats"
+
+
+@profile(max_examples=20)
+@given(
+    st.sampled_from([circling, stuttering]),
+    st.sampled_from(
+        [
+            ON,
+            replace(ON, method="mars", tau=0.0, block_size=5),
+            replace(ON, method="mars", tau=0.0, block_size=4, lossless=True),
+            replace(ON, method="jacobi", block_size=6),
+        ]
+    ),
+    st.integers(1, 4),
+)
+def test_captured_steps_stop_with_the_same_token(
+    script: Script, now: DecodeSettings, steps_per_read: int
+) -> None:
+    """The device goes on beyond the loop, by as many steps as are under way; nobody hears of it."""
+    captured = StaticBatch(StaticScriptedModel(script), IDS, 2, 120, steps_per_read=steps_per_read)
+    exact = CursorBatch(StaticScriptedModel(script), IDS, 2, 120)
+    prompts = [PROMPT, [*PROMPT, 3, 4]]
+    found = [list(decode_on(batch, prompts, lambda: now)) for batch in (captured, exact)]
+    for row in range(2):
+        ours, theirs = (
+            [replace(step, num_fed=0) for step in steps_of(each, row)] for each in found
+        )
+        assert ours == theirs
