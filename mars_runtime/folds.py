@@ -114,10 +114,12 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
     AR's own. Block diffusion reads masks alone.
     """
     method, count = step.settings.method, len(step.accepted)
+    masks: Source = "masks"
+    by_masks = (masks,) * count
     if method == "block_diffusion":
-        return ("masks",) * count
+        return by_masks
     if method == "ar" or not step.settings.is_verified:
-        return ("ar", *("masks",) * (count - 1))[:count]
+        return ("ar", *by_masks)[:count]
     drafts = before.drafts if before is not None else ()
     judged = drafts[: drafted(step, len(drafts))]
     found: list[Source] = ["ar"] * count

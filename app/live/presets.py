@@ -53,7 +53,7 @@ def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, DecodeSet
 def _pays(row: Mapping[str, Any]) -> bool:
     """Whether it gains anything, at a price that may be paid."""
     is_like_ar = row["agreement"]["value"] >= LEAST_AGREEMENT
-    return is_like_ar and row["tpf"]["value"] > 1 and row["speed"]["value"] >= 1
+    return bool(is_like_ar and row["tpf"]["value"] > 1 and row["speed"]["value"] >= 1)
 
 
 def _settings(row: Mapping[str, Any]) -> DecodeSettings:

@@ -11,13 +11,13 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw
+from mars_runtime.acceptance import DecodeError, Draw, Penalty
 from mars_runtime.events import Proposal
 from mars_runtime.model.forward import Branches, MaskGroup
 from mars_runtime.settings import MAX_BLOCK_SIZE, Metric
@@ -113,9 +113,10 @@ class ForcedModel:
         metrics: Sequence[Metric],
         draws: Sequence[Draw | None] | None = None,
         groups: Sequence[MaskGroup] = (),
+        penalties: Sequence[Penalty | None] = (),
     ) -> list[list[Proposal]]:
         """What the model predicts from the latest forward, made to follow the histogram."""
-        found = self._model.read(hidden, head, forbidden, metrics, draws, groups)
+        found = self._model.read(hidden, head, forbidden, metrics, draws, groups, penalties)
         slots = range(len(self._fed[0]))[head] if isinstance(head, slice) else None
         return [
             self._impose(row, one, slots or head[row].tolist())  # type: ignore[index]
@@ -131,5 +132,5 @@ class ForcedModel:
         for slot, one in zip(slots, found, strict=True):
             token = fed[slot + 1] if slot < last else one.token
             confidence = TAKEN if slot < last + count else REFUSED
-            said.append(replace(one, token=token, confidence=confidence))
+            said.append(one._replace(token=token, confidence=confidence))
         return said

@@ -268,13 +268,13 @@ def test_their_cache_is_cropped_to_a_length_and_goes_on_from_there(checkpoint: C
 @pytest.mark.skipif("MARS_OFFICIAL" not in os.environ, reason="MARS_OFFICIAL names no copy of it")
 def test_the_official_sampler_writes_what_we_write() -> None:
     """At τ 0.95 and B 4, on held-out prompts of every family that has an end."""
-    from mars_runtime.lab.evaluation.run import peer_of
+    from mars_runtime.lab.evaluation.run import eval_model_of
 
     checkpoint = load_checkpoint("mars-tiny", device="cpu")
     settings = DecodeSettings(tau=0.95, block_size=4, max_new_tokens=64)
     samplers = load_samplers(Path(os.environ["MARS_OFFICIAL"]))
     ask = official_ask(samplers, loader(checkpoint)(), checkpoint.tokenizer, settings, 8)
-    decode = peer_of(checkpoint).decode
+    decode = eval_model_of(checkpoint).decode
     for family in ("symbolic", "word_problems", "python_functions"):
         for task in tasks.generate(family, "eval", 7, 4):
             prompt = tuple(checkpoint.tokenizer.encode_prompt(task.prompt))

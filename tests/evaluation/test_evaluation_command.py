@@ -22,7 +22,7 @@ from mars_runtime.lab.evaluation.measure import (
     survival,
 )
 from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
-from mars_runtime.lab.evaluation.run import Peer, peer_of
+from mars_runtime.lab.evaluation.run import EvalModel, eval_model_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
 
@@ -70,9 +70,9 @@ def _row(row: int, answer: list[int], start: int, settings: DecodeSettings) -> R
     return RowStep(row, start, start, 1, settings.num_proposals, (), accepted, 0, settings, stop)
 
 
-def scripted(decoder: ScriptedDecoder, name: str = "scripted") -> Peer:
+def scripted(decoder: ScriptedDecoder, name: str = "scripted") -> EvalModel:
     """Prompts are numbers of letters, text is letters."""
-    return Peer(
+    return EvalModel(
         name=name,
         fingerprint="f00d",
         dtype="float32",
@@ -307,18 +307,20 @@ LOSSLESS = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=L
 
 
 @pytest.fixture(scope="module")
-def peer(foreseeing_folder: Path) -> Peer:
-    return peer_of(load_checkpoint(str(foreseeing_folder), device="cpu"))
+def model(foreseeing_folder: Path) -> EvalModel:
+    return eval_model_of(load_checkpoint(str(foreseeing_folder), device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def prompts(peer: Peer) -> list[list[int]]:
-    return [list(peer.encode_prompt("word " * count)) for count in (1, 5, 2, 9, 3, 7, 4)]
+def prompts(model: EvalModel) -> list[list[int]]:
+    return [list(model.encode_prompt("word " * count)) for count in (1, 5, 2, 9, 3, 7, 4)]
 
 
-def test_lossless_gives_the_tokens_of_ar_in_fewer_forwards(peer: Peer, prompts: list[list[int]]):
-    ar = decode_in_batches(peer.decode, prompts, AR, 4)
-    lossless = decode_in_batches(peer.decode, prompts, LOSSLESS, 4)
+def test_lossless_gives_the_tokens_of_ar_in_fewer_forwards(
+    model: EvalModel, prompts: list[list[int]]
+):
+    ar = decode_in_batches(model.decode, prompts, AR, 4)
+    lossless = decode_in_batches(model.decode, prompts, LOSSLESS, 4)
     assert [one.tokens for one in lossless] == [one.tokens for one in ar]
     assert all(one.num_forwards == len(one.tokens) for one in ar)
     assert sum(one.num_forwards for one in lossless) < sum(one.num_forwards for one in ar)
@@ -326,18 +328,18 @@ def test_lossless_gives_the_tokens_of_ar_in_fewer_forwards(peer: Peer, prompts: 
 
 @pytest.mark.parametrize("settings", [AR, LOSSLESS, DecodeSettings(max_new_tokens=LIMIT)])
 def test_the_batch_size_changes_no_output(
-    peer: Peer, prompts: list[list[int]], settings: DecodeSettings
+    model: EvalModel, prompts: list[list[int]], settings: DecodeSettings
 ):
-    alone = decode_in_batches(peer.decode, prompts, settings, 1)
-    assert decode_in_batches(peer.decode, prompts, settings, 3) == alone
+    alone = decode_in_batches(model.decode, prompts, settings, 1)
+    assert decode_in_batches(model.decode, prompts, settings, 3) == alone
 
 
-def test_text_ends_before_eos(peer: Peer):
-    ids = list(peer.encode_prompt("fox"))
-    assert "<|im_end|>" not in peer.to_text(ids[-1:] + ids)
+def test_text_ends_before_eos(model: EvalModel):
+    ids = list(model.encode_prompt("fox"))
+    assert "<|im_end|>" not in model.to_text(ids[-1:] + ids)
 
 
-def test_the_fingerprint_follows_the_weights(peer: Peer, random_folder: Path):
-    other = peer_of(load_checkpoint(str(random_folder), device="cpu"))
-    assert other.fingerprint != peer.fingerprint
-    assert peer.dtype == "float32"
+def test_the_fingerprint_follows_the_weights(model: EvalModel, random_folder: Path):
+    other = eval_model_of(load_checkpoint(str(random_folder), device="cpu"))
+    assert other.fingerprint != model.fingerprint
+    assert model.dtype == "float32"

@@ -18,7 +18,7 @@ from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
 from mars_runtime.decoders import decode
-from mars_runtime.lab.evaluation.run import peer_of
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -258,7 +258,7 @@ def test_the_system_prompt_of_the_template_is_in_every_prompt(tmp_path: Path) ->
     checkpoint = load_checkpoint(str(tmp_path / FILE), device="cpu")
     ids = checkpoint.tokenizer.encode_prompt("Hello")
     assert checkpoint.tokenizer.decode(ids).startswith(f"<|im_start|>system\n{SYSTEM}<|im_end|>")
-    assert list(peer_of(checkpoint).encode_prompt("Hello")) == ids
+    assert list(eval_model_of(checkpoint).encode_prompt("Hello")) == ids
 
 
 def test_an_entry_is_loaded_from_the_cache(cache: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from mars_runtime.lab.benchmark.elsewhere import gguf_of, loader
 from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.lab.evaluation.prompts import load_prompts
-from mars_runtime.lab.evaluation.run import STEPS_PER_READ, peer_of
+from mars_runtime.lab.evaluation.run import STEPS_PER_READ, eval_model_of
 from mars_runtime.model.build import BITS
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -100,7 +100,7 @@ def checkpoint_target(
     origin = {"name": checkpoint.name, "fingerprint": fingerprint(checkpoint.weight_files)}
     return Target(
         model=checkpoint.model,
-        decode=peer_of(checkpoint).decode,
+        decode=eval_model_of(checkpoint).decode,
         load_transformers=loader(checkpoint),
         facts={**origin, **_place(checkpoint.model)},
         prompts=prompts,

@@ -32,7 +32,7 @@ from mars_runtime.tasks import families_for
 from mars_runtime.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from mars_runtime.lab.evaluation.run import Peer
+    from mars_runtime.lab.evaluation.run import EvalModel
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
@@ -133,16 +133,16 @@ def _evaluated(
     """All cells of a checkpoint under a progress bar that counts prompts."""
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
-    peer, trained = _load(name, args)
-    limited = grid.limited_to(trained, fills_blocks=peer.fills_blocks)
+    model, trained = _load(name, args)
+    limited = grid.limited_to(trained, fills_blocks=model.fills_blocks)
     if replace(limited, methods=grid.methods) != grid:
         console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
-    cells = plan_cells(peer, limited, prompt_sets)
+    cells = plan_cells(model, limited, prompt_sets)
     results: dict[GridCell, Sequence[Outcome]] = {}
     with progress_bars(console) as progress:
-        bar = progress.add_task(peer.name, total=sum(cell.num_prompts for cell in cells))
+        bar = progress.add_task(model.name, total=sum(cell.num_prompts for cell in cells))
         on_rows = partial(progress.advance, bar)
-        for cell, outcomes in evaluate(peer, cells, prompt_sets, store, args.batch_size, on_rows):
+        for cell, outcomes in evaluate(model, cells, prompt_sets, store, args.batch_size, on_rows):
             results[cell] = outcomes
             progress.update(bar, description=cell.label)
     return results
@@ -186,17 +186,17 @@ def document(results: report.Results, told: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _load(name: str, args: argparse.Namespace) -> tuple[Peer, int]:
-    """The peer and the block size it was trained for."""
+def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
+    """The model and the block size it was trained for."""
     import torch
 
-    from mars_runtime.lab.evaluation.run import peer_of
+    from mars_runtime.lab.evaluation.run import eval_model_of
     from mars_runtime.model.load import load_checkpoint
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
-    return peer_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
+    return eval_model_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
 
 
 def _is_told(key: str, value: object) -> bool:

@@ -1,6 +1,6 @@
-"""Evaluate a peer cell by cell, passing over what is already measured.
+"""Evaluate a model cell by cell, passing over what is already measured.
 
-A peer is a checkpoint behind three functions and a name, or a scripted model in its place.
+A model here is a checkpoint behind three functions and a name, or a scripted model in its place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS_PER_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class EvalModel:
     """What is evaluated: how to turn a prompt into ids, ids into events, and tokens into text.
 
     to_text gets the accepted tokens as they came and leaves EOS out. fills_blocks: the weights were
@@ -46,7 +46,7 @@ class Peer:
     fills_blocks: bool = False
 
 
-def peer_of(checkpoint: Checkpoint) -> Peer:
+def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
     """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
@@ -71,7 +71,7 @@ def peer_of(checkpoint: Checkpoint) -> Peer:
     def to_text(tokens: Sequence[int]) -> str:
         return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
 
-    return Peer(
+    return EvalModel(
         name=checkpoint.name,
         fingerprint=fingerprint(checkpoint.weight_files),
         dtype=checkpoint.model.arithmetic,
@@ -92,13 +92,13 @@ def _filled(
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
 
 
-def plan_cells(peer: Peer, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
-    """Every cell of a peer, AR first."""
+def plan_cells(model: EvalModel, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
+    """Every cell of a model, AR first."""
     return [
         GridCell(
-            checkpoint=peer.name,
-            fingerprint=peer.fingerprint,
-            dtype=peer.dtype,
+            checkpoint=model.name,
+            fingerprint=model.fingerprint,
+            dtype=model.dtype,
             family=prompts.family,
             prompts_id=prompts.prompts_id,
             num_prompts=len(prompts.tasks),
@@ -110,7 +110,7 @@ def plan_cells(peer: Peer, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list
 
 
 def evaluate_cell(
-    peer: Peer,
+    model: EvalModel,
     cell: GridCell,
     prompts: PromptSet,
     batch_size: int,
@@ -118,12 +118,12 @@ def evaluate_cell(
 ) -> tuple[Outcome, ...]:
     """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
     repeat themselves: a loop is easy to foresee and worth nothing."""
-    ids = [peer.encode_prompt(task.prompt) for task in prompts.tasks]
+    ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
-    outputs = decode_in_batches(peer.decode, ids, cell.settings, shared, on_rows)
+    outputs = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
     if prompts.is_open:
         outputs = [output.without_loop() for output in outputs]
-    texts = [peer.to_text(output.tokens) for output in outputs]
+    texts = [model.to_text(output.tokens) for output in outputs]
     return tuple(
         judge(output, text, prompts.judge(index, text))
         for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
@@ -131,7 +131,7 @@ def evaluate_cell(
 
 
 def evaluate(
-    peer: Peer,
+    model: EvalModel,
     cells: Sequence[GridCell],
     prompt_sets: Sequence[PromptSet],
     store: CellStore,
@@ -147,7 +147,7 @@ def evaluate(
         outcomes = store.get(cell.key)
         if outcomes is None:
             prompts = by_family[cell.family]
-            outcomes = evaluate_cell(peer, cell, prompts, batch_size, on_rows)
+            outcomes = evaluate_cell(model, cell, prompts, batch_size, on_rows)
             store.put(cell.key, outcomes, label=cell.label)
         else:
             on_rows(len(outcomes))

@@ -18,7 +18,7 @@ from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.engine.memory import CPU_BYTES, store_for
 from mars_runtime.lab.benchmark.elsewhere import loader
 from mars_runtime.lab.evaluation.measure import decode_in_batches
-from mars_runtime.lab.evaluation.run import peer_of
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.lab.tables import Table
 from mars_runtime.lab.verification import laws
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -75,9 +75,9 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     """AR alone, then AR in batches and every lossless way alone and in batches."""
     checkpoint = case.load()
-    peer = peer_of(checkpoint)
-    ids = [peer.encode_prompt(prompt) for prompt in prompts]
-    decode = peer.decode
+    model = eval_model_of(checkpoint)
+    ids = [model.encode_prompt(prompt) for prompt in prompts]
+    decode = model.decode
     expected = decode_in_batches(decode, ids, case.ar, 1, begin("AR alone", len(ids)))
     held = []
     for settings in [case.ar, *laws.ways(case.max_new_tokens)]:
@@ -102,7 +102,7 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
         },
         table=_law_table(held),
         sentence=f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts differ "
-        f"from AR's, in {peer.dtype}.",
+        f"from AR's, in {model.dtype}.",
         is_kept=wrong == 0,
     )
 
@@ -123,10 +123,10 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     """Answers of the fp32 mode, held against transformers' choices; then the logits of the asked
     mode at the same places."""
     exact = case.load(FP32)
-    peer = peer_of(exact)
-    ids = [peer.encode_prompt(prompt) for prompt in prompts]
+    model = eval_model_of(exact)
+    ids = [model.encode_prompt(prompt) for prompt in prompts]
     bar = begin("answers in fp32", len(ids))
-    answers = decode_in_batches(peer.decode, ids, case.ar, ANSWER_BATCH, bar)
+    answers = decode_in_batches(model.decode, ids, case.ar, ANSWER_BATCH, bar)
     num_tokens = sum(len(one.tokens) for one in answers)
     forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
     theirs, asked = loader(exact)(), case.load()
