@@ -57,10 +57,13 @@ class BatchOrder:
         return f"{TITLES[method]}, lossless" if self.of(method).lossless else TITLES[method]
 
     def of(self, method: str) -> DecodeSettings:
-        """The settings of a method; only the cursor cache verifies."""
-        is_lossless = self.settings.lossless and method == "cursor"
+        """The settings of a method. Only the cursor cache verifies: where τ says how boldly to
+        draft, the others, which draft nothing, keep what they are as sure of as usual."""
         kind: Method = "ar" if method == "ar" else "mars"
-        return replace(self.settings, method=kind, lossless=is_lossless)
+        settings = replace(self.settings, method=kind)
+        if not settings.lossless or method == "cursor":
+            return settings
+        return replace(settings, lossless=False, tau=DecodeSettings().tau)
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:

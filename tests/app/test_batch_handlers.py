@@ -190,6 +190,7 @@ VALUES = {
     "second": "block",
     "batch_size": 4.0,
     "tau": 0.9,
+    "lossless": False,
     "block_size": 4.0,
     "cache_block": 16,
     "max_new_tokens": 64,
@@ -292,3 +293,14 @@ def test_a_long_run_has_few_points_and_keeps_its_last() -> None:
     assert len(line["x"]) <= MAX_POINTS + 1
     assert line["y"][-1] == 3002
     assert isinstance(events[0], Step)
+
+
+def test_only_the_cursor_cache_verifies_and_the_others_keep_what_they_are_sure_of() -> None:
+    order = read_batch_order({**VALUES, "tau": 0.0, "lossless": True}, LIMITS)
+    cursor, block, plain = (order.of(method) for method in ("cursor", "block", "ar"))
+    assert (cursor.lossless, cursor.tau) == (True, 0.0)
+    assert (block.lossless, block.tau) == (False, 0.95)
+    assert (plain.method, plain.lossless) == ("ar", False)
+    assert order.title("cursor") == "MARS, cursor cache, lossless"
+    bold = read_batch_order({**VALUES, "tau": 0.5}, LIMITS)
+    assert bold.of("block").tau == 0.5

@@ -138,7 +138,7 @@ def test_a_way_of_another_checkpoint_switches_the_picker(page: playwright.Page) 
     page.evaluate(
         """([view, detail]) => document.querySelector(view).dispatchEvent(
           new CustomEvent("mars-ask", { bubbles: true, detail }))""",
-        [VIEW, way],
+        ["#race .mars-race", way],
     )
     page.wait_for_function("document.querySelector('#checkpoint input').value === 'absent'")
 
