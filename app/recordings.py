@@ -21,7 +21,10 @@ from mars_runtime.trace import Header, Trace, TraceError, read_trace
 FOLDER = assets.ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
-NAMES = ("python", "lossless", "tau-moved", "tale", "block-cache")
+NAMES = (
+    *("lossless", "tau-moved", "block-cache", "half", "rewrite"),
+    *("dial-95", "dial-70", "dial-50", "dial-lossless"),
+)
 """What "How it works" and the tour show."""
 
 

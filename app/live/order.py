@@ -93,7 +93,7 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
 
 def read_from_view(value: object) -> dict[str, Any]:
     """What a view posted beside the controls: the prompt of the run on show, the turns before it,
-    tokens to go on from.
+    tokens to go on from, a limit of tokens where not the page's own.
 
     As raw as any control; it is JSON of the page's own script, or of anybody. Raises RefusalError.
     """
@@ -103,7 +103,8 @@ def read_from_view(value: object) -> dict[str, Any]:
         posted = None
     if not isinstance(posted, dict):
         raise RefusalError("given", "What was asked for cannot be read: press Run instead.")
-    return {name: posted.get(name) for name in FROM_VIEW}
+    found = {name: posted.get(name) for name in FROM_VIEW}
+    return found | {name: posted[name] for name in ("max_new_tokens",) if name in posted}
 
 
 def read_history(value: object, limits: Limits) -> Histories:

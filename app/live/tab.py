@@ -307,6 +307,9 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
     def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
         remark: Any = ""
+        if posted == "":  # the controls were moved, and nothing is to be run
+            yield gr.skip(), gr.skip()
+            return
         owner = owner_of(request)
         for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
             yield (gr.skip() if value is None else value), sentence or remark

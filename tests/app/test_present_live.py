@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, playwright, visiting
-from live_page import LOADED
+from live_page import LOADED, set_knob
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
@@ -39,31 +39,69 @@ def page(address: str) -> Iterator[playwright.Page]:
 
 def recorded() -> tuple[str, str]:
     """Prompt and text of the first stop's recording."""
-    trace = read_value((FOLDER / "python.txt").read_text("utf-8"))["mars"]
+    trace = read_value((FOLDER / "half.txt").read_text("utf-8"))["mars"]
     return trace.header.prompt, folds.text(trace)
 
 
-def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
-    page: playwright.Page, scripted_backend: ScriptedBackend, served_handlers: Handlers
-) -> None:
-    scripted_backend.forward_seconds = 0.02
+HERE = """() => {
+  const { recorded } = document.querySelector("dialog.mars-present").presenter.scene;
+  for (const lane of recorded.lanes)
+    lane.lines[0] = lane.lines[0].replace('"mars-smollm2"', '"scripted"');
+}"""
+"""The stop's recording becomes one of the only model that is served here."""
+
+
+def go_live(page: playwright.Page) -> None:
     for _ in range(6):  # a busy machine may need more than three seconds
         page.keyboard.press("l")
         page.wait_for_selector(f"{MARK}:is([data-kind=live], [data-kind=fallback])")
         if page.get_attribute(MARK, "data-kind") == "live":
             break
     page.wait_for_selector(f"{MARK}[data-kind=live]")
+
+
+def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
+    page: playwright.Page, scripted_backend: ScriptedBackend, served_handlers: Handlers
+) -> None:
+    scripted_backend.forward_seconds = 0.02
+    set_knob(page, "tau", 0.6)
+    before = page.input_value("#prompt textarea")
+    page.evaluate(HERE)
+    go_live(page)
     page.wait_for_function(f"({SHOWN})().length > 12")
     assert TEXT.startswith(page.evaluate(SHOWN)[:12])
-    assert page.input_value("#prompt textarea") == recorded()[0]
+    header = page.evaluate(
+        "document.querySelector('#race .mars-race').lineView.run.lanes[0].header"
+    )
+    settings = header["settings"]
+    assert (header["prompt"], header["checkpoint"]) == (recorded()[0], "scripted")
+    assert (settings["tau"], settings["lossless"], settings["max_new_tokens"]) == (0, True, 96)
+    assert page.input_value("#prompt textarea") == before  # it is the visitor's
     page.keyboard.press("Escape")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")
+    page.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.6'")
+
+
+def test_the_audiences_prompt_is_run_inside_the_talk(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    scripted_backend.forward_seconds = 0.002
+    while not page.locator(".pr-ask").count():
+        page.keyboard.press("PageDown")
+    page.evaluate(HERE)
+    page.fill(".pr-ask textarea", "What does the room ask?")
+    page.press(".pr-ask textarea", "Enter")
+    page.wait_for_selector(f"{MARK}:is([data-kind=live-over], [data-kind=fallback])")
+    assert "What does the room ask?" in page.inner_text(".pr-prompt")
+    assert page.get_attribute(MARK, "data-kind") == "live-over"
+    assert TEXT.startswith(page.evaluate(SHOWN)[:12])
 
 
 def test_a_live_run_that_does_not_begin_is_replaced_by_the_recording(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
     scripted_backend.forward_seconds = 8.0
+    page.evaluate(HERE)
     page.keyboard.press("l")
     page.wait_for_selector(f"{MARK}[data-kind=fallback]")
     scripted_backend.forward_seconds = 0.01

@@ -1,8 +1,9 @@
 // A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
-// A live run that fails or does not begin is replaced by the recording, and that is said.
+// A live run that fails or does not begin is replaced by the recording, and that is said. Two scenes more are such races:
+// a dial that turns τ over recordings of one request, and the audience's own prompt.
 
-import { enter, make, put } from "../core/dom.js";
-import { folds, lastOf } from "../core/folds.js";
+import { button, make, put, targetOf } from "../core/dom.js";
+import { divergence, folds, headerOf, lastOf } from "../core/folds.js";
 import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, joined, probability, short, verdictText } from "../core/words.js";
@@ -76,6 +77,7 @@ export class RaceScene {
     this.spec = spec;
     this.recorded = recording(spec.recording || "");
     this.prompt = make("p", "pr-prompt");
+    this.note = "";
     this.panes = make("div", "pr-lanes");
     this.mark = make("p", { class: "pr-mark", role: "status" });
     element.append(this.prompt, this.panes, this.mark);
@@ -99,7 +101,8 @@ export class RaceScene {
     this.show(this.lanes);
     put(this.prompt, `“${recorded.prompt}”`);
     const pace = this.slow > 1 ? `, slowed down ${this.slow} times${this.lanes.length > 1 ? ", both alike" : ""}` : "";
-    put(this.mark, `${note ? `${note} ` : ""}Recorded ${recorded.note}${pace}.`);
+    this.note = `Recorded ${recorded.note}`;
+    put(this.mark, `${note ? `${note} ` : ""}${this.note}${pace}.`);
     this.mark.dataset.kind = note ? "fallback" : "recorded";
     this.fit();
     this.draw();
@@ -210,12 +213,35 @@ export class RaceScene {
     this.explain(0);
     put(this.mark, "Asking the page to run it…");
     this.mark.dataset.kind = "asking";
-    const settings = JSON.parse(recorded.lanes[0].lines[0]).settings;
-    this.live = new LiveRun(recorded.prompt, settings, {
-      begin: (lanes) => this.show(lanes),
+    this.ask(recorded.prompt);
+  }
+
+  /**
+   * Has the page run a prompt by the recording's model and settings.
+   * @param {string} prompt
+   */
+  ask(prompt) {
+    const { lanes } = /** @type {Recording} */ (this.recorded);
+    const { checkpoint, settings } = JSON.parse(lanes[0].lines[0]);
+    const way = { prompt, checkpoint, settings, limit: settings.max_new_tokens };
+    this.live = new LiveRun(way, {
+      begin: (lanes_) => this.show(lanes_),
       draw: (isOver) => this.drawLive(isOver),
       fail: (sentence) => this.fallBack(sentence),
     });
+  }
+
+  // What is on show: its lanes, and whether it was recorded.
+  get told() {
+    return {
+      lanes: this.columns?.map((column) => column.lane) || [],
+      note: this.live ? "Run live, just now" : this.note,
+    };
+  }
+
+  get model() {
+    const [lane] = this.told.lanes;
+    return lane?.header ? headerOf(lane).checkpoint : "";
   }
 
   /** @param {boolean} isOver */
@@ -240,21 +266,106 @@ export class RaceScene {
   }
 }
 
+// One request at several τ, and lossless at the end: beats turn the dial, and so does a hand. The text stands there whole,
+// with the mark where it first leaves AR's.
+export class DialScene extends RaceScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
+  constructor(element, spec) {
+    super(element, spec);
+    this.places = (spec.recordings || []).flatMap((name) => recording(name) || []);
+    this.beats = this.places.map(() => ({}));
+    const most = Math.max(0, this.places.length - 1);
+    this.slider = make("input", { type: "range", min: 0, max: most, step: 1, value: 0, "aria-label": "τ" });
+    this.slider.addEventListener("input", () => this.turn(Number(this.slider.value)));
+    this.name = make("output", "pr-dialname");
+    element.insertBefore(make("div", "pr-dial", this.slider, this.name), this.panes);
+    this.turn(0);
+  }
+
+  /** @param {number} place */
+  turn(place) {
+    if (!this.places[place]) return;
+    this.stop();
+    this.recorded = this.places[place];
+    this.useRecording();
+    this.slider.value = String(place);
+    const [main, ar] = this.lanes;
+    const { lossless, tau } = headerOf(main).settings;
+    const words = lossless ? "lossless" : `τ ${short(tau)}, unverified`;
+    put(this.name, words);
+    this.slider.setAttribute("aria-valuetext", words);
+    this.time = this.length;
+    this.draw();
+    put(this.mark, `${this.note}.`);
+    const parts = divergence(main, ar, 0);
+    if (parts >= 0) for (const { view } of this.columns) view.markDivergence(parts);
+    const said = parts < 0 ? "the same text" : `not AR’s text from token ${parts + 1} on`;
+    put(this.columns[0].count, joined(this.columns[0].count.textContent || "", said));
+  }
+
+  /** @param {number} index */
+  beat(index) {
+    this.turn(index);
+  }
+}
+
+// A prompt that somebody in the room names: run live; the recording of another stands there until then, and where that fails.
+export class AskScene extends RaceScene {
+  /**
+   * @param {HTMLElement} element
+   * @param {SceneSpec} spec
+   */
+  constructor(element, spec) {
+    super(element, spec);
+    const given = { rows: 1, placeholder: "Type a prompt and press Enter", "aria-label": "Prompt of the audience" };
+    this.box = make("textarea", given);
+    this.box.addEventListener("keydown", (event) => this.typed(event));
+    const form = make(
+      "div",
+      "pr-ask",
+      this.box,
+      button("", "Run", () => this.run()),
+    );
+    if (LiveRun.isPossible()) element.insertBefore(form, this.prompt);
+    if (!this.recorded) return;
+    this.fit(); // beside the box
+    this.beat(0, false);
+  }
+
+  // Typed into the box: the talk goes on by its keys once the run has begun.
+  get canLive() {
+    return false;
+  }
+
+  /** @param {KeyboardEvent} event */
+  typed(event) {
+    event.stopPropagation();
+    if (event.key === "Escape") /** @type {HTMLElement | null} */ (targetOf(event).closest("dialog"))?.focus();
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    this.run();
+  }
+
+  run() {
+    const prompt = this.box.value.trim();
+    if (!prompt || !this.recorded) return;
+    this.leave();
+    put(this.prompt, `“${prompt}”`);
+    put(this.mark, "Asking the page to run it…");
+    this.mark.dataset.kind = "asking";
+    this.ask(prompt);
+    /** @type {HTMLElement | null} */ (this.box.closest("dialog"))?.focus();
+  }
+}
+
 const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown instead
 const LONGEST = 100; // that a frame may count: a browser that hangs does not say that the server does
 
-/** @param {string} selector */
-const input = (selector) => /** @type {HTMLInputElement | null} */ (document.querySelector(selector));
-
-/**
- * @param {HTMLInputElement | null} box
- * @param {boolean} isOn
- */
-function tick(box, isOn) {
-  if (box && box.checked !== isOn) box.click();
-}
-
-// A run on the page behind the tour: fills in its controls, presses Run, follows its lanes. Knows the page by its ids.
+// A run on the page behind the tour: asks the page for it as any view does, and follows its lanes. Where the controls stood
+// before is kept by the page, which gives it back when the tour is left.
 class LiveRun {
   /** @type {boolean} */
   hasBegun;
@@ -264,35 +375,23 @@ class LiveRun {
     return Boolean(document.getElementById("run") && LiveRun.view());
   }
 
-  // The recording beside it is of a first question, so this is none of the visitor's conversation.
-  static press() {
-    /** @type {() => void} */ (window.mars.runFirst)();
-  }
-
   static view() {
     return document.querySelector("#race .mars-race")?.lineView;
   }
 
   /**
    * report: begin(lanes) at the first token, draw(isOver) once a frame, fail(sentence).
-   * @param {string} prompt
-   * @param {Settings} settings
+   * @param {Omit<WayDetail, "kind">} way
    * @param {LiveReport} report
    */
-  constructor(prompt, settings, report) {
+  constructor(way, report) {
     this.report = report;
     this.view = /** @type {View} */ (LiveRun.view()); // asked for where it is possible
     this.before = this.view.run;
-    enter(input("#prompt textarea"), prompt);
-    enter(input("#tau input[type=range]"), settings.tau);
-    tick(input("#auto input"), false);
-    enter(input("#block_size input[type=range]"), settings.block_size);
-    tick(input("#lossless input"), settings.lossless);
-    tick(input("#lookup input"), Boolean(settings.lookup));
-    tick(input(`#groups input[value=${settings.groups || "one"}]`), true);
+    const detail = { kind: "way", isKept: true, ...way };
+    this.view.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
     this.waited = 0;
     this.frameBefore = performance.now();
-    this.timer = setTimeout(LiveRun.press, 50); // once the page has taken the values in
     this.frame = requestAnimationFrame((now) => this.follow(now));
   }
 
@@ -324,7 +423,6 @@ class LiveRun {
 
   // A run that nobody watches any more is stopped.
   leave() {
-    clearTimeout(this.timer);
     cancelAnimationFrame(this.frame);
     const { run } = this.view;
     const isOver = run && run !== this.before && run.lanes.every((lane) => lane.end);

@@ -4,11 +4,11 @@
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
-import { laneSpeedup, speedupRange, speedupText } from "../core/speedup.js";
+import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
-import { figure } from "../core/words.js";
+import { counted, figure, whole } from "../core/words.js";
 import { PICTURES, recording } from "../explain/explain.js";
-import { RaceScene } from "./race_scene.js";
+import { AskScene, DialScene, RaceScene } from "./race_scene.js";
 
 class Presenter {
   /** @type {number} */
@@ -26,6 +26,10 @@ class Presenter {
     this.says = make("p", { class: "pr-says", "aria-live": "polite" });
     this.stage = make("div", "pr-stage");
     this.where = make("span", "pr-where");
+    this.model = make("span", "pr-model");
+    this.notes = make("aside", { class: "pr-notes", "aria-label": "Notes", hidden: "" });
+    /** @type {ShownRun | null} */
+    this.told = null; // the latest run that was shown
     this.live = this.button("Run it live", "L key", () => this.goLive(), "pr-golive");
     this.dialog = make(
       "dialog",
@@ -34,10 +38,12 @@ class Presenter {
       this.headline,
       this.says,
       this.stage,
+      this.notes,
       this.bar(),
     );
     this.dialog.addEventListener("keydown", (event) => this.key(event));
     this.dialog.addEventListener("close", () => this.closed());
+    Object.assign(this.dialog, { presenter: this });
   }
 
   bar() {
@@ -48,6 +54,8 @@ class Presenter {
       this.button("Next", "space bar or → key", () => this.next(), "pr-next"),
       this.button("Again", "R key", () => this.restart()),
       this.live,
+      this.button("Notes", "N key", () => this.toggleNotes()),
+      this.model,
       this.where,
       this.button("Leave", "Escape key", () => this.dialog.close(), "pr-leave"),
     );
@@ -76,6 +84,11 @@ class Presenter {
   closed() {
     this.scene.leave();
     this.dialog.remove();
+    /** @type {(() => void) | undefined} */ (window.mars.giveBack)?.(); // a page of its own has no controls
+  }
+
+  toggleNotes() {
+    this.notes.hidden = !this.notes.hidden;
   }
 
   /**
@@ -85,14 +98,16 @@ class Presenter {
    * @param {boolean} [isPlayed]
    */
   go(stop, beat, isPlayed = true) {
-    const { headline, says, scene } = this.tour[stop];
+    const { headline, says, notes, scene } = this.tour[stop];
     if (stop !== this.stop || beat < this.beat) {
+      this.told = this.scene?.told || this.told;
       if (this.scene) this.scene.leave();
       this.stage.replaceChildren();
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
       put(this.says, says); // first the words: a scene takes the room that they leave
-      this.scene = new SCENES[scene.kind](this.stage, scene);
+      put(this.notes, notes);
+      this.scene = new SCENES[scene.kind](this.stage, scene, this.told);
     }
     this.stop = stop;
     this.beat = Math.max(0, Math.min(beat, this.scene.beats.length - 1));
@@ -107,6 +122,7 @@ class Presenter {
     const part = (stop + (beat + 1) / Math.max(1, this.scene.beats.length)) / tour.length;
     this.line.style.width = `${100 * part}%`;
     put(this.where, `${stop + 1} of ${tour.length}`);
+    put(this.model, this.scene.model || MODEL);
     Object.assign(dialog.dataset, { stop: String(stop), beat: String(beat), over: String(part === 1) });
   }
 
@@ -131,7 +147,7 @@ class Presenter {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const isControl = targetOf(event).matches("button, input");
+    const isControl = targetOf(event).matches("button, input, textarea");
     if (isModified(event)) return;
     /** @type {Record<string, () => void>} */
     const acts = {
@@ -139,6 +155,7 @@ class Presenter {
       PageUp: () => this.back(),
       r: () => this.restart(),
       l: () => this.goLive(),
+      n: () => this.toggleNotes(),
       Escape: () => this.dialog.close(),
     };
     if (!isControl) acts[" "] = () => this.next();
@@ -161,59 +178,61 @@ export function mountPresenter() {
 // What each stop says and shows; figures are not written here, they come from recordings. A race's beats: play until a
 // number of forwards of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that forward.
 // A picture's beats are what its scene understands.
+const MODEL = "mars-smollm2"; // whose talk it is, where a stop shows none of its runs
 /** @type {Stop[]} */
 const TOUR = [
   {
     headline: "Several tokens from one forward pass",
     says: "A token is a word or a piece of one; a forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS, the same model, writes each shaded group in one.",
-    scene: { kind: "race", recording: "python", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
+    notes:
+      "Ask the room to watch the shaded groups. Let the first passes play, then go on to the end. L runs the same request on this server; if it does not begin within three seconds, the recording plays and says so.",
+    scene: { kind: "race", recording: "half", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
   },
   {
     headline: "What that makes of the time",
-    says: "Tokens per second of MARS over those of plain AR, in the run just shown; reading the prompt is left out of both.",
-    scene: { kind: "figure", recording: "python" },
+    says: "Passes first, then seconds, of the run just shown. A pass that also proposes and checks takes longer than a plain one; reading the prompt is left out of both.",
+    notes:
+      "These are the figures of the run that the room has just seen, live or recorded. On a GPU, where further positions are nearly free, seconds follow passes more closely than on these processor cores.",
+    scene: { kind: "figure", recording: "half" },
+  },
+  {
+    headline: "Turn τ down: it breaks. Lossless heals it",
+    says: "τ is how sure the model must be of a token to keep it. Lossless checks every token against AR instead.",
+    notes:
+      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The mark is where the text leaves AR's. Stay at 0.5 for a moment: everybody sees that it is broken.",
+    scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
   },
   {
     headline: "It stops where it is not sure",
     says: "The model proposes several tokens in each pass, with a confidence each. They are taken from left to right until the first one below the threshold τ.",
+    notes:
+      "The bars are the model's own confidences in that pass; the line is τ. What comes behind the first refusal is asked again.",
     scene: {
       kind: "race",
-      recording: "tau-moved",
+      recording: "dial-70",
       isAlone: true,
       beats: [{ until: "refusal" }, { until: "refusal", why: true }],
     },
   },
   {
-    headline: "One knob: the threshold τ",
-    says: "A lower τ takes more from each forward and risks more of it.",
-    scene: { kind: "picture", picture: "tau", beats: [{ tau: 0.95 }, { tau: 0.8 }, { tau: 0.5 }, { tau: 1 }] },
-  },
-  {
-    headline: "Lossless: AR's text, token for token",
-    says: "Only what AR confirms is written. Same text on both sides, fewer forwards on the left.",
-    scene: { kind: "race", recording: "lossless", isLive: true, beats: [{ until: 4 }, { until: "end" }] },
+    headline: "Not every text gets faster",
+    says: "Free prose is hard to foresee, for a small model most of all: fewer groups, and drafts that cost time. The text is AR's all the same.",
+    notes: "Say it before somebody asks. The Frontier tab has what was measured, the failures too.",
+    scene: { kind: "race", recording: "rewrite", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
   },
   {
     headline: "Checked at no extra forward",
     says: "Drafts come back as real tokens, so the next forward also says what AR would have written in their place.",
-    scene: { kind: "picture", picture: "lossless", beats: [{ mismatch: 0 }, { mismatch: 1 }] },
-  },
-  {
-    headline: "Not every text gets faster",
-    says: "Free prose is hard to foresee, for a small model most of all: one token per forward, and masks that cost time.",
-    scene: { kind: "race", recording: "tale", beats: [{ until: 18 }, { until: "end" }] },
+    notes:
+      "The picture is of a small model that was trained on tasks: its text is short enough to follow slot by slot.",
+    scene: { kind: "picture", picture: "lossless", recording: "lossless", beats: [{ mismatch: 0 }, { mismatch: 1 }] },
   },
   {
     headline: "Your turn",
-    says: "Leave with Escape, type a prompt and press Run. Move τ and B while it writes.",
-    scene: {
-      kind: "words",
-      lines: [
-        "One checkpoint, no new parameters, no second model.",
-        "Several tokens from a forward wherever the text can be foreseen.",
-        "Lossless where the text must be AR's own.",
-      ],
-    },
+    says: "Name a prompt: it is run here, now, lossless, beside plain AR.",
+    notes:
+      "Type what somebody calls out and press Enter. Should the server not answer, the recording stays. Leave with Escape: the page is as it was before the talk.",
+    scene: { kind: "ask", recording: "half", beats: [{ until: "end" }] },
   },
 ];
 
@@ -228,31 +247,46 @@ class StillScene {
   leave() {}
 }
 
+// Passes and seconds of the run that was shown before, or of the recording where none was.
 class FigureScene extends StillScene {
   /**
    * @param {HTMLElement} element
    * @param {SceneSpec} spec
+   * @param {ShownRun | null} told
    */
-  constructor(element, spec) {
+  constructor(element, spec, told) {
     super();
-    const [value, ...lines] = ofRecording(spec.recording || "");
-    element.append(make("p", "pr-figure", value), ...lines.map((line) => make("p", "pr-figureline", line)));
+    const shown =
+      told && told.lanes.length > 1 && told.lanes[0].steps.length ? told : recordedRun(spec.recording || "");
+    this.model = shown?.lanes[0].header?.checkpoint || "";
+    if (!shown) element.append(make("p", "pr-figureline", "The recording of this stop did not come with the page."));
+    else element.append(...figureLines(shown));
   }
 }
 
 /**
- * First lane over second, as they were recorded.
  * @param {string} name
+ * @returns {ShownRun | null}
  */
-function ofRecording(name) {
+function recordedRun(name) {
   const recorded = recording(name);
-  if (!recorded) return ["–", "The recording of this stop did not come with the page."];
-  const [main, other] = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
-  const speedup = laneSpeedup(main, other);
+  if (!recorded) return null;
+  const lanes = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
+  return { lanes, note: `Recorded ${recorded.note}` };
+}
+
+/** @param {ShownRun} told */
+function figureLines({ lanes, note }) {
+  const [main, other] = lanes;
+  const found = laneSpeedup(main, other);
+  const [value, unit] = speedupParts(found);
+  const passes = `${whole(folds.forwards(main))} passes for ${counted(folds.tokens(main), "token")}. ${other.isAr ? "Plain AR" : other.title}: ${whole(folds.forwards(other))}.`;
+  const rates = `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding here`;
   return [
-    speedupText(speedup),
-    `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding (${speedupRange(speedup)}); ${folds.forwards(main)} against ${folds.forwards(other)} forwards`,
-    `One run, recorded ${recorded.note}.`,
+    make("p", "pr-figureline pr-passes", passes),
+    make("p", { class: "pr-figure", "data-words": String(!/\d/.test(value)) }, value, make("small", "", unit)),
+    make("p", "pr-figureline", `${rates}: ${speedupSentence(found)}.`),
+    make("p", "pr-figureline", `${note}.`),
   ];
 }
 
@@ -266,6 +300,7 @@ class PictureScene extends StillScene {
     const place = make("div", "ex-picture");
     element.append(make("div", "mars-explain pr-picture", place));
     this.picture = /** @type {Picture | null} */ (PICTURES[spec.picture || ""](place));
+    this.model = recordedRun(spec.recording || "")?.lanes[0].header?.checkpoint || "";
     if (this.picture) this.beats = spec.beats || [];
   }
 
@@ -279,16 +314,5 @@ class PictureScene extends StillScene {
   }
 }
 
-class WordsScene extends StillScene {
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   */
-  constructor(element, spec) {
-    super();
-    element.append(...(spec.lines || []).map((line) => make("p", "pr-line", line)));
-  }
-}
-
-/** @type {Record<string, new (element: HTMLElement, spec: SceneSpec) => Scene>} */
-const SCENES = { race: RaceScene, figure: FigureScene, picture: PictureScene, words: WordsScene };
+/** @type {Record<string, new (element: HTMLElement, spec: SceneSpec, told: ShownRun | null) => Scene>} */
+const SCENES = { race: RaceScene, figure: FigureScene, dial: DialScene, picture: PictureScene, ask: AskScene };

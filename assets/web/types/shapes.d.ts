@@ -117,6 +117,8 @@ interface WayDetail {
   prompt: string;
   checkpoint: string;
   settings: Settings;
+  limit?: number; // of tokens, where not the page's own
+  isKept?: boolean;
 }
 
 interface FrontierPoint {
@@ -199,6 +201,7 @@ interface PlaneScale {
 
 interface Order {
   asked: string;
+  isKept?: boolean; // whether the controls are to be as before, once somebody says so
   checkpoint: string;
   settings: Partial<Settings>;
   view: string[];

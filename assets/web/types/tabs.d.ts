@@ -23,13 +23,21 @@ interface SceneSpec {
   isAlone?: boolean;
   beats?: Beat[];
   picture?: string;
-  lines?: string[];
+  recordings?: string[];
+}
+
+// A run as a stop shows it, for the stop behind it to speak of.
+interface ShownRun {
+  lanes: Lane[];
+  note: string;
 }
 
 interface Scene {
   beats: Beat[];
   canLive?: boolean;
   isPlaying?: boolean;
+  model?: string;
+  told?: ShownRun;
   beat(index: number, isPlayed: boolean): void;
   goLive?(): void;
   leave(): void;
@@ -38,6 +46,7 @@ interface Scene {
 interface Stop {
   headline: string;
   says: string;
+  notes: string;
   scene: SceneSpec;
 }
 

@@ -61,8 +61,9 @@ def test_the_space_bar_drives_the_tour_to_its_end_offline(tour: Open) -> None:
         headlines.append(page.inner_text("#pr-headline"))
         assert page.locator(f"{DIALOG} .pr-stage > *").count()
         if places[-1] == (0, 1):
-            assert text_of(page, 0) == recorded_text("python", "mars")
-            assert text_of(page, 1) == recorded_text("python", "ar")
+            assert text_of(page, 0) == recorded_text("half", "mars")
+            assert text_of(page, 1) == recorded_text("half", "ar")
+        assert page.inner_text(".pr-model") in ("mars-smollm2", "mars-tiny")
         if page.locator(OVER).count():
             break
         page.keyboard.press(" ")
@@ -82,37 +83,90 @@ def test_the_first_stop_says_what_a_token_and_a_forward_pass_are(tour: Open) -> 
 
 
 def test_each_example_shows_what_its_words_say() -> None:
-    """More than one token from a forward; the same text losslessly; hardly any on the tale."""
+    """More than one token from a forward, and less on prose; text that breaks as τ falls, healed
+    by lossless; no text of the small model that knows only tasks but where slots are followed."""
 
     def forwards_and_tokens(name: str) -> tuple[int, int]:
         events = read_value((FOLDER / f"{name}.txt").read_text("utf-8"))["mars"].events
         return folds.num_forwards(events), folds.num_tokens(events)
 
-    forwards, tokens = forwards_and_tokens("python")
-    assert forwards < tokens / 2
-    assert recorded_text("lossless", "mars") == recorded_text("lossless", "ar")
-    forwards, tokens = forwards_and_tokens("lossless")
-    assert forwards < tokens / 2
-    forwards, tokens = forwards_and_tokens("tale")
-    assert forwards > tokens * 0.9
+    forwards, tokens = forwards_and_tokens("half")
+    assert forwards < tokens / 1.3
+    forwards, tokens = forwards_and_tokens("rewrite")
+    assert forwards > tokens / 1.4
+    parts = {}
+    for name in ("dial-95", "dial-70", "dial-50", "dial-lossless"):
+        lanes = read_value((FOLDER / f"{name}.txt").read_text("utf-8"))
+        assert lanes["mars"].header.checkpoint == "mars-smollm2"
+        place = folds.first_divergence(lanes["mars"].events, lanes["ar"].events)
+        parts[name] = float("inf") if place is None else place
+    assert parts["dial-50"] <= parts["dial-70"] < parts["dial-95"] <= parts["dial-lossless"]
+    assert parts["dial-lossless"] == float("inf")
 
 
 def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
     page = tour()
-    traces = read_value((FOLDER / "python.txt").read_text("utf-8"))
+    traces = read_value((FOLDER / "half.txt").read_text("utf-8"))
     speeds = [folds.tokens_per_second(trace.events) for trace in traces.values()]
     for _ in range(2):
         page.keyboard.press("PageDown")
     shown = page.inner_text(".pr-figure")
-    assert shown.endswith(" times as fast")
-    assert float(shown.split()[0]) == pytest.approx(speeds[0] / speeds[1], rel=0.05)
+    assert shown.endswith("times as fast")
+    number = float(shown.removesuffix("times as fast"))
+    assert number == pytest.approx(speeds[0] / speeds[1], rel=0.05)
+    mars, ar = (folds.num_forwards(trace.events) for trace in traces.values())
+    said = page.inner_text(".pr-passes")
+    assert said.startswith(f"{mars} passes for ")
+    assert said.endswith(f"Plain AR: {ar}.")
+    assert "Recorded 2" in page.inner_text(".pr-stage")
+
+
+def test_a_figure_is_of_the_run_that_was_shown(tour: Open) -> None:
+    page = tour()
+    page.keyboard.press("PageDown")
+    lanes = "document.querySelector('dialog.mars-present').presenter.scene.columns"
+    page.evaluate(f"{lanes}[0].lane.steps.length = 40")  # as a live run of fewer forwards would be
+    page.keyboard.press("PageDown")
+    assert page.inner_text(".pr-passes").startswith("40 passes for ")
+
+
+def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
+    page = tour()
+    while not page.locator(".pr-dial").count():
+        page.keyboard.press("PageDown")
+    dial, name = page.locator(".pr-dial input"), ".pr-dialname"
+    assert page.inner_text(name) == "τ 0.95, unverified"
+    page.keyboard.press(" ")
+    page.keyboard.press(" ")
+    assert page.inner_text(name) == "τ 0.5, unverified"
+    assert text_of(page, 0) == recorded_text("dial-50", "mars")
+    assert "not AR’s text from token 7 on" in page.inner_text(".pr-count >> nth=0")
+    assert page.locator(".pr-lane .rv-mark").count() == 2
+    dial.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(name) == "lossless"
+    assert text_of(page, 0) == text_of(page, 1) == recorded_text("dial-lossless", "ar")
+    assert "the same text" in page.inner_text(".pr-count >> nth=0")
+
+
+def test_notes_are_behind_a_key(tour: Open) -> None:
+    page = tour()
+    assert page.locator(".pr-notes").is_hidden()
+    page.keyboard.press("n")
+    first = page.inner_text(".pr-notes")
+    assert "Ask the room" in first
+    page.keyboard.press("PageDown")
+    page.keyboard.press("PageDown")
+    assert page.inner_text(".pr-notes") not in ("", first)
+    page.keyboard.press("n")
+    assert page.locator(".pr-notes").is_hidden()
 
 
 def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:
     page = tour()
     while not page.locator(".pr-why").count():
         page.keyboard.press(" ")
-    trace = read_value((FOLDER / "tau-moved.txt").read_text("utf-8"))["mars"]
+    trace = read_value((FOLDER / "dial-70.txt").read_text("utf-8"))["mars"]
     steps = [step for step, _ in folds.row_steps(trace.events)]
     at = next(i for i, s in enumerate(steps) if s.stop == "threshold" and len(s.accepted) > 1)
     taken, offered = len(steps[at].accepted), len(steps[at].proposals)
@@ -123,12 +177,12 @@ def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:
 
 def test_text_grows_and_a_stop_is_restarted(tour: Open) -> None:
     page = tour(motion="no-preference")
-    whole = recorded_text("python", "ar")
+    whole = recorded_text("half", "ar")
     page.wait_for_function("+document.querySelector('.pr-count').textContent.split(' ')[0] > 0")
-    assert text_of(page, 0) != recorded_text("python", "mars")
+    assert text_of(page, 0) != recorded_text("half", "mars")
     page.keyboard.press(" ")
     page.wait_for_function(
-        "[...document.querySelectorAll('.pr-count')].every((c) => /✓|✗/.test(c.textContent))"
+        "[...document.querySelectorAll('.pr-count')].every((c) => c.textContent.startsWith('63 '))"
     )
     assert text_of(page, 1) == whole
     page.keyboard.press("r")

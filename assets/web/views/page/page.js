@@ -23,7 +23,15 @@ export function mountPage() {
   mountLens();
   mountKeys();
   whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);
-  Object.assign(window.mars, { answers: [...ANSWERED, ...PINS], asked, share, turn, runFirst, prompt: mountPrompt() });
+  Object.assign(window.mars, {
+    answers: [...ANSWERED, ...PINS],
+    asked,
+    giveBack,
+    share,
+    turn,
+    runFirst,
+    prompt: mountPrompt(),
+  });
 }
 
 function mountKeys() {
@@ -36,7 +44,7 @@ function mountKeys() {
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
     const pressed = around(event, RUNS);
-    if (pressed && window.innerWidth < 720) document.getElementById(RUNS[pressed])?.scrollIntoView();
+    if (pressed && window.innerWidth < 900) document.getElementById(RUNS[pressed])?.scrollIntoView();
   });
 
   document.addEventListener("keydown", (event) => {
@@ -270,9 +278,10 @@ function obeyed({ settings, facts }) {
  * @param {WayDetail} given
  * @returns {Order}
  */
-const wayOrder = ({ prompt, checkpoint, settings }) => ({
+const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
   checkpoint,
-  asked: JSON.stringify({ prompt, checkpoint, given: [], history: "" }),
+  isKept,
+  asked: JSON.stringify({ prompt, checkpoint, given: [], history: "", max_new_tokens: limit }),
   settings: settings.method === "ar" ? {} : settings,
   view: settings.method === "ar" ? ["ar"] : [settings.method ?? "mars", "ar"],
 });
@@ -308,7 +317,25 @@ function showLive(target) {
  * @param {string[]} names
  * @param {unknown[]} now
  */
-const asked = (names, now) => (ordered ? [ordered.asked, ...filled(ordered, names, now)] : ["", ...now]);
+function asked(names, now) {
+  if (!ordered) {
+    const values = kept || now;
+    kept = null;
+    return ["", ...values];
+  }
+  if (ordered.isKept) kept ??= now;
+  return [ordered.asked, ...filled(ordered, names, now)];
+}
+
+/** @type {unknown[] | null} */
+let kept = null; // the controls as they were before the tour moved them
+
+// Moves the controls back to where they were, and runs nothing.
+function giveBack() {
+  if (!kept) return;
+  ordered = null;
+  document.getElementById("ask")?.click();
+}
 
 function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
