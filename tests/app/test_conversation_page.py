@@ -106,6 +106,11 @@ def test_two_turns_and_back_to_the_first(
 ) -> None:
     assert page.get_attribute(ASK, "placeholder") == "Ask a question"
     ask(page, ASKED)
+    top = page.locator(f"{RACE} .rv-panes").bounding_box()["y"]
+    over(page, lambda: press(page, "again", 1))
+    assert page.locator(f"{RACE} .rv-panes").bounding_box()["y"] == top  # nothing jumps
+    page.click(".mars-conversation .ct-new")
+    ask(page, ASKED)
     assert page.input_value(ASK) == ""
     assert page.get_attribute(ASK, "placeholder") == "Ask a follow-up"
     tops = [page.locator(each).bounding_box()["y"] for each in (f"{RACE} .rv-panes", TURNS, ASK)]

@@ -41,6 +41,7 @@ export class Pane {
   draw(shown) {
     const { lane, element, parts } = this;
     if (lane.header) this.view.append(shown);
+    this.view.markDamage();
     element.dataset.method = lane.method;
     element.dataset.colour = String(runColours.placeOf(lane));
     element.dataset.steps = String(lane.steps.length);

@@ -48,6 +48,7 @@ export class TokenView {
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
+    this.judged = 0; // tokens of which it is known what AR would have chosen in their place
     this.listen();
   }
 
@@ -163,6 +164,16 @@ export class TokenView {
   /** @param {number} index */
   markDivergence(index) {
     if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
+  }
+
+  // Marks the tokens in whose place AR would have chosen another, which the next forward tells.
+  markDamage() {
+    const { tokens, steps } = this.lane;
+    const end = Math.min(this.tokens.length, steps.at(-1)?.first ?? 0);
+    for (; this.judged < end; this.judged += 1) {
+      const { check, id } = tokens[this.judged];
+      if (check && check.id !== id) this.tokens[this.judged].classList.add("rv-wrong");
+    }
   }
 
   listen() {

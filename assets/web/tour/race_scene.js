@@ -40,6 +40,7 @@ class Column {
   draw(shown) {
     if (!this.lane.header) return;
     this.view.append(shown);
+    this.view.markDamage();
     this.view.follow();
     this.element.dataset.method = this.lane.method;
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];

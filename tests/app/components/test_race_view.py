@@ -76,6 +76,26 @@ def test_checks_stand_at_the_tokens_that_they_are_about(show: Show) -> None:
 
 
 @needs_browser
+def test_tokens_that_ar_would_not_have_chosen_are_marked(show: Show) -> None:
+    page = show("prose")
+    trace = samples.run(race_scenes.PROSE)
+    rows = [step for step, _ in folds.row_steps(trace.events)]
+    tokens = folds.accepted_tokens(trace.events)
+    wrong = {
+        step.start - back
+        for step in rows
+        for back, (token, _) in enumerate(reversed(step.checks), 1)
+        if tokens[step.start - back] != token
+    }
+    marked = page.eval_on_selector_all(
+        f"{MARS} .rv-t", "l => l.flatMap((n, i) => n.classList.contains('rv-wrong') ? [i] : [])"
+    )
+    assert set(marked) == wrong
+    assert wrong
+    assert page.locator(f"{AR} .rv-wrong").count() == 0
+
+
+@needs_browser
 def test_hostile_text_stays_text(show: Show) -> None:
     page = show("hostile")
     text = shown_text(page, MARS)

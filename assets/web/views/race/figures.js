@@ -198,6 +198,7 @@ export function buildLegend(element, onCounts, isOn) {
     make("span", "", "tokens in one forward, one underline"),
     item("rv-ghost", "refused", "proposal"),
     item("rv-draft", "draft", "not verified yet"),
+    item("rv-wrong", "so", "AR would have chosen otherwise"),
     item("rv-mark", "here", "first difference"),
     toggle("counts", isOn, onCounts),
   );
