@@ -46,6 +46,7 @@ RANKS = {
     "lab.profiling": 6,
     "lab.load": 6,
     "lab.scaling": 6,
+    "lab.layers": 6,
     "lab.harness": 6,
     "lab.documents": 6,
     "terminal": 6,

@@ -48,6 +48,7 @@ STYLES = (
     "panels/statistics.css",
     "panels/against_ar.css",
     "panels/cache.css",
+    "panels/layers.css",
     "views/conversation/conversation.css",
     "views/batch/batch.css",
     "export/menu.css",

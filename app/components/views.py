@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,8 @@ from app.site import shell
 
 _FILES = "/gradio_api/file="
 Judge = Callable[[str, gr.Request], dict[str, Any]]
+Answer = Callable[..., Any]
+"""What a view's script asks of the server: a value, and perhaps who asks."""
 
 
 class View(gr.HTML):
@@ -64,11 +66,13 @@ class LineView(View):
         value: str = "",
         template: str = "",
         missed: Callable[[str], str] | None = None,
+        asks: Sequence[Answer] = (),
         **place: Any,
     ) -> None:
-        given, asked = "element, props, watch", []
+        asked = list(asks)
         if missed is not None:
-            given, asked = f"{given}, server.missed", [server_function("missed", missed)]
+            asked.append(server_function("missed", missed))
+        given = "element, props, watch, server" if asked else "element, props, watch"
         super().__init__(value, template or self.template(plotly_url()), given, asked, **place)
 
     @classmethod

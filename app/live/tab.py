@@ -15,7 +15,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.views import ConversationView, RaceView, shell_address
+from app.components.views import Answer, ConversationView, RaceView, shell_address
 from app.controls import (
     DEFAULTS,
     LINKED,
@@ -42,6 +42,7 @@ from app.layout.wiring import (
     tell_prompt,
     wire_stream,
 )  # fmt: skip
+from app.live.layers import told_layers
 from app.live.order import HISTORY, ORDERED
 from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, preset_of, presets_of
 from app.live.run import LiveHandlers, offer
@@ -101,9 +102,22 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""
             tab.race = RaceView(
-                value, shell_address(), opens=True, missed=live.logs.missed, elem_id="race"
+                *(value, shell_address()),
+                opens=True,
+                missed=live.logs.missed,
+                asks=[layers_of(engines)],
+                elem_id="race",
             )
     return tab
+
+
+def layers_of(engines: Engines) -> Answer:
+    """What the panel "Layers" asks; gradio marks it, so it is a function of its own."""
+
+    def layers(fed: Any, request: gr.Request) -> Any:
+        return told_layers(engines, fed, owner_of(request))
+
+    return layers
 
 
 def _model(tab: LiveTab, engines: Engines) -> None:

@@ -9,15 +9,16 @@ const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for 
 export class LineView {
   /**
    * @param {HTMLElement} root
-   * @param {(run: string) => Promise<string>} missed
+   * @param {Server} server
    */
-  constructor(root, missed) {
+  constructor(root, server) {
     this.root = root;
     this.latest = "";
     this.isAsking = false;
     /** @type {number | null} */
     this.frame = null;
-    this.missed = missed;
+    this.server = server;
+    this.missed = server.missed ?? (async () => "");
     this.feed = new Feed(this);
     /** @type {string | null} */
     this.wanted = null; // the prompt in the page's box, where there is one
@@ -146,7 +147,8 @@ export class PhaseView extends LineView {
 
 /**
  * What mounts such a view: called by a component's js_on_load, or by a page of its own. One view on one element, kept
- * there as `lineView`. missed: run -> promise of the whole of it as one value, "" where it is not known any more.
+ * there as `lineView`. server: what it may ask, functions by name; missed: run -> promise of the whole of it as one value,
+ * "" where it is not known any more.
  * @param {new (...given: ConstructorParameters<typeof LineView>) => LineView} View
  */
 export const mountOf =
@@ -155,11 +157,11 @@ export const mountOf =
    * @param {HTMLElement} element
    * @param {{ value: string }} props
    * @param {(name: string, changed: () => void) => void} watch
-   * @param {(run: string) => Promise<string>} [missed]
+   * @param {Server} [server]
    */
-  (element, props, watch, missed = async () => "") => {
+  (element, props, watch, server = {}) => {
     const root = find(element, ".mars-race");
-    const view = new View(root, missed);
+    const view = new View(root, server);
     root.lineView = view;
     watch("value", () => view.read(props.value));
     view.read(props.value);

@@ -52,6 +52,12 @@ interface Mars {
   [name: string]: unknown;
 }
 
+// What a view may ask of the server that it came from, if it came from one.
+interface Server {
+  missed?(run: string): Promise<string>;
+  layers?(fed: object): Promise<LayersAnswer>;
+}
+
 type Attributes = Record<string, string | number | boolean>;
 
 // How a view asks its page for what a trace cannot give.

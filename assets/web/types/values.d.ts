@@ -152,3 +152,21 @@ interface Cell {
   blockSize: number;
   lane: Lane;
 }
+
+// The layers of a forward, as the server tells them (app/live/layers.py).
+
+interface ToldColumn {
+  position: number;
+  root: number | null;
+  says: [id: number, p: number][];
+  settled: number;
+}
+
+interface ToldLayers {
+  columns: ToldColumn[];
+  real: ToldColumn[];
+  counted: number[];
+  vocabulary: Vocabulary;
+}
+
+type LayersAnswer = ToldLayers | { error: string };

@@ -35,6 +35,7 @@ type Fed = ReturnType<typeof import("../folds/slots.js").fedBy>[number];
 type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
 type SlotForward = SlotRun["forwards"][number];
 type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
+type LayerColumn = ReturnType<typeof import("../folds/layers.js").columnsOf>[number];
 type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
 
 // What views and panels ask of each other.
@@ -57,6 +58,7 @@ interface View {
   canAsk(kind: string): boolean;
   ask(kind: string, data: object): boolean;
   lens: import("../views/race/lens.js").Lens;
+  server: Server;
   paneOf(lane: Lane): import("../text/panes.js").Pane;
   schedule(): void;
 }

@@ -4,11 +4,12 @@
 import { attribute, button, isModified, make } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
 import { CachePanel } from "../../panels/cache.js";
+import { LayersPanel } from "../../panels/layers.js";
 import { StatisticsPanel } from "../../panels/statistics.js";
 import { WhatIfPanel } from "../../panels/whatif.js";
 import { WhyPanel } from "../../panels/why.js";
 
-const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel];
+const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel, LayersPanel];
 /** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // the tab chosen last, for every view as long as the page lives

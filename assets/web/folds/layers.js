@@ -1,0 +1,78 @@
+// The layers of a forward: what is asked of the server, and its answer as columns to draw. Pure; no DOM.
+
+import { draftIds } from "../core/folds.js";
+import { proposalRows } from "./proposals.js";
+import { promptTokens } from "./slots.js";
+
+/**
+ * What forward `index` of a lane was fed, for the server to run it again (`Fed` in mars_runtime/layers.py).
+ * @param {Lane} lane
+ * @param {number} index
+ */
+export function fedOf(lane, index) {
+  const step = lane.steps[index];
+  const prompt = lane.header?.prompt_ids || [];
+  const before = lane.ids.slice(0, step.first);
+  const drafts = index ? draftIds(lane.steps[index - 1]) : [];
+  const groups = step.groups.length ? step.groups.slice(0, -1) : [];
+  const last = step.fed - step.pending - groups.reduce((sum, size) => sum + size, 0);
+  return {
+    checkpoint: lane.header?.checkpoint ?? "",
+    ids: [...prompt, ...before, ...drafts].slice(0, step.cursor + step.pending),
+    cursor: step.cursor,
+    groups: [...groups, last],
+    text: [...prompt, ...lane.ids],
+  };
+}
+
+/**
+ * Why the layers of a forward can't be asked for, "" where they can: a forward sees a block both ways, or nothing shows
+ * what it was fed.
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+export function whyNot(lane, step) {
+  if (step.settings.method === "block_diffusion")
+    return "A block that sees itself both ways is not read layer by layer.";
+  if (!lane.header?.prompt_ids?.length) return "This recording does not tell the tokens of its prompt.";
+  return "";
+}
+
+/**
+ * The columns of a forward, left to right: real tokens, then the masks of the group that counted, each with the real token
+ * that the run wrote in its place. {kind: "token" | "mask" | "real", number (of a mask, from 1), id: what was fed (null for
+ * a mask), says, settled, proposed: what it proposed, where a sampler head chose another than it says last, else null, fate:
+ * what became of that, "" where it proposed nothing}.
+ * @param {Lane} lane
+ * @param {number} index
+ * @param {ToldLayers} told
+ */
+export function columnsOf(lane, index, { columns, real, counted }) {
+  const fed = fedOf(lane, index);
+  const rows = proposalRows(lane, index);
+  const tokens = columns
+    .filter(({ root }) => root === null)
+    .map((column) => ({ ...column, kind: "token", number: 0, id: fed.ids[column.position], proposed: null, fate: "" }));
+  const masks = counted.flatMap((place, i) => {
+    const column = columns[place];
+    const row = rows.find((each) => each.place === column.position + 1 - promptTokens(lane));
+    const proposed = row && row.id !== column.says[column.says.length - 1][0] ? row.id : null;
+    const mask = { ...column, kind: "mask", number: i + 1, id: null, proposed, fate: row ? fateOf(row) : "" };
+    const twin = real.find(({ position }) => position === column.position);
+    if (!twin) return [mask];
+    return [mask, { ...twin, kind: "real", number: i + 1, id: fed.text[twin.position], proposed: null, fate: "" }];
+  });
+  return [...tokens, ...masks];
+}
+
+/**
+ * What became of a mask's proposal, in a word.
+ * @param {ProposalRow} row
+ */
+function fateOf({ fate, verdict }) {
+  if (fate === "taken" || fate === "confirmed" || fate === "own") return "accepted";
+  if (fate === "drafted") return { same: "accepted", unwritten: "waits" }[verdict ?? ""] ?? "refused";
+  if (fate === "outbid") return "not used";
+  if (fate === "past") return "behind the end";
+  return "refused";
+}

@@ -1,0 +1,175 @@
+// The panel "Layers": what each token of a forward would say after every layer, masks beside the real tokens that were
+// written in their places. The server works it out with the model itself, so it is asked for one forward at a time, once
+// the reader has come to rest there. Draws folds/layers.js.
+
+import { make, put } from "../core/dom.js";
+import { counted, probability, whole } from "../core/words.js";
+import { columnsOf, fedOf, whyNot } from "../folds/layers.js";
+
+const PAUSE = 250; // milliseconds at one forward before it is asked for
+const MOST_KEPT = 40; // answers
+const AWAY = "The layers are read in the model itself: open this run on a page that runs it.";
+const GOING = "While text streams, click a token: the layers of its forward are read.";
+const HOW =
+  "After every layer the model's own final norm and output head read the state as if no layer came behind it (the logit lens). Darker is surer; framed is what stays to the end. ";
+const LIMITS =
+  "The top line is what the model said; those below are a view of it. States of early layers need not lie where the head looks for them, so a token can be there before it is read (the tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
+
+export class LayersPanel {
+  static id = "layers";
+
+  static title = "Layers";
+
+  /**
+   * @param {HTMLElement} element
+   * @param {View} view
+   */
+  constructor(element, view) {
+    this.view = view;
+    element.classList.add("rv-la");
+    /** @type {Map<string, LayersAnswer>} */
+    this.answers = new Map();
+    this.wanted = ""; // the forward that is shown, or is to be
+    this.asked = ""; // the one whose answer is on its way
+    this.built = "";
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+    this.head = make("p", "rv-la-head");
+    this.say = make("p", { class: "rv-la-say", "aria-live": "polite" });
+    this.list = make("ul", "rv-la-masks");
+    this.table = make("table", "rv-la-table rv-num");
+    const given = { class: "rv-la-scroll", tabindex: 0, role: "region", "aria-label": "Layers of this forward" };
+    this.scroll = make("div", given, this.table);
+    this.note = make("p", "rv-la-note", HOW, LIMITS);
+    element.append(this.head, this.say, this.list, this.scroll, this.note);
+  }
+
+  draw() {
+    const { view } = this;
+    const { lane, step: index } = view.focus;
+    const step = lane.steps[index];
+    const isGoing = view.run.lanes.some((each) => !each.end) && !view.selected;
+    const why = !step ? "No forward is shown yet." : !view.server.layers ? AWAY : isGoing ? GOING : whyNot(lane, step);
+    this.wanted = why ? "" : `${view.run.id} ${lane.name} ${index} ${lane.tokens.length}`;
+    put(this.head, step ? `Forward ${whole(index + 1)} of ${lane.title}` : "");
+    clearTimeout(this.timer);
+    const answer = this.answers.get(this.wanted);
+    if (why || !answer) this.empty(why || "Reading the layers…");
+    else if ("error" in answer) this.empty(answer.error);
+    else this.build(lane, index, answer);
+    if (!why && !answer) this.timer = setTimeout(() => this.ask(lane, index), PAUSE);
+  }
+
+  /**
+   * One forward at a time: what is wanted when an answer comes is asked for next.
+   * @param {Lane} lane
+   * @param {number} index
+   */
+  async ask(lane, index) {
+    if (this.asked) return;
+    const key = (this.asked = this.wanted);
+    const answer = await this.view.server.layers?.(fedOf(lane, index)).catch(() => null);
+    this.asked = "";
+    if (this.answers.size >= MOST_KEPT) this.answers.delete([...this.answers.keys()][0]);
+    this.answers.set(key, answer ?? { error: "The server does not answer: choose the forward again in a moment." });
+    this.draw();
+    if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // another time it may be read
+  }
+
+  /** @param {string} sentence */
+  empty(sentence) {
+    put(this.say, sentence);
+    this.built = "";
+    this.list.replaceChildren();
+    this.table.replaceChildren();
+    for (const node of [this.scroll, this.list, this.note]) node.hidden = true;
+  }
+
+  /**
+   * @param {Lane} lane
+   * @param {number} index
+   * @param {ToldLayers} told
+   */
+  build(lane, index, told) {
+    if (this.built === this.wanted) return;
+    this.built = this.wanted;
+    lane.learn(told.vocabulary);
+    const columns = columnsOf(lane, index, told);
+    const last = told.columns[0].says.length - 1;
+    const masks = columns.filter(({ kind }) => kind === "mask");
+    put(this.say, masks.length ? "" : `This forward fed no masks: it is read at ${counted(columns.length, "token")}.`);
+    this.list.replaceChildren(...masks.map((mask) => make("li", "", maskText(lane, mask, columns, last))));
+    for (const node of [this.scroll, this.list, this.note]) node.hidden = false;
+    const heads = ["fed", "says", ""].map((name, row) => headRow(lane, name, row, columns));
+    const layers = [...Array(last + 1).keys()].reverse();
+    const rows = layers.map((layer) => layerRow(lane, layer, columns, last));
+    const caption = make("caption", "", "What each token would say, layer by layer, the last one on top");
+    this.table.replaceChildren(caption, make("thead", "", ...heads), make("tbody", "", ...rows));
+  }
+}
+
+/**
+ * In words what a column of a mask shows.
+ * @param {Lane} lane
+ * @param {LayerColumn} mask
+ * @param {LayerColumn[]} columns
+ * @param {number} last
+ */
+function maskText(lane, mask, columns, last) {
+  const real = columns.find(({ kind, number }) => kind === "real" && number === mask.number);
+  const knows = `Mask ${mask.number} says “${lane.tokenName(mask.says[last][0])}” from layer ${mask.settled} of ${last} on`;
+  const other = mask.proposed === null ? "" : `, and its sampler head chose “${lane.tokenName(mask.proposed)}” instead`;
+  const then = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
+  if (!real) return `${knows}${then}.`;
+  return `${knows}${then}; with the real token there, “${lane.tokenName(real.says[last][0])}” from layer ${real.settled} on.`;
+}
+
+/** @type {Record<string, string>} */
+const KINDS = { token: "rv-la-token", mask: "rv-la-mask", real: "rv-la-real" };
+
+/**
+ * The three lines above the layers: what was fed, what it says in the end, what became of that.
+ * @param {Lane} lane
+ * @param {string} name
+ * @param {number} row
+ * @param {LayerColumn[]} columns
+ */
+function headRow(lane, name, row, columns) {
+  /** @param {LayerColumn} column */
+  const text = ({ kind, number, id, says, proposed, fate }) => {
+    if (row === 0) return id === null ? `mask ${number}` : lane.tokenName(id);
+    if (row === 1) return `→ ${lane.tokenName(says[says.length - 1][0])}`;
+    if (kind === "real") return "as a real token";
+    return proposed === null ? fate : `${lane.tokenName(proposed)} ${fate}`;
+  };
+  const cells = columns.map((column) => {
+    const cell = make("th", { class: KINDS[column.kind], scope: "col" }, text(column));
+    if (row === 2 && column.fate) cell.dataset.fate = column.fate;
+    return cell;
+  });
+  return make("tr", "", make("th", { scope: "row" }, name), ...cells);
+}
+
+/**
+ * @param {Lane} lane
+ * @param {number} layer
+ * @param {LayerColumn[]} columns
+ * @param {number} last
+ */
+function layerRow(lane, layer, columns, last) {
+  const cells = columns.map(({ kind, says, settled }) => {
+    const [id, chance] = says[layer];
+    const classes = [KINDS[kind], layer >= settled && "rv-la-known", layer === settled && "rv-la-first"];
+    const cell = make("td", classes.filter(Boolean).join(" "), lane.tokenName(id));
+    cell.style.setProperty("--p", String(chance));
+    cell.title = `${layerName(layer, last)}: “${lane.tokenName(id)}” ${probability(chance)}`;
+    return cell;
+  });
+  return make("tr", "", make("th", { scope: "row" }, layer ? String(layer) : "embedding"), ...cells);
+}
+
+/**
+ * @param {number} layer
+ * @param {number} last
+ */
+const layerName = (layer, last) => (layer ? `after layer ${layer} of ${last}` : "before the first layer");

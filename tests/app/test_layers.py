@@ -1,0 +1,135 @@
+"""The panel "Layers" as the page asks for it: what is posted, what is answered, what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser import Arrive, needs_browser
+from live_page import ROOT, run
+from scripted_page import ScriptedBackend
+
+from app.controls import RefusalError
+from app.live.layers import UNREADABLE, read_fed, told_layers
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
+from mars_runtime.layers import Column, Fed, Layers
+
+POSTED = {"checkpoint": "x", "ids": [1, 2], "cursor": 1, "groups": [1], "text": [1, 2, 3]}
+
+
+def found(fed: Fed) -> Layers:
+    """Three layers: every mask says 66 from layer 2 on, its real token from layer 1 on."""
+    end = len(fed.ids)
+    columns = [Column(at, None, ((65, 0.5),) * 4) for at in range(fed.cursor, end)]
+    masks = [
+        Column(end + i, end, ((67, 0.2), (67, 0.3), (66, 0.4), (66, 0.9)))
+        for i in range(fed.groups[-1])
+    ]
+    real = [
+        Column(mask.position, None, ((67, 0.2), (66, 0.3), (66, 0.4), (66, 0.95)))
+        for mask in masks
+        if mask.position < len(fed.text)
+    ]
+    return Layers((*columns, *masks), tuple(real))
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> list[Fed]:
+    """A scripted model that can be looked into; what it was asked."""
+    asked: list[Fed] = []
+
+    def look(self: Any, fed: Fed) -> Iterator[None]:
+        asked.append(fed)
+        yield
+        return found(fed)
+
+    monkeypatch.setattr(ScriptedBackend, "look", look, raising=False)
+    return asked
+
+
+def test_what_is_posted_is_read() -> None:
+    assert read_fed(POSTED) == ("x", Fed((1, 2), 1, (1,), (1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {**POSTED, "checkpoint": 1},
+        {**POSTED, "ids": []},
+        {**POSTED, "ids": [1, -2]},
+        {**POSTED, "ids": [1, True]},
+        {**POSTED, "ids": [1, 2.0]},
+        {**POSTED, "ids": "12"},
+        {**POSTED, "cursor": "1"},
+        {**POSTED, "groups": []},
+        {**POSTED, "groups": [0] * 65},
+        {**POSTED, "text": None},
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(posted: object) -> None:
+    with pytest.raises(RefusalError, match="choose another one"):
+        read_fed(posted)
+    engines = Engines(AppSettings(checkpoint="mars-tiny"))
+    assert told_layers(engines, posted, "") == {"error": UNREADABLE}
+
+
+def test_an_unknown_checkpoint_is_refused() -> None:
+    engines = Engines(AppSettings(checkpoint="mars-tiny"))
+    assert "list" in told_layers(engines, POSTED, "")["error"]
+
+
+@needs_browser
+def test_a_chosen_forward_is_read_and_drawn(
+    visit: Arrive, scripted_backend: ScriptedBackend, looking: list[Fed]
+) -> None:
+    scripted_backend.forward_seconds = 0.001
+    page = visit("?prompt=Say+it.&tau=0.5&max_new_tokens=40")
+    page.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
+    run(page)
+    page.click(f"{ROOT} [role=tab][id$='-layers-tab']")
+    page.wait_for_selector(f"{ROOT} .rv-la-table td")
+    lane = f"document.querySelector('{ROOT}').lineView.run.lanes[0]"
+    page.evaluate(f"document.querySelector('{ROOT}').lineView.choose({lane}, 2)")
+    page.wait_for_function(
+        f"document.querySelector('{ROOT} .rv-la-head').textContent.startsWith('Forward 3 of')"
+    )
+    page.wait_for_selector(f"{ROOT} .rv-la-table td")
+    step = page.evaluate(f"(({{cursor, pending, fed}}) => [cursor, pending, fed])({lane}.steps[2])")
+    ids = page.evaluate(f"[...{lane}.header.prompt_ids, ...{lane}.ids]")
+    fed = looking[-1]
+    assert [fed.cursor, fed.num_pending, fed.num_pending + sum(fed.groups)] == step
+    assert list(fed.text) == ids
+    assert fed.ids == fed.text[: len(fed.ids)]
+    rows = page.locator(f"{ROOT} .rv-la-table tbody tr")
+    assert [rows.nth(i).locator("th").inner_text() for i in range(4)] == [
+        "3",
+        "2",
+        "1",
+        "embedding",
+    ]
+    masks, kept = sum(fed.groups), f"{ROOT} .rv-la-table tbody td.rv-la-mask"
+    assert page.locator(kept).count() == 4 * masks
+    assert page.locator(f"{kept}.rv-la-known").count() == 2 * masks
+    assert page.locator(f"{ROOT} .rv-la-table td.rv-la-real.rv-la-first").count() == masks
+    first = page.locator(f"{ROOT} .rv-la-masks li").first.inner_text()
+    assert first.startswith("Mask 1 says “B” from layer 2 of 3 on")
+    assert "with the real token there, “B” from layer 1 on." in first
+    assert page.locator(kept).first.get_attribute("title") == "after layer 3 of 3: “B” 0.900"
+
+
+@needs_browser
+def test_what_cannot_be_read_says_why(visit: Arrive, scripted_backend: ScriptedBackend) -> None:
+    """This scripted model cannot be looked into."""
+    scripted_backend.forward_seconds = 0.001
+    page = visit("?prompt=Say+it.&max_new_tokens=20")
+    page.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
+    run(page)
+    page.click(f"{ROOT} [role=tab][id$='-layers-tab']")
+    page.wait_for_selector(f"{ROOT} .rv-la-say:text('own process')")
+    assert page.locator(f"{ROOT} .rv-la-scroll").is_hidden()
