@@ -7,6 +7,7 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../
 import { coloursOf } from "../core/colours.js";
 import { button, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
+import { clipGif, clipVideo } from "./clip.js";
 import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
 import { chartsPng, textPng } from "./png.js";
 
@@ -155,12 +156,36 @@ export const runMenu = (view) =>
     const hint = "page that replays the run without a network";
     const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
     const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
+    const isOver = run.lanes.every((lane) => lane.end);
     return [
       ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
       chartsOffer(main, lanes, view.root),
+      ...(isOver ? [clipOffer(run, main, view.root)] : []),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
     ];
   });
+
+/**
+ * The race in six seconds.
+ * @param {Run} run
+ * @param {Lane} main
+ * @param {HTMLElement} root
+ * @returns {Offer}
+ */
+const clipOffer = (run, main, root) => ({
+  label: "Clip",
+  files: [
+    {
+      text: "WebM",
+      hint: "video of the race in six seconds",
+      make: async () => {
+        const { extension, blob } = await clipVideo(run, root);
+        return { name: fileName(main, extension), blob };
+      },
+    },
+    fileOf("GIF", "the race in six seconds, as a moving picture", fileName(main, "gif"), () => clipGif(run, root)),
+  ],
+});
 
 /**
  * @param {HTMLElement} root

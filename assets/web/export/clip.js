@@ -1,0 +1,273 @@
+// A race as a clip of six seconds, WebM or GIF, made by the browser alone: beat by beat every lane makes one forward pass,
+// and the last picture says what came of it, by which model, on what, and where. Passes only: no clock is in it.
+
+import { coloursOf } from "../core/colours.js";
+import { make } from "../core/dom.js";
+import { headerOf, mainLane } from "../core/folds.js";
+import { counted, joined, whole } from "../core/words.js";
+import { Gif } from "./gif.js";
+
+const [WIDTH, HEIGHT] = [1200, 675];
+const MARGIN = 44;
+const RACE_SECONDS = 4.4;
+const CARD_SECONDS = 1.6;
+const PER_SECOND = { webm: 30, gif: 10 };
+const VIDEO = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
+const BITS_PER_SECOND = 2_500_000; // six seconds of it are below two megabytes
+const SIZES = [34, 28, 22]; // of the text: the largest in which all of it fits, else the last
+const LEADING = 1.5; // times that
+const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
+const NO_VIDEO = "This browser records no video: take the GIF.";
+
+/** @typedef {{ text: string, x: number, width: number, line: number, count: number }} Piece */
+/** @typedef {{ lane: Lane, pieces: Piece[][], left: number, width: number }} Side */
+
+export const seconds = RACE_SECONDS + CARD_SECONDS;
+
+class Film {
+  /**
+   * @param {Run} run
+   * @param {HTMLElement} root where its colours are from
+   */
+  constructor(run, root) {
+    this.colours = coloursOf(root);
+    this.canvas = make("canvas");
+    this.canvas.width = WIDTH;
+    this.canvas.height = HEIGHT;
+    const pen = this.canvas.getContext("2d", { willReadFrequently: true, alpha: false });
+    this.pen = /** @type {CanvasRenderingContext2D} */ (pen);
+    const main = mainLane(run);
+    const other = run.lanes.find((lane) => lane !== main && lane.isAr) || run.lanes.find((lane) => lane !== main);
+    const lanes = other ? [main, other] : [main];
+    const width = (WIDTH - MARGIN * (lanes.length + 1)) / lanes.length;
+    this.size = SIZES[0];
+    /** @type {Side[]} */
+    this.sides = [];
+    for (const size of SIZES) {
+      this.size = size;
+      this.sides = lanes.map((lane, i) => this.laidOut(lane, MARGIN + i * (width + MARGIN), width));
+      if (this.sides.every(({ pieces }) => (pieces.flat().at(-1)?.line ?? 0) < this.numLines)) break;
+    }
+    this.header = headerOf(main);
+    this.beats = Math.max(...lanes.map(({ steps }) => steps.length));
+  }
+
+  /**
+   * The pieces of a lane's text by forward, each where it stands.
+   * @param {Lane} lane
+   * @param {number} left
+   * @param {number} width
+   * @returns {Side}
+   */
+  laidOut(lane, left, width) {
+    this.font(this.size);
+    let [x, line] = [0, 0];
+    /** @type {Piece[][]} */
+    const pieces = lane.steps.map(() => []);
+    for (const { text, step } of lane.tokens) {
+      for (const part of text.split(/(\n)/)) {
+        if (part === "\n") [x, line] = [0, line + 1];
+        else if (part) {
+          const wide = this.pen.measureText(part).width;
+          if (x && x + wide > width) [x, line] = [0, line + 1];
+          const drawn = x ? part : part.trimStart();
+          pieces[step.index].push({
+            text: drawn,
+            x,
+            width: this.pen.measureText(drawn).width,
+            line,
+            count: step.count,
+          });
+          x += this.pen.measureText(drawn).width;
+        }
+      }
+    }
+    return { lane, pieces, left, width };
+  }
+
+  // Of text that there is room for.
+  get numLines() {
+    return Math.floor((TEXT_BOTTOM - TEXT_TOP) / (this.size * LEADING));
+  }
+
+  /**
+   * @param {number} size
+   * @param {number} [weight]
+   */
+  font(size, weight = 400) {
+    this.pen.font = `${weight} ${size}px ${this.colours.font}`;
+  }
+
+  /**
+   * One line of words, shortened to what fits.
+   * @param {string} words
+   * @param {number} x
+   * @param {number} y
+   * @param {string} colour
+   * @param {number} [width]
+   */
+  words(words, x, y, colour, width = WIDTH - 2 * MARGIN) {
+    let shown = words.replace(/\s+/g, " ");
+    while (shown.length > 1 && this.pen.measureText(shown).width > width) shown = `${shown.slice(0, -2).trimEnd()}…`;
+    this.pen.fillStyle = colour;
+    this.pen.fillText(shown, x, y);
+  }
+
+  /** @param {number} time in seconds */
+  draw(time) {
+    const { pen, colours } = this;
+    pen.fillStyle = colours.surface;
+    pen.fillRect(0, 0, WIDTH, HEIGHT);
+    pen.textBaseline = "alphabetic";
+    if (time >= RACE_SECONDS) return this.card();
+    const beat = Math.min(this.beats, Math.ceil((time / RACE_SECONDS) * this.beats));
+    this.font(26, 600);
+    this.words(this.header.prompt, MARGIN, 62, colours.ink);
+    for (const side of this.sides) this.side(side, Math.min(beat, side.lane.steps.length), beat);
+  }
+
+  /**
+   * A lane after so many of its forwards.
+   * @param {Side} side
+   * @param {number} shown
+   * @param {number} beat
+   */
+  side({ lane, pieces, left, width }, shown, beat) {
+    const { pen, colours } = this;
+    const own = lane.isAr ? colours.ar : colours.mars;
+    this.font(22, 600);
+    this.words(lane.title, left, 116, own, width);
+    this.font(64, 700);
+    this.words(whole(shown), left, 188, own, width);
+    const past = pen.measureText(whole(shown)).width + 12;
+    this.font(22);
+    const last = lane.steps[shown - 1];
+    const num = last ? last.first + last.count : 0;
+    this.words(`passes, ${counted(num, "token")}`, left + past, 188, colours.muted, width - past);
+    pen.fillStyle = colours.grid;
+    pen.fillRect(left, 202, width, 6);
+    pen.fillStyle = own;
+    pen.fillRect(left, 202, (width * shown) / this.beats, 6);
+    const lines = pieces.slice(0, shown).flat();
+    const first = Math.max(0, (lines.at(-1)?.line ?? 0) - this.numLines + 1);
+    this.font(this.size);
+    pieces.slice(0, shown).forEach((group, index) => {
+      for (const piece of group)
+        if (piece.line >= first)
+          this.piece(piece, left, piece.line - first, index === shown - 1 && shown === beat, own);
+    });
+  }
+
+  /**
+   * @param {Piece} piece
+   * @param {number} left
+   * @param {number} line
+   * @param {boolean} isNew
+   * @param {string} own
+   */
+  piece({ text, x, width, count }, left, line, isNew, own) {
+    const { pen, colours } = this;
+    const leading = this.size * LEADING;
+    const y = TEXT_TOP + line * leading;
+    if (count > 1) {
+      pen.fillStyle = colours.bars[Math.min(count, 5) - 1];
+      pen.globalAlpha = 0.55;
+      pen.fillRect(left + x, y, width, leading - 5);
+      pen.globalAlpha = 1;
+    }
+    pen.fillStyle = isNew ? own : colours.ink;
+    if (isNew) pen.fillRect(left + x, y + leading - 6, width, 3);
+    pen.fillStyle = colours.ink;
+    pen.fillText(text, left + x, y + this.size * 1.05);
+  }
+
+  // The last picture.
+  card() {
+    const { colours, header, sides } = this;
+    this.font(60, 700);
+    const [headline, rest] = headlineOf(sides.map(({ lane }) => lane));
+    this.words(headline, MARGIN, 250, colours.mars);
+    this.font(38, 600);
+    this.words(rest, MARGIN, 312, colours.ink);
+    this.font(26);
+    this.words(`“${header.prompt}”`, MARGIN, 384, colours.muted);
+    this.words(joined(header.checkpoint, header.hardware, header.dtype), MARGIN, 470, colours.ink);
+    this.words(addressOf(location), MARGIN, 512, colours.mars);
+    this.font(20);
+    this.words("MARS live: several tokens per forward pass, from one checkpoint", MARGIN, 600, colours.muted);
+  }
+}
+
+/**
+ * What the last picture says: passes, and those of the lane beside it.
+ * @param {Lane[]} lanes
+ */
+export function headlineOf([main, other]) {
+  const passes = main.steps.length === 1 ? "1 pass" : `${whole(main.steps.length)} passes`;
+  const headline = `${passes} for ${counted(main.tokens.length, "token")}.`;
+  if (!other) return [headline, ""];
+  const isSame = main.ids.join() === other.ids.join();
+  const title = other.isAr ? "Plain AR" : other.title;
+  return [headline, `${title}: ${whole(other.steps.length)}${isSame ? ", for the same text" : ""}.`];
+}
+
+/**
+ * Where the page is, without what it was opened with.
+ * @param {Location} given
+ */
+export const addressOf = ({ protocol, host, pathname }) =>
+  protocol.startsWith("http") ? `${host}${pathname}`.replace(/\/$/, "") : "";
+
+/** @param {number} milliseconds */
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/**
+ * A video of the clip, recorded while it plays once.
+ * @param {Run} run
+ * @param {HTMLElement} root
+ */
+export async function clipVideo(run, root) {
+  const type = VIDEO.find((each) => window.MediaRecorder?.isTypeSupported(each));
+  if (!type) throw Object.assign(new Error(NO_VIDEO), { sentence: NO_VIDEO });
+  const film = new Film(run, root);
+  film.draw(0);
+  const stream = film.canvas.captureStream(PER_SECOND.webm);
+  const recorder = new MediaRecorder(stream, { mimeType: type, videoBitsPerSecond: BITS_PER_SECOND });
+  /** @type {Blob[]} */
+  const parts = [];
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  const isOver = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.start();
+  const began = performance.now();
+  for (let time = 0; time < seconds; time = (performance.now() - began) / 1000) {
+    film.draw(time);
+    await pause(1000 / PER_SECOND.webm);
+  }
+  film.draw(seconds);
+  recorder.stop();
+  await isOver;
+  for (const track of stream.getTracks()) track.stop();
+  const [kind] = type.split(";");
+  return { extension: kind.split("/")[1], blob: new Blob(parts, { type: kind }) };
+}
+
+/**
+ * The clip as a GIF; equal pictures are one that is shown longer.
+ * @param {Run} run
+ * @param {HTMLElement} root
+ */
+export async function clipGif(run, root) {
+  const film = new Film(run, root);
+  const picture = (/** @type {number} */ time) => {
+    film.draw(time);
+    return film.pen.getImageData(0, 0, WIDTH, HEIGHT);
+  };
+  const gif = new Gif(WIDTH, HEIGHT, [picture(RACE_SECONDS / 2), picture(RACE_SECONDS * 0.99), picture(seconds)]);
+  const num = Math.min(film.beats, Math.floor(RACE_SECONDS * PER_SECOND.gif));
+  for (let i = 1; i <= num; i += 1) {
+    gif.add(picture(((i - 0.5) / num) * RACE_SECONDS), RACE_SECONDS / num);
+    await pause(0); // others have their turn
+  }
+  gif.add(picture(seconds), CARD_SECONDS);
+  return gif.blob();
+}
