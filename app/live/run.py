@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from app.controls import TITLES, RefusalError, Steering, read_steering, settings_for
 from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.live.presets import controls_of, presets_of
+from app.live.shared import SharedRuns
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
 from app.stream import (
@@ -130,6 +132,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
         """``settle``: hears of every session that runs something."""
         super().__init__(engines, logs, book)
         self._settle = settle
+        settings = engines.settings
+        folder = Path(settings.data) / "shared" if settings.data else None
+        self.shared = SharedRuns(folder, settings.max_import_bytes)
 
     def read(self, values: Mapping[str, Any]) -> LiveRun:
         """What these controls ask for, not begun yet. Raises RefusalError."""

@@ -46,6 +46,7 @@ from app.live.layers import told_layers
 from app.live.order import HISTORY, ORDERED
 from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, preset_of, presets_of
 from app.live.run import LiveHandlers, offer
+from app.live.shared import SharedRuns
 from app.recordings import Recording
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
@@ -105,7 +106,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
                 *(value, shell_address()),
                 opens=True,
                 missed=live.logs.missed,
-                asks=[layers_of(engines)],
+                asks=[layers_of(engines), *links_of(live.shared)],
                 elem_id="race",
             )
     return tab
@@ -118,6 +119,18 @@ def layers_of(engines: Engines) -> Answer:
         return told_layers(engines, fed, owner_of(request))
 
     return layers
+
+
+def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
+    """What links ask that bring a run, and who asks for one."""
+
+    def shared(asked: Any, request: gr.Request) -> Any:
+        return runs.read(asked, owner_of(request))
+
+    def keep(value: Any, request: gr.Request) -> Any:
+        return runs.keep(value, owner_of(request))
+
+    return shared, keep
 
 
 def _model(tab: LiveTab, engines: Engines) -> None:

@@ -38,6 +38,8 @@ class AppSettings:
         told by the entry that many from the right of X-Forwarded-For; with 0 by the socket.
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
+    data: a folder in which runs are kept that visitors share by links, if they are too long for
+        one; empty keeps none.
     remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
         itself. remote_key: the key that machine asks for.
     api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
@@ -59,6 +61,7 @@ class AppSettings:
     num_proxies: int = 0
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
+    data: str = ""
     remote: str = ""
     remote_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)

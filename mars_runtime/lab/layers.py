@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from mars_runtime import tasks
-from mars_runtime.lab.commands import progress_bars, run_or_say
+from mars_runtime.lab.commands import run_or_say
 from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
 from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.layers import Fed, Layers, counted_masks
@@ -28,6 +28,7 @@ from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.statistics import percentile
+from mars_runtime.terminal import progress_bars
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Engine

@@ -213,7 +213,14 @@ def test_half_a_character_past_the_controls_does_no_harm(address: str) -> None:
         for part in config["components"]
         for name in part["props"].get("server_fns") or []
     ]
-    assert {call["fn_name"] for call in called} == {"missed", "judge", "told", "layers"}
+    assert {call["fn_name"] for call in called} == {
+        "missed",
+        "judge",
+        "told",
+        "layers",
+        "shared",
+        "keep",
+    }
     for call in called:
         status, _ = ask(address, "POST", "/gradio_api/component_server", json.dumps(call).encode())
         assert status == 200

@@ -194,3 +194,24 @@ export function fileAddress(url) {
   const base = (window.gradio_config && window.gradio_config.root) || "";
   return url.startsWith("/") ? base + url : url;
 }
+
+export const NO_COPY = "This browser lets nothing be copied: allow it for this page and try again.";
+
+/**
+ * Where the clipboard is closed (a page without https), the old way through a selection.
+ * @param {string} text
+ */
+export async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = make("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const isDone = document.execCommand("copy");
+    field.remove();
+    return isDone;
+  }
+}

@@ -5,10 +5,11 @@ import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
 import { coloursOf } from "../core/colours.js";
-import { button, find, make, put, targetOf } from "../core/dom.js";
+import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
 import { clipGif, clipVideo } from "./clip.js";
 import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
+import { linkTo } from "./link.js";
 import { chartsPng, textPng } from "./png.js";
 
 const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
@@ -41,9 +42,9 @@ function lineOf({ label, files }, said) {
     const node = button({ title: hint, "aria-label": `${label}: ${hint}` }, text, async () => {
       node.disabled = true;
       try {
-        const { name, blob } = await made();
-        download(name, blob);
-        put(said, `${name} is on its way.`);
+        const done = await made();
+        if ("blob" in done) download(done.name, done.blob);
+        put(said, "said" in done ? done.said : `${done.name} is on its way.`);
       } catch (error) {
         put(said, /** @type {{ sentence?: string }} */ (error).sentence || FAILED);
       }
@@ -161,9 +162,30 @@ export const runMenu = (view) =>
       ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
       chartsOffer(main, lanes, view.root),
       ...(isOver ? [clipOffer(run, main, view.root)] : []),
+      ...(isOver && view.server.shared ? [linkOffer(run, view.server)] : []),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
     ];
   });
+
+/**
+ * A link that replays this run anywhere.
+ * @param {Run} run
+ * @param {Server} server
+ * @returns {Offer}
+ */
+const linkOffer = (run, server) => ({
+  label: "Link",
+  files: [
+    {
+      text: "Copy",
+      hint: "address that replays this run",
+      make: async () => {
+        const isDone = await copied(await linkTo(run, server));
+        return { said: isDone ? "Link copied: it replays this very run." : NO_COPY };
+      },
+    },
+  ],
+});
 
 /**
  * The race in six seconds.

@@ -41,7 +41,7 @@ export function whyNot(lane, step) {
 /**
  * The columns of a forward, left to right: real tokens, then the masks of the group that counted, each with the real token
  * that the run wrote in its place. {kind: "token" | "mask" | "real", number (of a mask, from 1), id: what was fed (null for
- * a mask), says, settled, proposed: what it proposed, where a sampler head chose another than it says last, else null, fate:
+ * a mask), says, settled, proposed: what it proposed, where that is another than it says last (a sampler head or a penalty chose it), else null, fate:
  * what became of that, "" where it proposed nothing}.
  * @param {Lane} lane
  * @param {number} index

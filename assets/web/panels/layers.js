@@ -13,7 +13,7 @@ const GOING = "While text streams, click a token: the layers of its forward are 
 const HOW =
   "After every layer the model's own final norm and output head read the state as if no layer came behind it (the logit lens). Darker is surer; framed is what stays to the end. ";
 const LIMITS =
-  "The top line is what the model said; those below are a view of it. States of early layers need not lie where the head looks for them, so a token can be there before it is read (the tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
+  "The top line is what the model said, before a sampler head or a repetition penalty may choose another of its best; those below are a view of it. States of early layers need not lie where the head looks for them, so a token can be there before it is read (the tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
 
 export class LayersPanel {
   static id = "layers";
@@ -118,7 +118,7 @@ export class LayersPanel {
 function maskText(lane, mask, columns, last) {
   const real = columns.find(({ kind, number }) => kind === "real" && number === mask.number);
   const knows = `Mask ${mask.number} says “${lane.tokenName(mask.says[last][0])}” from layer ${mask.settled} of ${last} on`;
-  const other = mask.proposed === null ? "" : `, and its sampler head chose “${lane.tokenName(mask.proposed)}” instead`;
+  const other = mask.proposed === null ? "" : `; the run proposed “${lane.tokenName(mask.proposed)}” instead`;
   const then = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
   if (!real) return `${knows}${then}.`;
   return `${knows}${then}; with the real token there, “${lane.tokenName(real.says[last][0])}” from layer ${real.settled} on.`;

@@ -56,6 +56,8 @@ interface Mars {
 interface Server {
   missed?(run: string): Promise<string>;
   layers?(fed: object): Promise<LayersAnswer>;
+  keep?(value: string): Promise<{ name: string } | { error: string }>;
+  shared?(asked: { name: string } | { value: string }): Promise<{ value: string } | { error: string }>;
 }
 
 type Attributes = Record<string, string | number | boolean>;

@@ -91,8 +91,11 @@ interface Recording {
 interface FileOffer {
   text: string;
   hint: string;
-  make(): NamedBlob | Promise<NamedBlob>;
+  make(): Made | Promise<Made>;
 }
+
+// A file to save, or what was done instead.
+type Made = NamedBlob | { said: string };
 
 interface NamedBlob {
   name: string;

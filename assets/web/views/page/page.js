@@ -1,10 +1,11 @@
 // What the page has and a component alone has not: answers to what views ask, links, keys.
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
-import { attribute, button, find, ledTo, make, tabOf, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, attribute, button, copied, find, ledTo, tabOf, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
+import { openLink } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
@@ -22,6 +23,7 @@ export function mountPage() {
   mountPins();
   mountLens();
   mountKeys();
+  mountLink();
   whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);
   Object.assign(window.mars, {
     answers: [...ANSWERED, ...PINS],
@@ -99,25 +101,6 @@ function linkFor(base, names, values) {
 }
 
 /**
- * Where the clipboard is closed (a page without https), the old way through a selection.
- * @param {string} text
- */
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const field = make("textarea");
-    field.value = text;
-    document.body.append(field);
-    field.select();
-    const isDone = document.execCommand("copy");
-    field.remove();
-    return isDone;
-  }
-}
-
-/**
  * Called by the button; the sentence that it shows.
  * @param {string} base
  * @param {string[]} names
@@ -128,7 +111,7 @@ async function share(base, names, values) {
   if (link.length > MOST_CHARACTERS)
     return "This prompt is too long for a link: shorten it, or export the run instead.";
   if (await copied(link)) return "Link copied: it brings back this prompt and these settings.";
-  return "This browser lets nothing be copied: allow it for this page and try again.";
+  return NO_COPY;
 }
 
 /** @type {Record<string, string>} */
@@ -204,6 +187,15 @@ function place(desk) {
     control.append(help);
     for (const input of control.querySelectorAll("input")) input.setAttribute("aria-describedby", find(help, "p").id);
   }
+}
+
+// A link may bring a run: it is shown as soon as the view stands.
+function mountLink() {
+  if (!location.hash) return;
+  whenThere(
+    () => document.querySelector(VIEWS.live)?.lineView,
+    (view) => openLink(view, location.hash),
+  );
 }
 
 // The τ of the Live tab as a lens: moving it is told to the race view, which looks through it while no run is going on.

@@ -1,0 +1,161 @@
+"""Links that replay a run: the run itself in the link, or kept here under a name that cannot be
+guessed.
+
+A run that comes by a link comes from anybody: whatever brings it, the trace reader checks it and
+writes it anew (``app/compare.py``), verdicts are left out, and what is drawn of it is marked as a
+recording. Kept are checked runs alone, in the folder MARS_DATA, few of one address in an hour and
+so many in all: where there is no room the oldest goes, and its link with it. Knows no gradio.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+import time
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.compare import read_import
+from app.controls import TITLES
+from app.run_log import RunLog
+from mars_runtime.trace import Header, read_trace
+
+MAX_LANES = 4
+MAX_KEPT, MAX_KEPT_BYTES = 2000, 200_000_000
+MAX_OF_ONE, HOUR = 30, 3600.0  # runs that one address may leave in an hour
+NAME_BYTES = 16
+NAME = re.compile(r"[\w-]{22}", re.ASCII)
+UNREADABLE = "The run in this link cannot be read: ask for the link again."
+GONE = "The run of this link is not kept here any more."
+NOT_KEPT = "This run is too long for a link, and this page keeps none: export it instead."
+OFTEN = "Many runs were shared from your address: try again in an hour."
+FULL = "This run cannot be kept just now: export it instead."
+_log = logging.getLogger(__name__)
+
+
+class SharedRuns:
+    """What links of this page stand for. ``folder``: where runs are kept, None for nowhere;
+    ``max_chars``: of a run."""
+
+    def __init__(self, folder: Path | None, max_chars: int) -> None:
+        self._folder = folder
+        self._max_chars = max_chars
+        self._lock = threading.Lock()
+        self._left: defaultdict[str, deque[float]] = defaultdict(deque)  # when, by address
+
+    def read(self, given: object, address: str) -> dict[str, Any]:
+        """``{"value": the race view's}`` of ``{"value": a run as a link brings it}`` or ``{"name":
+        of one that is kept}``; or ``{"error": one sentence}``."""
+        asked: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        if "name" not in asked:
+            return self._checked(asked.get("value"), address)
+        value = self._kept(asked["name"])
+        return {"error": GONE} if value is None else self._checked(value, address)
+
+    def keep(self, given: object, address: str) -> dict[str, Any]:
+        """``{"name": under which a run is kept from now on}`` or ``{"error": one sentence}``."""
+        if self._folder is None:
+            return {"error": NOT_KEPT}
+        if not self._may_keep(address):
+            return {"error": OFTEN}
+        found = self._checked(given, address)
+        if "error" in found:
+            return found
+        name = secrets.token_urlsafe(NAME_BYTES)
+        try:
+            with self._lock:
+                self._write(self._folder, name, gzip.compress(found["value"].encode()))
+        except OSError as error:
+            _log.error("a run could not be kept (%s)", type(error).__name__)
+            return {"error": FULL}
+        return {"name": name}
+
+    def _may_keep(self, address: str) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            for each in list(self._left):
+                times = self._left[each]
+                while times and now - times[0] > HOUR:
+                    times.popleft()
+                if not times:
+                    del self._left[each]
+            if len(self._left[address]) >= MAX_OF_ONE:
+                return False
+            self._left[address].append(now)
+            return True
+
+    def _write(self, folder: Path, name: str, content: bytes) -> None:
+        """Raises OSError. The oldest go until there is room."""
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = sorted((path.stat().st_mtime, path) for path in folder.glob("*.run.gz"))
+        sizes = sum(path.stat().st_size for _, path in kept) + len(content)
+        while kept and (len(kept) >= MAX_KEPT or sizes > MAX_KEPT_BYTES):
+            _, oldest = kept.pop(0)
+            sizes -= oldest.stat().st_size
+            oldest.unlink()
+        partial = folder / f"{name}.part"
+        partial.write_bytes(content)
+        os.replace(partial, folder / f"{name}.run.gz")
+
+    def _kept(self, name: object) -> str | None:
+        """What is kept under a name, None for nothing."""
+        if self._folder is None or not isinstance(name, str) or not NAME.fullmatch(name):
+            return None
+        try:
+            packed = (self._folder / f"{name}.run.gz").read_bytes()
+            unpacked = zlib.decompressobj(wbits=31).decompress(packed, 2 * self._max_chars)
+            return unpacked.decode()
+        except (OSError, zlib.error, UnicodeDecodeError):
+            return None
+
+    def _checked(self, value: object, address: str) -> dict[str, Any]:
+        """A run, checked and written anew: the first line names its lanes, each further line is
+        ``<lane>\\t<trace line>``."""
+        if not isinstance(value, str) or len(value) > self._max_chars:
+            return {"error": UNREADABLE}
+        head, *lines = value.split("\n")
+        names = _lanes(head)
+        if not names:
+            return {"error": UNREADABLE}
+        parted = [line.partition("\t") for line in lines]
+        traces: dict[str, list[str]] = {}
+        for lane in names:
+            own = "\n".join(text for tag, _, text in parted if tag == lane)
+            found = read_import(own, self._max_chars, address)
+            if "error" in found:
+                return {"error": found["error"]}
+            traces[lane] = found["lines"]
+        header = read_trace(traces[names[0]][:1]).header
+        log = RunLog({"lanes": _titled(names), "pace": 0, "recorded": _when(header)})
+        for lane, trace in traces.items():
+            for line in trace:
+                log.add(lane, line)
+        return {"value": log.whole()}
+
+
+def _lanes(head: str) -> list[str]:
+    """The names of the lanes that a first line tells; none where it tells nothing of use."""
+    try:
+        told = json.loads(head)["lanes"]
+        names = [each["lane"] for each in told]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return []
+    is_known = all(isinstance(name, str) and name in TITLES for name in names)
+    return names if is_known and 1 <= len(set(names)) == len(names) <= MAX_LANES else []
+
+
+def _titled(names: list[str]) -> list[dict[str, str]]:
+    return [{"lane": name, "title": TITLES[name]} for name in names]
+
+
+def _when(header: Header) -> str:
+    """``2026-11-24, on AMD EPYC, 2 cores``."""
+    return ", on ".join(part for part in (header.date[:10], header.hardware) if part) or "a link"

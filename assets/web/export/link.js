@@ -1,0 +1,89 @@
+// A link that replays a run: the run itself in its fragment, which no server sees, where it is short enough; else the name
+// under which the page keeps it. What a link brings is checked by the server's trace reader before it is drawn.
+
+import { valueOf } from "../core/wire.js";
+
+const MOST_FRAGMENT = 8000; // characters that mail and chat leave whole
+const MOST_UNPACKED = 4_000_000; // characters
+const [WHOLE, KEPT] = ["run", "kept"];
+const BROKEN = "The run in this link cannot be read: ask for the link again.";
+
+/**
+ * The run that a link is to bring.
+ * @param {Run} run
+ */
+const told = (run) =>
+  valueOf(
+    { run: "", lanes: run.head.lanes },
+    run.lanes.map(({ name, lines }) => ({ name, lines, verdict: null })),
+  );
+
+/**
+ * The link to a run that is over; throws an error with a `sentence` where it can have none.
+ * @param {Run} run
+ * @param {Server} server
+ * @returns {Promise<string>}
+ */
+export async function linkTo(run, server) {
+  const value = told(run);
+  const base = `${location.origin}${location.pathname}`;
+  const packed = await pack(value);
+  if (packed.length <= MOST_FRAGMENT) return `${base}#${WHOLE}=${packed}`;
+  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server does not answer: try again." };
+  if ("error" in answer) throw Object.assign(new Error(answer.error), { sentence: answer.error });
+  return `${base}#${KEPT}=${answer.name}`;
+}
+
+/**
+ * What the server is asked for by a fragment, null for one that brings no run; throws for one that is broken.
+ * @param {string} fragment
+ */
+export async function broughtBy(fragment) {
+  const [, kind, rest] = /^#(run|kept)=([\w-]+)$/.exec(fragment) || [];
+  if (kind === KEPT) return { name: rest };
+  return kind === WHOLE ? { value: await unpack(rest) } : null;
+}
+
+/**
+ * Shows the run that the page's address brings, if it brings one.
+ * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
+ * @param {string} fragment
+ */
+export async function openLink(view, fragment) {
+  const asked = await broughtBy(fragment).catch(() => ({ error: BROKEN }));
+  if (!asked || !view.server.shared) return;
+  const answer = "error" in asked ? asked : await view.server.shared(asked).catch(() => ({ error: BROKEN }));
+  if ("value" in answer) return view.read(answer.value);
+  view.read("");
+  view.fail(answer.error);
+  view.schedule();
+}
+
+/**
+ * A text as letters, digits, - and _.
+ * @param {string} text
+ */
+export async function pack(text) {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  let letters = "";
+  for (let at = 0; at < bytes.length; at += 8192) letters += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  return btoa(letters).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/**
+ * The text again; throws for what is none, and for what is longer than any run.
+ * @param {string} packed
+ */
+export async function unpack(packed) {
+  const letters = atob(packed.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let text = "";
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+    text += decoder.decode(value, { stream: true });
+    if (text.length > MOST_UNPACKED) throw new Error("This is longer than any run.");
+  }
+  return text + decoder.decode();
+}

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { broughtBy, linkTo, pack, unpack } from "../../assets/web/export/link.js";
+import { arOf, laneOf, PLAIN } from "./runs.js";
+
+const run = (lanes) => ({
+  id: "x",
+  head: { run: "x", lanes: lanes.map(({ name, title }) => ({ lane: name, title })) },
+  lanes,
+});
+
+describe("a link that brings a run", () => {
+  globalThis.location = new URL("https://a.b/c/?prompt=x#old");
+
+  test("texts come back as they were, in letters that links leave alone", async () => {
+    for (const text of ["", "a", "é – 😀\n\t\u2028", "x".repeat(500_000)]) {
+      const packed = await pack(text);
+      assert.match(packed, /^[\w-]*$/);
+      assert.equal(await unpack(packed), text);
+    }
+  });
+
+  test("what is no text, or longer than any run, is refused", async () => {
+    await assert.rejects(() => unpack("abc"));
+    await assert.rejects(async () => unpack(await pack("x".repeat(5_000_000))));
+  });
+
+  test("a short run travels in the fragment, and is asked for whole", async () => {
+    const lanes = [laneOf(PLAIN), arOf([1, 2])];
+    const link = await linkTo(run(lanes), {});
+    assert.ok(link.startsWith("https://a.b/c/#run="));
+    const { value } = await broughtBy(new URL(link).hash);
+    const [head, ...lines] = value.trimEnd().split("\n");
+    assert.deepEqual(JSON.parse(head).lanes.map(({ lane }) => lane), lanes.map(({ name }) => name)); // prettier-ignore
+    assert.deepEqual(
+      lines,
+      lanes.flatMap((lane) => lane.lines.map((line) => `${lane.name}\t${line}`)),
+    );
+  });
+
+  test("a long one is kept by the server, or cannot be had", async () => {
+    const lane = laneOf(PLAIN);
+    let state = 1;
+    const noise = () => ((state = (state * 48271) % 2147483647) % 36).toString(36);
+    lane.lines.push(JSON.stringify({ noise: Array.from({ length: 20_000 }, noise).join("") }));
+    const kept = [];
+    const keep = async (value) => (kept.push(value), { name: "abc-_1" });
+    assert.equal(await linkTo(run([lane]), { keep }), "https://a.b/c/#kept=abc-_1");
+    assert.equal(kept.length, 1);
+    assert.deepEqual(await broughtBy("#kept=abc-_1"), { name: "abc-_1" });
+    await assert.rejects(() => linkTo(run([lane]), { keep: async () => ({ error: "No." }) }), { sentence: "No." });
+    await assert.rejects(() => linkTo(run([lane]), {}), ({ sentence }) => sentence.length > 0); // prettier-ignore
+  });
+
+  test("other fragments bring nothing", async () => {
+    for (const fragment of ["", "#", "#else", "#run=", "#run=a/b", "#kept=../x"])
+      assert.equal(await broughtBy(fragment), null);
+  });
+});
