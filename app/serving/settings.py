@@ -25,9 +25,11 @@ class AppSettings:
     host, port: where the page is served.
     checkpoint: a name of ``checkpoints/registry.json`` or the path of a checkpoint folder.
     offered: what visitors may have loaded beside it: names of the registry with commas between, or
-        ``all``; by default those that are bundled or known to the byte, none of the hub.
+        ``all``; by default those that are bundled or known to the byte, and of the hub the small
+        ones, if it answers.
     offline: fetch nothing; a checkpoint that is not here is said to be missing.
-    device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else CPU and fp32.
+    device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else the CPU and what
+        ``model.build`` finds to be best there.
     max_prompt_chars: longer prompts are refused, never cut.
     max_new_tokens: the end of the slider, and of what a request past the page may ask for.
     max_seconds: a run ends after this long by the wall clock, waits of slow motion included.

@@ -105,9 +105,9 @@ def why_not_native(config: ModelConfig) -> str | None:
     return reason
 
 
-TRIAL_WEIGHTS = 1 << 25
-"""Of the layers that ``quickest`` tries, at least one: as fp32 more than a processor's caches hold,
-as all layers of a large model are."""
+TRIAL_WEIGHTS = 1 << 24
+"""Of the layers that ``quickest`` tries: as fp32 more than a core's share of a cache holds, as all
+layers of a large model are."""
 TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 
 

@@ -220,6 +220,9 @@ class FileWeights(Mapping[str, Tensor]):
             weight: Tensor = file.get_tensor(name)
             return weight
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._files  # Mapping's own would read the weight
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
 

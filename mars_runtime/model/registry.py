@@ -123,7 +123,7 @@ def is_chat(name: str) -> bool:
     """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks.
     Raises CheckpointError."""
     entry = registry().get(name)
-    return entry is not None and entry.gguf is not None
+    return entry is not None and entry.path is None
 
 
 def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | None, Path]:

@@ -166,6 +166,9 @@ class _RandomWeights(Mapping[str, Tensor]):
         generator.manual_seed(self._seed + zlib.crc32(name.encode()))
         return weight.normal_(0.0, INITIAL_SPREAD, generator=generator)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would draw the weight
+
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._names))
 

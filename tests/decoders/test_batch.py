@@ -7,7 +7,6 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
@@ -167,7 +166,7 @@ def test_acceptance_is_imposed_on_exact_steps_too(lossless: bool, num_rows: int)
     forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
     tau = 0.0 if lossless else 1.0
     settings = DecodeSettings(tau=tau, block_size=4, lossless=lossless, max_new_tokens=400)
-    free = replace(IDS, eos_ids=frozenset())
+    free = Ids(eos_ids=frozenset())
     prompts = [[3, 4 + row, *range(5, 5 + row)] for row in range(num_rows)]
     events = list(decode(model, free, prompts, lambda: settings, forced=forced))
     counts = Counter(

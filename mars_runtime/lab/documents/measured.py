@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mars_runtime.lab.benchmark.beside import Beside
+from mars_runtime.lab.profiling.forward import CONTEXT
 from mars_runtime.lab.tables import NONE, Table, number
 from mars_runtime.statistics import Estimate
 
@@ -78,6 +79,23 @@ def beside(content: Content) -> Table:
     """Tokens per second beside busy processes, by way and number of threads."""
     (table,) = TypeAdapter(Beside).validate_python(content).tables()
     return table
+
+
+def shape(content: Content) -> Table:
+    """A shape with random weights: rates, what they are of others', and how near AR comes to what
+    reading its weights takes."""
+    peers = {one["peer"]: one["families"] for one in content["series"][0]["peers"]}
+    work, limits = content["load"], content["machine"]
+    read = work["weight_bytes"] + CONTEXT * work["position_bytes"]
+    found = {(one["peer"], one["baseline"]): one["overall"] for one in content["comparisons"]}
+    lines = []
+    for shown, peer in ROWS["shape"].items():
+        rate = peers[peer]["decode_rate"]
+        share = f"{rate * read / limits['bytes_per_second']:.2f}" if peer == "AR" else NONE
+        over = [estimate(found.get((peer, base))) for base in ("AR", "llama.cpp")]
+        lines.append((shown, f"{rate:.1f}", *over, share))
+    columns = ("tokens/s", "times AR here", "times llama.cpp", "share of the limit")
+    return Table("", ("random weights, one prompt at a time", *columns), tuple(lines))
 
 
 def requests_held(content: Content) -> Table:
