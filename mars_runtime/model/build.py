@@ -59,8 +59,10 @@ def build_model(
         raise CheckpointError(f"{dtype} is made for a CPU: choose bf16 on a GPU.")
     is_whole = False
     if dtype == "auto" and device.type == "cpu":
-        is_whole = any(isinstance(weight, GroupedMatrix) for weight in weights.values())
-        dtype = dtype if is_whole else quickest(config, dense_weights(weights))
+        # Of one layer: each weight of a folder is mapped into memory when it is asked for.
+        first = [weights.get(name) for name in _first_layer(config)]
+        is_whole = any(isinstance(weight, GroupedMatrix) for weight in first)
+        dtype = dtype if is_whole else quickest(config, weights)
     if dtype in BITS or is_whole:
         return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
     _require_numbers(weights)
@@ -111,7 +113,7 @@ layers of a large model are."""
 TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 
 
-def quickest(config: ModelConfig, weights: Mapping[str, Tensor]) -> str:
+def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
     """In what dense weights are computed fastest on this CPU, one token at a time: int8 by the
     native forward, or fp32. Where the first can't be, the log says why, and it is fp32.
 
@@ -129,6 +131,7 @@ def quickest(config: ModelConfig, weights: Mapping[str, Tensor]) -> str:
         config,
         num_layers=min(config.num_layers, TRIAL_WEIGHTS // layer),
         vocab_size=min(config.vocab_size, TRIAL_ROWS),
+        max_positions=TRIAL_CONTEXT + 1,
         tie_word_embeddings=True,
     )
     some = _Part(part, weights)
@@ -143,20 +146,24 @@ def quickest(config: ModelConfig, weights: Mapping[str, Tensor]) -> str:
     return min(seconds, key=seconds.__getitem__)
 
 
+def _first_layer(config: ModelConfig) -> list[str]:
+    return [name for name in expected_names(config) if name.startswith("model.layers.0.")]
+
+
 def _layer_weights(config: ModelConfig) -> int:
-    names = (name for name in expected_names(config) if name.startswith("model.layers.0."))
-    return sum(prod(expected_shape(name, config)) for name in names)
+    return sum(prod(expected_shape(name, config)) for name in _first_layer(config))
 
 
 class _Part(Mapping[str, Tensor]):
     """The first layers and tokens of a model, its head tied."""
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
         self._config, self._weights = config, weights
         self._names = expected_names(config)
 
     def __getitem__(self, name: str) -> Tensor:
-        found = self._weights[name]
+        weight = self._weights[name]
+        found = weight if isinstance(weight, Tensor) else weight.dense()
         return found[: self._config.vocab_size] if "embed" in name else found
 
     def __iter__(self) -> Iterator[str]:
