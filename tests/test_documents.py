@@ -25,7 +25,8 @@ from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
 RESULTS = ROOT / "assets" / "results"
-OF_NO_CHECKPOINT = {"paper.json"}  # what its authors measured
+OF_NO_CHECKPOINT = {"paper.json", "shape_int4.json", "shape_int8.json"}
+"""What its authors measured, and shapes with random weights."""
 FIGURE = re.compile(r"[-+]?\d[\d.,]*( ?%)?( · \d[\d.]*| ± \d[\d.]*| \[.*\]|(, \d[\d.]*)+)?|–|—")
 """A cell that is a figure, or would be one."""
 
