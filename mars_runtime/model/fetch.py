@@ -260,12 +260,13 @@ def hub_answers(seconds: float) -> bool:
         return False
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        urllib.request.urlopen(urllib.request.Request(place, method="HEAD"), timeout=seconds)
-    except urllib.error.HTTPError:
+        asked = urllib.request.Request(place, method="HEAD")
+        with urllib.request.urlopen(asked, timeout=seconds):
+            return True
+    except urllib.error.HTTPError:  # it refuses this, but is there
         return True
     except (OSError, ValueError, http.client.HTTPException):
         return False
-    return True
 
 
 def _is_offline() -> bool:

