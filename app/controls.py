@@ -23,8 +23,10 @@ from mars_runtime.settings import (
     SettingsError,
 )
 
-DEFAULTS = RECOMMENDED
+DEFAULTS = replace(RECOMMENDED, stop_loops=True)
 """What the page and its endpoints begin with."""
+PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
+"""What tabs begin with that have no controls but their own."""
 FIXED_BLOCK_SIZE = 4
 """B where the visitor chooses it and has not moved its slider, and where it can't be chosen."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in METHODS.items()}

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Literal
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.loops import find_loop
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
@@ -54,9 +55,20 @@ def num_forwards(events: Iterable[Event], row: int = 0) -> int:
     return sum(1 for _ in row_steps(events, row))
 
 
+def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
+    """How many tokens the row had emitted when its text began to repeat itself (``loops.py``); None
+    where it did not."""
+    loop = find_loop(accepted_tokens(events, row))
+    return None if loop is None else loop.kept
+
+
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Tokens per forward of this row to its end, prefill apart."""
-    return _ratio(num_tokens(events, row), num_forwards(events, row))
+    """Tokens per forward of this row to its end, prefill apart, or to where its text begins to
+    repeat itself: a loop is easy to foresee and worth nothing."""
+    kept = loops_at(events, row)
+    if kept is None:
+        return _ratio(num_tokens(events, row), num_forwards(events, row))
+    return kept / sum(step.start < kept for step, _ in row_steps(events, row))
 
 
 def prefill_seconds(events: Iterable[Event]) -> float:
@@ -233,7 +245,9 @@ class Totals:
 
     num_tokens: over all rows, ends of turn included. num_forwards: of the whole batch, of which
     num_commits are commits. num_row_forwards: rows times forwards, num_idle of them idle.
-    seconds: of decoding, prefill_seconds apart. peak_cache_bytes: of the largest group.
+    seconds: of decoding, prefill_seconds apart. peak_cache_bytes: of the largest group. num_looped:
+    rows whose texts began to repeat themselves, and what they took from there on: num_loop_tokens,
+    in num_loop_forwards row-forwards; looked for once the run is over.
     """
 
     num_tokens: int
@@ -244,6 +258,9 @@ class Totals:
     seconds: float
     prefill_seconds: float
     peak_cache_bytes: int
+    num_looped: int = 0
+    num_loop_tokens: int = 0
+    num_loop_forwards: int = 0
 
     @property
     def tokens_per_second(self) -> float:
@@ -252,8 +269,10 @@ class Totals:
 
     @property
     def effective_tpf(self) -> float:
-        """Tokens a row-forward: idle ones and commits count as forwards like any other."""
-        return _ratio(self.num_tokens, self.num_row_forwards)
+        """Tokens a row-forward, loops left out: idle ones and commits count as forwards like any
+        other."""
+        num_tokens = self.num_tokens - self.num_loop_tokens
+        return _ratio(num_tokens, self.num_row_forwards - self.num_loop_forwards)
 
     @property
     def idle_share(self) -> float:
@@ -270,6 +289,7 @@ def totals(events: Sequence[Event]) -> Totals:
     """All figures of the batch so far."""
     forwards = steps(events)
     num_idle = sum(len(step.idle) for step in forwards)
+    looped = list(_beyond_loops(events)) if end(events) else []
     return Totals(
         num_tokens=sum(map(num_accepted, forwards)),
         num_forwards=len(forwards),
@@ -279,7 +299,19 @@ def totals(events: Sequence[Event]) -> Totals:
         seconds=sum(step.seconds for step in forwards),
         prefill_seconds=prefill_seconds(events),
         peak_cache_bytes=peak_cache_bytes(events),
+        num_looped=len(looped),
+        num_loop_tokens=sum(num for num, _ in looped),
+        num_loop_forwards=sum(num for _, num in looped),
     )
+
+
+def _beyond_loops(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
+    """(tokens, forwards) from where a text begins to repeat itself, of each row that does."""
+    for row in rows(events):
+        kept = loops_at(events, row)
+        if kept is not None:
+            num_beyond = sum(step.start >= kept for step, _ in row_steps(events, row))
+            yield num_tokens(events, row) - kept, num_beyond
 
 
 def num_accepted(step: Step) -> int:

@@ -81,9 +81,10 @@ class TextView:
 
 def figures(events: Sequence[Event]) -> str:
     """The figures of a run in one line."""
-    ttft = folds.ttft(events)
+    ttft, kept = folds.ttft(events), folds.loops_at(events)
+    remark = "" if kept is None else f" up to token {kept}, where it begins to repeat itself"
     parts = [
-        f"TPF {folds.tpf(events):.2f}",
+        f"TPF {folds.tpf(events):.2f}{remark}",
         f"{folds.tokens_per_second(events):.0f} tokens/s",
         "TTFT -" if ttft is None else f"TTFT {1000 * ttft:.1f} ms",
         f"{folds.ms_per_forward(events):.2f} ms per forward",

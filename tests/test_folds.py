@@ -91,6 +91,25 @@ def test_moves_of_settings() -> None:
     assert len(trace_folds.settings_moves(seeds)) == 1
 
 
+def test_tokens_per_forward_are_told_without_a_loop() -> None:
+    """Five tokens by three forwards, then 4 5 again and again, eight by each forward."""
+    starts = [(0, (1, 2)), (2, (3,)), (3, (4, 5, 4, 5, 4, 5, 4, 5))]
+    starts += [(start, (4, 5) * 4) for start in range(11, 75, 8)]
+    looping: list[Event] = [Step((step_of(start, tokens, width=8),)) for start, tokens in starts]
+    assert folds.num_tokens(looping) == 75
+    assert folds.loops_at(looping) == 5
+    assert folds.tpf(looping) == pytest.approx(5 / 3)
+    assert folds.tpf(looping[:4]) == pytest.approx(19 / 4)
+    assert folds.loops_at(looping[:4]) is None
+    other = Step((step_of(0, (1, 2), row=1),))
+    running = folds.totals([*looping, other])
+    assert (running.num_looped, running.effective_tpf) == (0, pytest.approx(77 / 12))
+    over = folds.totals([*looping, other, End("limit")])
+    assert (over.num_looped, over.num_loop_tokens, over.num_loop_forwards) == (1, 70, 8)
+    assert over.effective_tpf == pytest.approx(7 / 4)
+    assert (over.num_tokens, over.num_row_forwards) == (77, 12)
+
+
 def test_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
         assert folds.tpf(events) == folds.tokens_per_second(events) == 0

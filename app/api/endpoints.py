@@ -84,8 +84,10 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         _endpoint(
             "generate",
             "Generate text by one method. Streams the run so far.",
-            "text, num_tokens, num_forwards, tokens_per_forward, tokens_per_second, seconds (of "
-            "decoding), ended (empty until it is eos, limit, deadline or error), message",
+            "text, num_tokens, num_forwards, tokens_per_forward, loops_at (tokens up to where the "
+            "text begins to repeat itself, from where on nothing counts as tokens_per_forward, or "
+            "null), tokens_per_second, seconds (of decoding), ended (empty until it is eos, limit, "
+            "repeats, deadline or error), message",
             ONE,
             Iterator[dict[str, Any]],
             partial(generate, engines, book),
@@ -103,7 +105,8 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         _endpoint(
             "batch",
             "Decode several prompts together by one method. Streams the batch so far.",
-            "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, ended), "
+            "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, "
+            "loops_at, ended), "
             "totals (of the whole batch, idle rows included), ended, message",
             SEVERAL,
             Iterator[dict[str, Any]],

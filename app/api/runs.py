@@ -186,6 +186,7 @@ def _figures(text: str, events: Sequence[Event], row: int = 0) -> dict[str, Any]
         "num_tokens": folds.num_tokens(events, row),
         "num_forwards": folds.num_forwards(events, row),
         "tokens_per_forward": round(folds.tpf(events, row), 3),
+        "loops_at": folds.loops_at(events, row),
     }
 
 

@@ -15,6 +15,7 @@ from app.controls import (
     CHECKPOINT,
     LOSSLESS,
     MAX_NEW_TOKENS,
+    PLAIN,
     TAU,
     Control,
     Limits,
@@ -128,7 +129,7 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     return BatchOrder(
         found["prompts"],
         tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),
-        DecodeSettings(**{each.name: found[each.name] for each in BATCH if each.is_setting}),
+        replace(PLAIN, **{each.name: found[each.name] for each in BATCH if each.is_setting}),
         found["batch_size"],
         found["cache_block"],
         found["checkpoint"],

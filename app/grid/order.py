@@ -14,6 +14,7 @@ from app.controls import (
     BLOCK_SIZE,
     CHECKPOINT,
     MAX_NEW_TOKENS,
+    PLAIN,
     PROMPT,
     TAU,
     Control,
@@ -65,7 +66,7 @@ class GridOrder:
 
     def cells(self) -> Iterator[tuple[str, DecodeSettings]]:
         """Cell -> its settings, in the order in which they run: the reference, then row by row."""
-        start = DecodeSettings(max_new_tokens=self.max_new_tokens)
+        start = replace(PLAIN, max_new_tokens=self.max_new_tokens)
         yield REFERENCE, settings_for("ar", start)
         for row, threshold in enumerate(self.thresholds):
             for column, block_size in enumerate(self.block_sizes):

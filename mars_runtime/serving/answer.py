@@ -276,6 +276,7 @@ class Envelope:
             "seed": self._seed,
             "forwards": folds.num_forwards(events),
             "tokens_per_forward": round(folds.tpf(events), 3),
+            "loops_at": folds.loops_at(events),
             "tokens_per_second": round(folds.tokens_per_second(events), 1),
             "prefill_seconds": round(folds.prefill_seconds(events), 4),
             "decode_seconds": round(folds.decode_seconds(events), 4),

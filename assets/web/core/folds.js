@@ -2,6 +2,8 @@
 
 import { isVerified } from "./methods.js";
 
+import { loopsAt } from "./loops.js";
+
 /**
  * The tokens that wait for AR's word after a forward, whoever proposed them.
  * @param {Step} step
@@ -99,6 +101,26 @@ export function takerOf(lane, { step, position }) {
   return step;
 }
 
+/** @type {ReadonlySet<string>} */
+export const FINAL = new Set(["eos", "limit", "repeats"]); // stops that end a text by itself
+
+/**
+ * Tokens per forward, up to where the text begins to repeat itself: a loop is easy to foresee and worth nothing.
+ * @param {Lane} lane
+ */
+function perForward(lane) {
+  const kept = loopsAt(lane);
+  if (kept < 0) return lane.tokens.length / lane.steps.length;
+  return kept / lane.steps.filter((step) => step.first < kept).length;
+}
+
+/**
+ * What has to be said beside tokens per forward; empty where the text does not repeat itself.
+ * @param {Lane} lane
+ */
+export const loopRemark = (lane) =>
+  loopsAt(lane) < 0 ? "" : `up to token ${loopsAt(lane)}, where it begins to repeat itself`;
+
 /**
  * Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
  * @type {Record<"tokens" | "forwards" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
@@ -106,7 +128,7 @@ export function takerOf(lane, { step, position }) {
 export const folds = {
   tokens: (lane) => lane.tokens.length,
   forwards: (lane) => lane.steps.length,
-  perForward: (lane) => lane.tokens.length / lane.steps.length,
+  perForward,
   perSecond: (lane) => lane.tokens.length / lane.seconds,
   secondsPerForward: (lane) => lane.seconds / lane.steps.length,
   toFirst: (lane) => (lane.steps.length && lane.prefill !== null ? lane.prefill + lane.steps[0].seconds : NaN),
@@ -130,7 +152,7 @@ export function divergence(a, b, from) {
  */
 export function photoFinish(lanes) {
   if (lanes.length !== 2) return null;
-  const done = lanes.filter((lane) => lane.end && ["eos", "limit"].includes(lane.end.reason));
+  const done = lanes.filter((lane) => lane.end && FINAL.has(lane.end.reason));
   const first = done.sort((a, b) => a.seconds - b.seconds)[0];
   const other = lanes.find((lane) => lane !== first);
   if (!first || !other || other.seconds <= first.seconds) return null;

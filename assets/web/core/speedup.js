@@ -73,7 +73,9 @@ function kindOf(low, high, limit) {
 export function laneSpeedup(lane, other) {
   /** @param {Lane} each */
   const measured = (each) => ({ tokens: folds.tokens(each), seconds: each.steps.map((step) => step.seconds) });
-  const limit = other.isAr ? folds.perForward(lane) / folds.perForward(other) : Infinity;
+  /** @param {Lane} each */
+  const whole = (each) => folds.tokens(each) / folds.forwards(each);
+  const limit = other.isAr ? whole(lane) / whole(other) : Infinity;
   return speedup(measured(lane), measured(other), limit);
 }
 

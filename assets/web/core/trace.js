@@ -3,7 +3,7 @@
 // been read, as every rate does; its prefill counts for the first token alone.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
-import { draftIds, takenAhead } from "./folds.js";
+import { FINAL, draftIds, takenAhead } from "./folds.js";
 import { factsOf } from "./methods.js";
 import { METHODS, SETTINGS } from "./table.js";
 
@@ -253,7 +253,7 @@ export class Lane {
   // The latest step's unused proposals as text that continues the tokens: drafts first, then refused.
   ghosts() {
     const step = this.steps[this.steps.length - 1];
-    if (!step || this.end || step.stop === "eos" || step.stop === "limit") return null;
+    if (!step || this.end || FINAL.has(step.stop)) return null;
     const decoder = new TextDecoder("utf-8");
     decoder.decode(this.tail, { stream: true });
     /** @param {number[]} ids */

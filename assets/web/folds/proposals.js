@@ -1,7 +1,7 @@
 // What became of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in,
 // plain values out. Knows no text and no DOM.
 
-import { draftIds, lastOf } from "../core/folds.js";
+import { FINAL, draftIds, lastOf } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 
 /** @param {Step} step */
@@ -47,7 +47,7 @@ export function numChecked(lane, index) {
  * @returns {string}
  */
 function fate(step, i, numDrafts, draft, ends) {
-  const isOver = step.stop === "eos" || step.stop === "limit";
+  const isOver = FINAL.has(step.stop);
   if (i < step.count) {
     if (i < numDrafts) return step.proposals[i][0] === draft ? "confirmed" : "replaced";
     return i === numDrafts ? "own" : "taken";

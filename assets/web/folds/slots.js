@@ -1,6 +1,6 @@
 // The slots of a lane's cache at one forward: final, fed again, drafts, masks. Pure; no DOM.
 
-import { draftIds } from "../core/folds.js";
+import { FINAL, draftIds } from "../core/folds.js";
 
 /**
  * Tokens that were there before the first one was predicted.
@@ -99,7 +99,7 @@ function predictionAt(step, offset, drafts) {
   if (!isMask) return { group: 0, proposal: offset < step.count ? step.proposals[offset] || null : null };
   let [group, place] = [0, offset - drafts - 1];
   while (group < step.groups.length - 1 && place >= step.groups[group]) place -= step.groups[group++];
-  const isUsed = group === step.count - 1 && step.stop !== "eos" && step.stop !== "limit";
+  const isUsed = group === step.count - 1 && !FINAL.has(step.stop);
   return { group, proposal: isUsed ? step.proposals[step.count + place] || null : null };
 }
 

@@ -3,7 +3,7 @@
 // first forward that takes another number of tokens would have been predicted from another text: an estimate.
 // The groups in which a finished text would then stand end where another text would have been written.
 
-import { draftIds } from "../core/folds.js";
+import { FINAL, draftIds } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./proposals.js";
 
@@ -37,7 +37,7 @@ export function judgeAgain(lane, index, tau, ends) {
     if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
-  if (step.stop === "eos" || step.stop === "limit" || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
+  if (FINAL.has(step.stop) || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;

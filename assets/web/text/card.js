@@ -4,7 +4,7 @@ import { make } from "../core/dom.js";
 import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
 import { factsOf, isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
-import { counted, milliseconds, probability, short } from "../core/words.js";
+import { counted, joined, milliseconds, probability, short } from "../core/words.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 const MAX_DRAFTS = 15; // that one forward verifies, as in mars_runtime/settings.py
@@ -51,7 +51,11 @@ export function settingsText(settings, chosen) {
  * The settings in force in a lane, as far as it goes.
  * @param {Lane} lane
  */
-export const laneText = ({ settings, steps }) => settingsText(settings, steps.at(-1)?.blockSize);
+export const laneText = ({ settings, steps }) =>
+  joined(settingsText(settings, steps.at(-1)?.blockSize), penaltyText(settings?.repetition_penalty ?? 1));
+
+/** @param {number} penalty */
+const penaltyText = (penalty) => (penalty === 1 ? "" : `repetition penalty ${short(penalty)}`);
 
 /**
  * How a lane decodes, in words that need no legend.
@@ -112,6 +116,7 @@ export function whyText(lane, step) {
   if (step.taken) return fillText(step, step.taken.length);
   if (step.stop === "eos") return "The text ended here.";
   if (step.stop === "limit") return "The limit of tokens was reached.";
+  if (step.stop === "repeats") return "The text began to repeat itself, so it ends here.";
   if (step.settings && step.settings.method === "ar") return "Plain AR takes one token per forward.";
   if (step.settings && step.settings.method === "jacobi") return guessText(step);
   if (step.stop === "mismatch")

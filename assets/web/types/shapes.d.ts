@@ -90,6 +90,7 @@ interface BatchTotals {
   num_forwards: number;
   num_commits: number;
   peak_cache_bytes: number;
+  num_looped?: number;
 }
 
 // The server's answer on a trace that somebody brings: its lines and what its owner said of it, or a sentence.

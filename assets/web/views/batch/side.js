@@ -2,6 +2,7 @@
 // No DOM, no time of its own.
 
 import { bytesOf, shown } from "../../core/bytes.js";
+import { FINAL } from "../../core/folds.js";
 import { counted } from "../../core/words.js";
 
 export class Row {
@@ -92,7 +93,7 @@ export class Side {
    * @param {boolean} isCommit
    */
   readRow(row, data, forward, isCommit) {
-    const isOver = data.stop === "eos" || data.stop === "limit";
+    const isOver = FINAL.has(data.stop);
     const ids = data.stop === "eos" ? data.accepted.slice(0, -1) : data.accepted;
     let text = ids.map((id) => row.decoder.decode(this.vocabulary.get(id) || bytesOf(""), { stream: true })).join("");
     if (isOver) text += row.decoder.decode();
@@ -119,6 +120,13 @@ export function besideAr(row, ar) {
 }
 
 /** @type {Record<string, string>} */
+const ENDS = {
+  eos: "the text ended here",
+  limit: "the limit was reached here",
+  repeats: "the text began to repeat itself and ends here",
+};
+
+/** @type {Record<string, string>} */
 const WAITS = {
   block: "its block is full and waits for the other rows",
   finished: "it has ended and waits for the other rows",
@@ -134,7 +142,7 @@ export function cellText(side, row, cell) {
   const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
   const commit = cell.isCommit ? ", the forward that commits the block" : "";
   const parts = [`Row ${row.number + 1}, forward ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
-  if (cell.end) parts.push(cell.end === "eos" ? "the text ended here" : "the limit was reached here");
+  if (cell.end) parts.push(ENDS[cell.end]);
   return parts.filter(Boolean).join(" · ");
 }
 

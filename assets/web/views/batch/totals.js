@@ -22,7 +22,7 @@ const SMALL = [
 /** @type {Record<string, string>} */
 const HINTS = {
   speedup: DEFINITION,
-  tpf: "Tokens over row-forwards: idle rows and commits count as forwards.",
+  tpf: "Tokens over row-forwards: idle rows and commits count as forwards, loops of rows that repeat themselves do not.",
   idle: "Share of rows times forwards that took nothing.",
   cache: "Keys and values reserved for the largest group of rows.",
 };
@@ -64,7 +64,7 @@ export class Totals {
     const show = (key, text, unit = "") =>
       this.set(key, first ? text(first) : "–", second ? `${brief(sides[1])}: ${text(second)}${unit}` : "");
     show("perSecond", (totals) => figure(totals.tokens_per_second));
-    show("tpf", (totals) => figure(totals.effective_tpf));
+    show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
     show("idle", (totals) => percent(totals.idle_share), " %");
     /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
     const both = (key, text) =>
@@ -84,6 +84,9 @@ export class Totals {
     put(this.big[key].sub, sub);
   }
 }
+
+/** @param {BatchTotals} totals */
+const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
 
 /** @param {Side} given */
 const measured = ({ rows, seconds }) => ({ tokens: rows.reduce((sum, row) => sum + row.tokens, 0), seconds });

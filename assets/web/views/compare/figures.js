@@ -1,7 +1,7 @@
 // What is compared of several lanes: figures, which of them is best, and what makes them not comparable.
 // Pure: lanes in, numbers and sentences out.
 
-import { folds, headerOf } from "../../core/folds.js";
+import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { dayOf, figure, milliseconds, minuteOf, threads, verdictText, whole } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
 
@@ -30,6 +30,7 @@ export const FIGURES = [
 const ENDS = {
   eos: "end of the text",
   limit: "limit of tokens",
+  repeats: "began to repeat itself",
   deadline: "out of time",
   cancelled: "stopped",
   error: "failed",
@@ -84,6 +85,9 @@ export function remarks(lanes) {
     said.push(
       `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the same machine may have been faster on one of them.`,
     );
+  lanes.forEach((lane, i) => {
+    if (loopRemark(lane)) said.push(`Tokens per forward of ${LETTERS[i]} count ${loopRemark(lane)}.`);
+  });
   if (differ((lane) => headerOf(lane).dtype))
     said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
   if (differ((lane) => headerOf(lane).prompt))

@@ -2,7 +2,7 @@
 // Names and notes are values of inputs, never markup. What is changed is told to `report`.
 
 import { attribute, button, fill, find, make, put } from "../../core/dom.js";
-import { folds, headerOf } from "../../core/folds.js";
+import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { figure, joined, minuteOf } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
 import { laneText } from "../../text/card.js";
@@ -113,7 +113,7 @@ export class Row {
     const header = headerOf(lane);
     const marks = [lane.end ? "" : "not ended", this.pin.record.isImported ? "imported" : ""];
     put(this.facts, joined(methodText(lane), header.checkpoint, minuteOf(header), ...marks));
-    put(this.figures, `${figure(folds.perForward(lane))} TPF · ${figure(folds.perSecond(lane))} tok/s`);
+    put(this.figures, `${paceOf(lane)} · ${figure(folds.perSecond(lane))} tok/s`);
   }
 
   /**
@@ -193,11 +193,14 @@ export class Fold {
   }
 }
 
+/** @param {Lane} lane */
+const paceOf = (lane) => `${figure(folds.perForward(lane))} TPF${loopRemark(lane) && " without its loop"}`;
+
 /** @param {Pin} pin */
 const settingsOf = ({ label, lane, record }) =>
   make(
     "li",
     { "data-colour": String(record.colour) },
     make("span", "cv-run", label),
-    `${methodText(lane)} · ${figure(folds.perForward(lane))} TPF`,
+    `${methodText(lane)} · ${paceOf(lane)}`,
   );

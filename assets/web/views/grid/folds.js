@@ -1,8 +1,9 @@
 // Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
 
-import { divergence, folds, lastOf } from "../../core/folds.js";
+import { FINAL, divergence, folds, lastOf, loopRemark } from "../../core/folds.js";
+import { loopsAt } from "../../core/loops.js";
 import { laneSpeedup, speedupSentence, speedupShort } from "../../core/speedup.js";
-import { figure, short, whole } from "../../core/words.js";
+import { figure, joined, short, whole } from "../../core/words.js";
 import { aligned } from "../../folds/diff.js";
 
 export const NUM_LEVELS = 5; // steps of the ramp that a heat map is coloured with
@@ -24,7 +25,7 @@ export function parting(lane, ar) {
 }
 
 /** @param {Lane} lane */
-export const isDone = (lane) => lane.end?.reason === "eos" || lane.end?.reason === "limit";
+export const isDone = (lane) => FINAL.has(lane.end?.reason ?? "");
 
 /** @type {WeakMap<Lane, number>} */
 const agreed = new WeakMap();
@@ -96,13 +97,14 @@ export const frontier = (points) =>
     .sort((a, b) => a.x - b.x);
 
 /**
- * Of cells that ran to their end, the one with the most tokens/s; undefined where there is none.
+ * Of cells that ran to their end and did not go round in circles, the one with the most tokens/s; undefined where there is
+ * none.
  * @param {Cell[]} cells
  * @returns {Cell | undefined}
  */
 export function fastest(cells) {
   return cells
-    .filter((cell) => isDone(cell.lane))
+    .filter(({ lane }) => isDone(lane) && loopsAt(lane) < 0)
     .reduce(
       (best, cell) => (best && folds.perSecond(best.lane) >= folds.perSecond(cell.lane) ? best : cell),
       /** @type {Cell | undefined} */ (undefined),
@@ -142,9 +144,16 @@ const NOTHING = { tpf: "", agreement: "", ratio: "", speedup: "", range: "", spe
  */
 export function textsOf({ lane, row }, ar) {
   if (!lane.steps.length) return NOTHING;
+  const loops = loopsAt(lane) < 0 ? "" : "repeats itself";
   const shared = { tpf: figure(folds.perForward(lane)), speed: `${figure(folds.perSecond(lane))} tok/s` };
   if (!row)
-    return { ...NOTHING, ...shared, agreement: "100", differs: "what the cells are held against", kind: "reference" };
+    return {
+      ...NOTHING,
+      ...shared,
+      agreement: "100",
+      differs: joined(loops, "what the cells are held against"),
+      kind: "reference",
+    };
   const { place, isSame } = parting(lane, ar.lane);
   const speedup = laneSpeedup(lane, ar.lane);
   return {
@@ -153,7 +162,7 @@ export function textsOf({ lane, row }, ar) {
     ratio: speedupShort(speedup),
     speedup: speedup.kind,
     range: speedupSentence(speedup),
-    differs: place >= 0 ? `differs from token ${whole(place + 1)}` : isSame ? "same text" : "",
+    differs: joined(loops, place >= 0 ? `differs from token ${whole(place + 1)}` : isSame ? "same text" : ""),
     kind: place >= 0 ? "differs" : isSame ? "same" : "",
   };
 }
@@ -172,6 +181,7 @@ export function cellLabel(cell, ar, mark, isOpened) {
     cellName(cell),
     stateOf(lane) === "waiting" ? "has not run yet" : "",
     texts.tpf && `${texts.tpf} tokens per forward`,
+    loopRemark(lane),
     /\d/.test(texts.agreement) && cell.row ? `${texts.agreement} % agreement with AR` : "",
     texts.speed,
     texts.range,

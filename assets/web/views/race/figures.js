@@ -2,7 +2,7 @@
 // Text only; every number is a fold of the lanes.
 
 import { find, make, put, toggle } from "../../core/dom.js";
-import { folds } from "../../core/folds.js";
+import { folds, loopRemark } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
 import { laneSpeedup, speedupParts, speedupRange, speedupRemark } from "../../core/speedup.js";
 import { counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
@@ -90,7 +90,7 @@ export class Figures {
     this.set(
       "perForward",
       figure(folds.perForward(main)),
-      forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : "",
+      loopRemark(main) || (forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : ""),
     );
     this.set("perSecond", figure(speed), beside ? `${beside.title} ${figure(base)}` : "");
     this.set(
@@ -120,6 +120,7 @@ export class Figures {
 const ENDS = {
   eos: "reached the end of its text",
   limit: "reached the limit of tokens",
+  repeats: "began to repeat itself",
   deadline: "ran out of time",
   cancelled: "was stopped",
   error: "failed",
@@ -178,7 +179,7 @@ function finished(run) {
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const what =
     lanes.length > 1 && new Set(reasons).size === 1
-      ? `${lanes.length === 2 ? "both" : "all"} ${ENDS[reasons[0]].replace("its text", "their texts")}`
+      ? `${lanes.length === 2 ? "both" : "all"} ${ENDS[reasons[0]].replace("its text", "their texts").replace("itself", "themselves")}`
       : lanes.map((lane, i) => `${lane.title} ${ENDS[reasons[i]] || reasons[i]}`).join(", ");
   return ["finished", `Finished: ${what}.`];
 }

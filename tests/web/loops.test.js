@@ -1,0 +1,82 @@
+// Where a text begins to repeat itself: the same numbers by hand as in tests/test_loops.py, and what it does to figures.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { folds, loopRemark } from "../../assets/web/core/folds.js";
+import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
+import { Lane } from "../../assets/web/core/trace.js";
+import { fastest, textsOf } from "../../assets/web/views/grid/folds.js";
+
+/** @param {number} num */
+const counting = (num) => Array.from({ length: num }, (_, i) => i);
+
+/**
+ * @param {number[]} phrase
+ * @param {number} times
+ */
+const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
+
+test("loops are found where Python finds them", () => {
+  assert.equal(findLoop(counting(300)), null);
+  assert.equal(findLoop([]), null);
+  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + MIN_REPEATED });
+  assert.equal(findLoop([1, 2, 3, ...repeated([9], MIN_REPEATED)]), null);
+  const sentence = counting(40);
+  assert.equal(findLoop([...sentence, ...sentence, ...sentence.slice(0, 19)]), null);
+  assert.deepEqual(findLoop(repeated(sentence, 3)), { kept: 40, end: 100 });
+  assert.equal(findLoop(repeated(counting(MAX_PERIOD + 1), 3)), null);
+  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD), 3)), { kept: 64, end: 160 });
+  assert.equal(findLoop(repeated([7], 60), 59)?.end, 60);
+});
+
+/**
+ * A lane that writes these groups, a forward of a second for each.
+ * @param {number[][]} groups
+ * @param {string} name
+ * @param {string} reason
+ */
+function laneOf(groups, name = "mars", reason = "repeats") {
+  const vocabulary = Object.fromEntries(groups.flat().map((id) => [id, String.fromCharCode(97 + id)]));
+  const settings = { method: name, tau: 0.5, block_size: 8 };
+  const header = { type: "header", version: 1, checkpoint: "c", prompt: "", prompt_ids: [1], settings, vocabulary };
+  let start = 0;
+  const steps = groups.map((accepted, i) => {
+    const stop = i === groups.length - 1 ? reason : "block";
+    const row = { row: 0, start, cursor: 0, num_pending: 1, num_fed: 8, proposals: [], accepted, num_drafted: 0, stop };
+    start += accepted.length;
+    return { type: "step", seconds: 1, rows: [row] };
+  });
+  const lines = [header, ...steps, { type: "end", reason, message: "" }].map((line) => JSON.stringify(line));
+  return Lane.of(lines, { lane: name, title: name });
+}
+
+const looping = () =>
+  laneOf([[1, 2], [3], [4, 5, 4, 5, 4, 5, 4, 5], ...Array.from({ length: 8 }, () => repeated([4, 5], 4))]);
+
+test("tokens per forward are told without a loop, and that is said", () => {
+  const lane = looping();
+  assert.equal(lane.tokens.length, 75);
+  assert.equal(loopsAt(lane), 5);
+  assert.equal(folds.perForward(lane), 5 / 3);
+  assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
+  const cut = lane.at(3);
+  assert.equal(loopsAt(cut), -1);
+  assert.equal(folds.perForward(cut), 11 / 3);
+  assert.equal(loopRemark(cut), "");
+});
+
+test("a cell that goes round in circles is never the fastest, and says what it does", () => {
+  const ar = { name: "ar", lane: laneOf([[1], [2], [3]], "ar", "eos"), row: null, blockSize: 1 };
+  const good = {
+    name: "a",
+    lane: laneOf([[1, 2], [3]], "mars", "eos"),
+    row: { tau: 0.9, lossless: false },
+    blockSize: 2,
+  };
+  const garbage = { name: "b", lane: looping(), row: { tau: 0, lossless: false }, blockSize: 8 };
+  const cells = /** @type {Cell[]} */ (/** @type {unknown} */ ([ar, good, garbage]));
+  assert.ok(folds.perSecond(garbage.lane) > folds.perSecond(good.lane));
+  assert.equal(fastest(cells)?.name, "a");
+  assert.match(textsOf(cells[2], cells[0]).differs, /^repeats itself/);
+  assert.doesNotMatch(textsOf(cells[1], cells[0]).differs, /repeats/);
+});

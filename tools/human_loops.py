@@ -1,0 +1,76 @@
+"""How many texts that people wrote would be stopped for repeating themselves.
+
+    python tools/human_loops.py FOLDER --checkpoint mars-smollm2
+
+Reads every ``.txt``, ``.md``, ``.jsonl`` and ``.jsonl.gz`` file below the folder. A line of JSON is
+a text, all its strings together; a plain file is cut into pieces of 3,000 characters. Prints each
+file with its number of texts and of those that ``mars_runtime/loops.py`` finds a loop in, and what
+repeats in each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from mars_runtime.loops import find_loop  # noqa: E402
+from mars_runtime.model.load import load_checkpoint  # noqa: E402
+
+PIECE = 3000  # characters of a plain file that are one text
+KINDS = (".txt", ".md", ".jsonl", ".gz")
+SHOWN = 80  # characters of what repeats
+
+
+def main() -> None:
+    """Count and print."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--checkpoint", default="mars-smollm2", help="whose tokens are counted")
+    args = parser.parse_args()
+    tokenizer = load_checkpoint(args.checkpoint, device="cpu").tokenizer
+    num_texts = num_stopped = 0
+    for path in sorted(each for each in args.folder.rglob("*") if each.suffix in KINDS):
+        found, every = [], list(texts(path))
+        for text in every:
+            ids = tokenizer.encode(text)
+            if (loop := find_loop(ids)) is not None:
+                found.append(tokenizer.decode(ids[loop.kept : loop.end]))
+        print(f"{path.relative_to(args.folder)}: {len(found)} of {len(every):,}")
+        for repeated in found:
+            print(f"    {repeated[:SHOWN]!r}")
+        num_texts, num_stopped = num_texts + len(every), num_stopped + len(found)
+    print(f"{num_stopped} of {num_texts:,} texts would be stopped")
+
+
+def texts(path: Path) -> Iterator[str]:
+    """The texts of a file."""
+    whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    told = whole.decode("utf-8")
+    if ".jsonl" in path.name:
+        yield from ("\n".join(strings(json.loads(line))) for line in told.splitlines() if line)
+        return
+    yield from (told[first : first + PIECE] for first in range(0, len(told), PIECE))
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All strings in a value, in their order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each)
+
+
+if __name__ == "__main__":
+    main()
