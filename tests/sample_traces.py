@@ -154,8 +154,8 @@ def _row(
     count = min(depth, rng.choices(range(1, 9), (30, 22, 16, 12, 8, 5, 4, 3))[0])
     is_over = start + count == len(ids)
     stop: Stop = "block" if count == settings.num_proposals else "threshold"
-    if is_over and end in ("eos", "limit"):
-        stop = "eos" if end == "eos" else "limit"
+    if is_over and end in ("eos", "limit", "repeats"):
+        stop = end
     drafted = 0
     if settings.lossless and not is_over:
         stop, drafted = ("mismatch", 0) if rng.random() < 0.25 else (stop, min(2, depth - count))

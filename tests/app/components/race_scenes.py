@@ -185,6 +185,11 @@ EMOJI = samples.Script(samples.EMOJI, START)
 BRANCH = samples.Script(samples.EMOJI, START, num_given=6)  # in the middle of a character
 HOSTILE = samples.Script(samples.HOSTILE, START)
 MATHS = samples.Script(samples.MATHS, START, change=(30, "9"))
+LOOPING = samples.Script(
+    "The wind took the sand, and the sand took the road." + " round and round it went" * 14,
+    START,
+    end="repeats",
+)
 LONG = samples.Script("\n\n".join([samples.PROSE] * 19), START, moves={300: BOLD, 500: START})
 
 SCENES: dict[str, Scene] = {
@@ -208,5 +213,6 @@ SCENES: dict[str, Scene] = {
     "unchecked": unchecked(PROSE, BOTH),
     "uncheckedalone": unchecked(PROSE, ONE),
     "plainar": plain_ar,
+    "looping": finished(LOOPING),
     "longdone": finished(LONG, recorded="2026-11-20"),
 }

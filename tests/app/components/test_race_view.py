@@ -126,6 +126,21 @@ def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
 
 
 @needs_browser
+def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show) -> None:
+    page = show("looping")
+    trace = samples.run(race_scenes.LOOPING)
+    kept = folds.loops_at(trace.events)
+    assert kept is not None
+    whole = folds.num_tokens(trace.events) / folds.num_forwards(trace.events)
+    assert abs(folds.tpf(trace.events) - whole) > 0.05
+    status = page.inner_text(f"{ROOT} .rv-status")
+    assert "began to repeat themselves" in status or "began to repeat itself" in status
+    figure = page.inner_text(f"{ROOT} .rv-figure[data-key=perForward]")
+    assert f"{folds.tpf(trace.events):.2f}" in figure
+    assert f"up to token {kept}, where it begins to repeat itself" in figure
+
+
+@needs_browser
 def test_the_place_where_the_texts_part_is_marked_in_both(show: Show) -> None:
     page = show("prose")
     place = race_scenes.PROSE.change[0]
