@@ -253,7 +253,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_hidden": (c_int64, [c_void_p, POINTER(Feed), c_void_p]),
     "mars_read": (
         None,
-        [c_void_p, c_int64, c_void_p, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
+        [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
     ),
     "mars_logits": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p]),
     "mars_clock": (None, [c_void_p, c_int64, POINTER(c_double * len(PARTS))]),

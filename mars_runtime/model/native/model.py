@@ -122,8 +122,7 @@ class NativeModel(LanguageModel):
         # A process may end while a thread is still in a forward: then nothing is freed.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
-        self._forbidden: Tensor | None = None
-        self._is_forbidden = torch.zeros(config.vocab_size, dtype=torch.uint8)
+        self._forbidden: tuple[Tensor, Tensor] | None = None  # as given, and in rising order
 
     @property
     def arithmetic(self) -> str:
@@ -283,20 +282,21 @@ class NativeModel(LanguageModel):
         count = rows * slots
         ids = torch.empty(count, BEST, dtype=torch.int32)
         probabilities = torch.empty(count, BEST)
-        entropies = torch.empty(count)
+        entropies = torch.empty(count) if "entropy" in metrics else None
         is_finite = torch.empty(count, dtype=torch.bool)
         self._library.mars_read(
             self._model,
             num_threads,
             states.data_ptr(),
             count,
-            self._map(forbidden).data_ptr(),
+            len(forbidden),
+            self._rising(forbidden).data_ptr(),
             _held_against(penalties, slots),
             len(ranked),
             ranked.data_ptr(),
             ids.data_ptr(),
             probabilities.data_ptr(),
-            entropies.data_ptr(),
+            None if entropies is None else entropies.data_ptr(),
             is_finite.data_ptr(),
         )
         if not is_finite.all():
@@ -309,20 +309,19 @@ class NativeModel(LanguageModel):
             for numbers in zip(
                 ids.tolist(),
                 probabilities.tolist(),
-                entropies.tolist(),
+                [0.0] * count if entropies is None else entropies.tolist(),
                 all_metrics,
                 strict=True,
             )
         ]
         return [found[row * slots : (row + 1) * slots] for row in range(rows)]
 
-    def _map(self, forbidden: Tensor) -> Tensor:
-        """1 for each id that can never come out."""
+    def _rising(self, forbidden: Tensor) -> Tensor:
+        """The ids that can never come out, in rising order."""
         # Each batch has its own tensor of them, which is nearly always equal to the one before.
-        if self._forbidden is None or not torch.equal(forbidden, self._forbidden):
-            self._is_forbidden.zero_()[forbidden] = 1
-            self._forbidden = forbidden
-        return self._is_forbidden
+        if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
+            self._forbidden = forbidden, forbidden.sort().values
+        return self._forbidden[1]
 
     def weights(self) -> Iterator[Tensor]:
         """The packed matrices, to measure."""

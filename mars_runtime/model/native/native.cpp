@@ -36,11 +36,11 @@ int64_t mars_hidden(void* model, const Feed* feed, float* out) {
 }
 
 void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
-               const uint8_t* is_forbidden, const Penalty* penalties, int64_t num_groups,
-               const MaskGroup* groups, int32_t* ids, float* probabilities, float* entropies,
-               bool* is_finite) {
-  run_read(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, is_forbidden,
-           penalties, (int)num_groups, groups, ids, probabilities, entropies, is_finite);
+               int64_t num_forbidden, const int64_t* forbidden, const Penalty* penalties,
+               int64_t num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
+               float* entropies, bool* is_finite) {
+  run_read(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, (int)num_forbidden,
+           forbidden, penalties, (int)num_groups, groups, ids, probabilities, entropies, is_finite);
 }
 
 void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {

@@ -1,18 +1,16 @@
 // What hidden states predict: the head's product, and from it the best tokens and how sure they are.
 //
-// Logits are read where they are made: each piece of the vocabulary leaves four candidates and two
-// sums, and pieces are merged in their order, so that results do not depend on threads or company.
+// Logits are read where they are made. Each thread keeps the best tokens that it has seen, and the
+// better of two equal ones is that with the lower id, so that their order does not matter; sums are
+// kept for each piece of the vocabulary and joined in the order of pieces. So results do not depend
+// on threads or company.
 #pragma once
+
+#include <algorithm>
 
 #include "rank.h"
 
 constexpr int PIECE = 32;  // tiles of the vocabulary read together
-
-struct Found {
-  float logits[BEST];
-  int32_t ids[BEST];
-  float most, sum, weighed;  // sum: of e^(logit - most); weighed: of the same times (logit - most)
-};
 
 // What a slot holds against tokens that stand in its row's text already; see acceptance.py.
 struct Penalty {
@@ -29,51 +27,68 @@ static inline void penalise(const Penalty& p, float* logits, int count, int firs
       logits[j] = logits[j] < 0 ? logits[j] * p.factor : logits[j] / p.factor;
 }
 
-static inline void insert(Found& f, float logit, int id) {
-  int at = BEST;
-  while (at > 0 && logit > f.logits[at - 1]) at--;
-  if (at == BEST) return;
-  for (int i = BEST - 1; i > at; i--) f.logits[i] = f.logits[i - 1], f.ids[i] = f.ids[i - 1];
-  f.logits[at] = logit, f.ids[at] = id;
-}
+struct Best {
+  float logits[BEST];
+  int32_t ids[BEST];  // -1: none
 
-// One row's logits of a piece; ids count from `first`. Forbidden ones are minus infinity.
-static inline Found look(const float* logits, int count, int first) {
-  Found f;
-  for (int i = 0; i < BEST; i++) f.logits[i] = -INFINITY, f.ids[i] = -1;
-  F most = all(-INFINITY);
-  for (int i = 0; i < count; i += LANES) {
-    F some = load(logits + i);
-    most = larger(most, some);
-    if (!(largest(some) > f.logits[BEST - 1])) continue;
-    for (int j = 0; j < LANES; j++) insert(f, logits[i + j], first + i + j);
+  Best() {
+    for (int i = 0; i < BEST; i++) logits[i] = -INFINITY, ids[i] = -1;
   }
-  f.most = largest(most);
-  F sum = all(0.0f), weighed = sum;
-  for (int i = 0; f.most > -INFINITY && i < count; i += LANES) {
-    F less = larger(sub(load(logits + i), all(f.most)), all(-87.0f));
-    F e = exponential(less);
-    sum = add(sum, e);
-    weighed = fma(e, less, weighed);
+  void insert(float logit, int id) {
+    int at = BEST;
+    while (at > 0 && (logit > logits[at - 1] || (logit == logits[at - 1] && id < ids[at - 1]))) at--;
+    if (at == BEST) return;
+    for (int i = BEST - 1; i > at; i--) logits[i] = logits[i - 1], ids[i] = ids[i - 1];
+    logits[at] = logit, ids[at] = id;
   }
-  f.sum = total(sum), f.weighed = total(weighed);
-  return f;
-}
+  // One row's logits of a piece; ids count from `first`.
+  void look(const float* some, int count, int first) {
+    for (int i = 0; i < count; i += LANES) {
+      unsigned better = above(load(some + i), all(logits[BEST - 1]));
+      for (; better; better &= better - 1) {
+        int at = i + __builtin_ctz(better);
+        insert(some[at], first + at);
+      }
+    }
+  }
+  void join(const Best& other) {
+    for (int i = 0; i < BEST && other.ids[i] >= 0; i++) insert(other.logits[i], other.ids[i]);
+  }
+};
 
-static inline void join(Found& f, const Found& other) {
-  if (other.most == -INFINITY) return;
-  if (f.most == -INFINITY) {
-    f = other;
-    return;
+// sum: of e^(logit - most); weighed: of the same times (logit - most), for the entropy.
+struct Sums {
+  float most = -INFINITY, sum = 0, weighed = 0;
+
+  static Sums of(const float* logits, int count, bool is_weighed) {
+    Sums s;
+    F most = all(-INFINITY), sum = all(0.0f), weighed = sum;
+    for (int i = 0; i < count; i += LANES) most = larger(most, load(logits + i));
+    s.most = largest(most);
+    if (s.most == -INFINITY) return s;
+    for (int i = 0; i < count; i += LANES) {
+      F less = larger(sub(load(logits + i), all(s.most)), all(-87.0f));
+      F e = exponential(less);
+      sum = add(sum, e);
+      if (is_weighed) weighed = fma(e, less, weighed);
+    }
+    s.sum = total(sum), s.weighed = total(weighed);
+    return s;
   }
-  for (int i = 0; i < BEST; i++) insert(f, other.logits[i], other.ids[i]);
-  float most = f.most > other.most ? f.most : other.most;
-  float a = std::exp(f.most - most), b = std::exp(other.most - most);
-  f.weighed = a * (f.weighed + (f.most - most) * f.sum) +
-              b * (other.weighed + (other.most - most) * other.sum);
-  f.sum = a * f.sum + b * other.sum;
-  f.most = most;
-}
+  void join(const Sums& other) {
+    if (other.most == -INFINITY) return;
+    if (most == -INFINITY) {
+      *this = other;
+      return;
+    }
+    float both = most > other.most ? most : other.most;
+    float a = std::exp(most - both), b = std::exp(other.most - both);
+    weighed = a * (weighed + (most - both) * sum) +
+              b * (other.weighed + (other.most - both) * other.sum);
+    sum = a * sum + b * other.sum;
+    most = both;
+  }
+};
 
 // Final norm of `count` rows, and then done(piece, logits) for each piece: [count, PIECE * 16].
 template <class Done>
@@ -103,39 +118,48 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
 
 // For each of `count` rows the four best ids with their probabilities, the entropy over allowed
 // tokens in nats, and whether it was a finite number; masks of groups are ranked anew.
-// is_forbidden: [vocabulary]. penalties: none, or of each row.
+// forbidden: ids in rising order. penalties: none, or of each row. entropies: null where nobody
+// asks for them.
 static void run_read(Model& m, int num_threads, const float* hidden, int count,
-                     const uint8_t* is_forbidden, const Penalty* penalties, int num_groups,
-                     const MaskGroup* groups, int32_t* ids, float* probabilities, float* entropies,
-                     bool* is_finite) {
+                     int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
+                     int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
+                     float* entropies, bool* is_finite) {
   std::lock_guard<std::mutex> turn(m.turn);
   const Spec& s = m.spec;
   int pieces = (s.head.tiles() + PIECE - 1) / PIECE, wide = PIECE * LANES;
   grow(m.desks, num_threads);
   m.normed.shape(count, (int)s.hidden);
-  std::vector<Found> found((size_t)pieces * count);
+  std::vector<Best> best((size_t)num_threads * count);
+  std::vector<Sums> sums((size_t)pieces * count);
   if (num_groups) grow(m.prepared, (size_t)count * s.sampler.state.tiles() * LANES);
   Pool::shared().run(num_threads, [&](Team& team, int thread) {
     m.clock.start(thread);
+    Best* own = &best[(size_t)thread * count];
     head_product(m, team, thread, hidden, count, is_finite, [&](int piece, float* logits) {
       int first = piece * wide, number = s.vocab - first < wide ? (int)s.vocab - first : wide;
+      int padded = (number + LANES - 1) / LANES * LANES;
+      const int64_t* end = forbidden + num_forbidden;
+      const int64_t* from = std::lower_bound(forbidden, end, first);
       for (int i = 0; i < count; i++) {
         float* row = logits + (size_t)i * wide;
         if (penalties) penalise(penalties[i], row, number, first);
-        for (int j = 0; j < number; j++)
-          if (is_forbidden[first + j]) row[j] = -INFINITY;
-        for (int j = number; j % LANES; j++) row[j] = -INFINITY;
-        found[(size_t)i * pieces + piece] = look(row, (number + LANES - 1) / LANES * LANES, first);
+        for (const int64_t* id = from; id < end && *id < first + number; id++)
+          row[*id - first] = -INFINITY;
+        for (int j = number; j < padded; j++) row[j] = -INFINITY;
+        own[i].look(row, padded, first);
+        sums[(size_t)i * pieces + piece] = Sums::of(row, padded, entropies);
       }
     });
     team.each(count, 1, [&](int i) {
-      Found f = found[(size_t)i * pieces];
-      for (int p = 1; p < pieces; p++) join(f, found[(size_t)i * pieces + p]);
+      for (int t = 1; t < num_threads; t++) best[i].join(best[(size_t)t * count + i]);
+      Sums sum;
+      for (int p = 0; p < pieces; p++) sum.join(sums[(size_t)i * pieces + p]);
       for (int j = 0; j < BEST; j++) {
-        ids[i * BEST + j] = f.ids[j];
-        probabilities[i * BEST + j] = f.ids[j] < 0 ? 0.0f : std::exp(f.logits[j] - f.most) / f.sum;
+        int id = ids[i * BEST + j] = best[i].ids[j];
+        probabilities[i * BEST + j] =
+            id < 0 ? 0.0f : std::exp(best[i].logits[j] - sum.most) / sum.sum;
       }
-      entropies[i] = std::log(f.sum) - f.weighed / f.sum;
+      if (entropies) entropies[i] = std::log(sum.sum) - sum.weighed / sum.sum;
     });
     if (num_groups) rank_groups(m, team, thread, count, num_groups, groups, ids, probabilities);
     m.clock.lap(thread, HEAD);

@@ -58,6 +58,12 @@ INLINE F first_lanes(int count, F x, F y) {
   return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(low)),
           _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(high))};
 }
+// A bit for each lane where x > y.
+INLINE unsigned above(F x, F y) {
+  unsigned low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GT_OQ));
+  unsigned high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GT_OQ));
+  return low | high << 8;
+}
 INLINE float total(F x) {
   __m256 eight = _mm256_add_ps(x.a, x.b);
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -37,6 +37,8 @@ INLINE F first_lanes(int count, F a, F b) {
   __mmask16 mask = count >= 16 ? 0xffff : (__mmask16)((1u << (count < 0 ? 0 : count)) - 1);
   return _mm512_mask_blend_ps(mask, b, a);
 }
+// A bit for each lane where a > b.
+INLINE unsigned above(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 INLINE float total(F a) { return _mm512_reduce_add_ps(a); }
 INLINE float largest(F a) { return _mm512_reduce_max_ps(a); }
 INLINE int total(I a) { return _mm512_reduce_add_epi32(a); }

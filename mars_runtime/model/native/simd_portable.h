@@ -88,6 +88,12 @@ INLINE F first_lanes(int count, const F& a, const F& b) {
   EACH r.v[i] = i < count ? a.v[i] : b.v[i];
   return r;
 }
+// A bit for each lane where a > b.
+INLINE unsigned above(const F& a, const F& b) {
+  unsigned bits = 0;
+  EACH bits |= (unsigned)(a.v[i] > b.v[i]) << i;
+  return bits;
+}
 INLINE float total(const F& a) {
   float s[16];
   memcpy(s, a.v, 64);
