@@ -25,8 +25,8 @@ from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, play, ratio
 from mars_runtime.lab.benchmark.peers import runtime_ask
 from mars_runtime.lab.benchmark.run import use_threads
 from mars_runtime.lab.benchmark.targets import write_gguf
-from mars_runtime.lab.evaluation.measure import RowOutput, decode_in_batches
-from mars_runtime.lab.evaluation.run import EvalModel, eval_model_of
+from mars_runtime.lab.evaluation.measure import Decode, RowOutput, decode_in_batches
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.lab.tables import Table, number, share
 from mars_runtime.lab.verification import laws
 from mars_runtime.lab.verification.evidence import Begin, Case
@@ -67,18 +67,18 @@ def report(
     """Load, look, measure, write. origin: as of ``provenance``; llama_cpp: a Python that has
     llama-cpp-python. Raises CheckpointError."""
     checkpoint = case.load()
-    model = eval_model_of(checkpoint)
-    ids = [model.encode_prompt(prompt) for prompt in prompts]
-    outputs, is_lossless, lossless = _law(case, checkpoint, model, ids, begin)
+    decode, tokenizer = eval_model_of(checkpoint).decode, checkpoint.tokenizer
+    ids = [tokenizer.encode_prompt(prompt) for prompt in prompts]
+    outputs, is_lossless, lossless = _law(case, checkpoint, decode, ids, begin)
     parts = [
         f"# {checkpoint.name}, as it was found",
         _origin(checkpoint, origin),
         "## Files\n\n" + _files(checkpoint.path),
         "## Tokens and template\n\n" + _tokens(checkpoint),
-        "## What AR answers\n\n" + _answers(model, checkpoint.tokenizer, begin),
+        "## What AR answers\n\n" + _answers(decode, tokenizer, begin),
         "## Logits\n\n" + _logits(case, checkpoint, ids, outputs, begin),
         "## Tokens per forward, and the lossless law\n\n" + lossless,
-        "## Speed\n\n" + _speed(case, checkpoint, model, ids, llama_cpp, begin),
+        "## Speed\n\n" + _speed(case, checkpoint, decode, ids, llama_cpp, begin),
     ]
     return Report("\n\n".join(parts) + "\n", is_lossless)
 
@@ -151,11 +151,11 @@ def quoted(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines() or [""])
 
 
-def _answers(model: EvalModel, tokenizer: Tokenizer, begin: Begin) -> str:
+def _answers(decode: Decode, tokenizer: Tokenizer, begin: Begin) -> str:
     bar = begin("answers", len(QUESTIONS))
-    ids = [model.encode_prompt(question) for question in QUESTIONS]
+    ids = [tokenizer.encode_prompt(question) for question in QUESTIONS]
     settings = DecodeSettings("ar", 1.0, 1, max_new_tokens=ANSWER_TOKENS)
-    outputs = decode_in_batches(model.decode, ids, settings, 1, bar)
+    outputs = decode_in_batches(decode, ids, settings, 1, bar)
     told = []
     for question, output in zip(QUESTIONS, outputs, strict=True):
         said = tokenizer.decode([one for one in output.tokens if one not in tokenizer.eos_ids])
@@ -194,17 +194,17 @@ def _logits(
 def _law(
     case: Case,
     checkpoint: Checkpoint,
-    model: EvalModel,
+    decode: Decode,
     prompts: Sequence[Sequence[int]],
     begin: Begin,
 ) -> tuple[list[RowOutput], bool, str]:
     """AR's outputs; whether every lossless way wrote them too; and that in words."""
     bar = begin("AR", len(prompts))
-    expected = decode_in_batches(model.decode, prompts, case.ar, 1, bar)
+    expected = decode_in_batches(decode, prompts, case.ar, 1, bar)
     held = []
     for name, settings in ways(checkpoint.block_size, case.max_new_tokens).items():
         bar = begin(name, len(prompts))
-        held.append(laws.hold(model.decode, prompts, settings, 1, expected, bar))
+        held.append(laws.hold(decode, prompts, settings, 1, expected, bar))
     columns: dict[str, Callable[[laws.HeldWay], str]] = {
         "way": lambda one: describe(one.settings),
         "tokens": lambda one: f"{one.num_tokens:,}",
@@ -223,7 +223,7 @@ def _law(
 def _speed(
     case: Case,
     checkpoint: Checkpoint,
-    model: EvalModel,
+    decode: Decode,
     prompts: Sequence[Sequence[int]],
     llama_cpp: str | None,
     begin: Begin,
@@ -233,7 +233,7 @@ def _speed(
     device, eos_ids = checkpoint.model.device, tuple(sorted(checkpoint.tokenizer.eos_ids))
     settings = {plan.AR: case.ar, **ways(checkpoint.block_size, case.max_new_tokens)}
     asks: dict[str, Ask] = {
-        name: runtime_ask(model.decode, way, device) for name, way in settings.items()
+        name: runtime_ask(decode, way, device) for name, way in settings.items()
     }
     questions = [Question("requests", (tuple(one),)) for one in prompts[:NUM_TIMED]]
     with TemporaryDirectory() as made:
