@@ -122,7 +122,9 @@ def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
     """
     reason = why_not_native(config)
     if reason is not None:
-        _log.warning("%s Dense weights are computed in fp32, exactly and more slowly.", reason)
+        # Of a shape there is nothing to be done about; of a compiler there is.
+        tell = _log.info if unsupported(config) else _log.warning
+        tell("%s Dense weights are computed in fp32, exactly and more slowly.", reason)
         return "fp32"
     layer = _layer_weights(config)
     if layer > TRIAL_WEIGHTS:  # fp32 waits for memory in every layer, for four times the bytes
