@@ -23,8 +23,10 @@ from mars_runtime.settings import (
     SettingsError,
 )
 
-DEFAULTS = replace(RECOMMENDED, stop_loops=True)
-"""What the page and its endpoints begin with."""
+DEFAULTS = replace(RECOMMENDED, aim="passes", stop_loops=True)
+"""What the page begins with: masks are at work on everyday text, whatever they cost here."""
+CALLED = replace(DEFAULTS, aim=RECOMMENDED.aim)
+"""What its endpoints begin with."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """What tabs begin with that have no controls but their own."""
 FIXED_BLOCK_SIZE = 4
@@ -200,7 +202,7 @@ AUTO_BLOCK_SIZE = switch("auto", "Choosing B automatically", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
 LIVE_SETTINGS = settings_with(
-    *("tau", "block_size", "metric", "lossless", "groups", "lookup", "threshold", "target"),
+    *("tau", "block_size", "aim", "metric", "lossless", "groups", "lookup", "threshold", "target"),
     *("max_new_tokens", "temperature", "top_p"),
 )
 LIVE = (

@@ -35,7 +35,9 @@ class MethodFacts:
 METHODS: dict[Method, MethodFacts] = {
     "mars": MethodFacts(
         "MARS",
-        frozenset({"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"}),
+        frozenset(
+            {"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "aim"}
+        ),
         has_auto=True,
         needs="a mask token",
     ),

@@ -22,12 +22,14 @@ Metric = Literal["probability", "margin", "entropy"]
 Groups = Literal["one", "every"]
 Masked = Literal["both", "draft", "target", "none"]
 Threshold = Literal["fixed", "entropy", "agreement"]
+Aim = Literal["time", "passes"]
 BlockSize = int | Literal["auto"]
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 GROUPS: tuple[Groups, ...] = get_args(Groups)
 MASKED: tuple[Masked, ...] = get_args(Masked)
 THRESHOLDS: tuple[Threshold, ...] = get_args(Threshold)
+AIMS: tuple[Aim, ...] = get_args(Aim)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
@@ -132,6 +134,7 @@ class DecodeSettings:
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
         AR's own token, or until the share of accepted tokens that AR would have chosen too is the
         ``target`` (``agreement``; ``decoders/plan.py``). Unverified mars alone.
+    aim: what ``auto`` is for (``decoders/drafting.py``).
     Raises SettingsError.
     """
 
@@ -269,6 +272,17 @@ class DecodeSettings:
         low=0.5, high=0.999, step=0.01, label="Agreement with AR to hold",
         info="Of the tokens that masks gave.", link="target", is_steered=True,
     )  # fmt: skip
+    aim: Aim = setting(
+        "time",
+        "what auto aims at",
+        "where B is auto: least time here, or fewest passes as long as decoding is at least 0.9 "
+        "times as fast as AR by what forwards cost here",
+        label="Auto aims at",
+        info="Fewest passes: at least 0.9 times as fast as plain AR here.",
+        titles={"time": "least time here", "passes": "fewest passes"},
+        link="aim",
+        is_steered=True,
+    )
     repetition_penalty: float = setting(
         1.0,
         "The repetition penalty",

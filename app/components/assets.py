@@ -43,6 +43,7 @@ STYLES = (
     "views/race/lens.css",
     "views/race/panels.css",
     "views/race/player.css",
+    "views/race/passes.css",
     "panels/why.css",
     "panels/whatif.css",
     "panels/statistics.css",

@@ -179,6 +179,7 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     tab.controls["tau"] = setting_field("tau", "tau")
     tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
     tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
+    tab.controls["aim"] = setting_field("aim", "aim")
     tab.controls["pace"] = gr.Radio(
         list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
     )

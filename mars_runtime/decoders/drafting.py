@@ -10,8 +10,11 @@ and how often drafts turn out right, learnt from the row's own text.
   if the chance that it leaves pays for its positions at the rate of the run; masks are fed if what
   they propose pays for them later.
 
-Where nothing pays, plain AR steps are taken, with a probe now and then. Pure numbers: no tensors,
-model or clock.
+Where nothing pays, plain AR steps are taken, with a probe now and then.
+
+That is the aim of least time. Where fewest passes are the aim, further positions are taken to be
+nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by what forwards
+cost here (``Reserve``; ``BlockSizes``). Pure numbers: no tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSet
 MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
 PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
 MAX_SPACING = 128  # forwards from probe to probe, at most
+
+# Where fewest passes are the aim.
+PACE = 0.9  # of AR's speed here, that it may cost
+LEAST_SHARE = 0.05  # of what further positions cost, that counts at least
+ADVANCE, FULL = 2.0, 6.0  # AR steps in reserve at first, and from which on no more are counted
 
 # Of unverified rows.
 POSITION_MEMORY = 0.95  # what is left of an observation after one more that observed something
@@ -109,6 +117,28 @@ class Probes:
         if is_probe and not has_found:
             base = min(max(base, 2 * self._spacing), MAX_SPACING)
         self.wait = self._spacing = base
+
+
+class Reserve:
+    """What a row may spend on fewest passes: the time that AR would have taken for its tokens at
+    ``PACE`` times its speed, less what its own forwards took, in AR steps."""
+
+    def __init__(self) -> None:
+        self._left = ADVANCE
+
+    @property
+    def share(self) -> float:
+        """Of what further positions cost, what counts for the next forward: all of it where nothing
+        is left, so that least time is the aim until something is."""
+        return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / FULL)
+
+    def spend(self, cost: float) -> None:
+        """A forward of so many AR steps."""
+        self._left -= cost
+
+    def earn(self, num_tokens: int) -> None:
+        """Tokens that left."""
+        self._left = min(FULL, self._left + num_tokens / PACE)
 
 
 class Evidence:
@@ -204,7 +234,8 @@ class BlockSizes:
             self._probes.wait -= 1
             return self._choice
         has_found, self._num_found = found > self._num_found, found
-        return self._look(outlooks, has_found)
+        is_fewest = all(settings.aim == "passes" for _, settings in asked)
+        return self._look(outlooks, has_found, is_fewest)
 
     def _outlook(self, row: Masked, settings: DecodeSettings) -> Outlook:
         """That of the row; a new one, and a look at once, when it begins or was steered."""
@@ -213,12 +244,17 @@ class BlockSizes:
             self._num_found = -1
         return row.outlook
 
-    def _look(self, outlooks: Sequence[Outlook], has_found: bool) -> int:
+    def _look(self, outlooks: Sequence[Outlook], has_found: bool, is_fewest: bool) -> int:
         """Weigh all B anew; in a stretch of AR steps, probe."""
         curve = self._costs.curve(len(outlooks))
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
         rates = {size: rate(size, chances, curve) for size in sizes}
+        if is_fewest:
+            free = curve.at(LEAST_SHARE)
+            rates = {
+                size: rate(size, chances, free if rates[size] >= PACE else curve) for size in sizes
+            }
         best = max(rates, key=rates.__getitem__, default=1)
         if best > 1 and rates[best] >= MIN_GAIN:
             self._choice = best
@@ -467,6 +503,7 @@ class Drafter:
         self._num_forwards = 0
         self._probes = Probes()
         self._num_left = 0  # drafts that left since the last look
+        self._reserve = Reserve() if settings.aim == "passes" else None
 
     def fits(self, settings: DecodeSettings) -> bool:
         """Whether what was seen still counts under these settings."""
@@ -474,12 +511,20 @@ class Drafter:
 
     def feed(self, curve: Curve) -> Feed:
         """What the next forward feeds."""
+        weighed = self._weighed(curve)
         if self._probes.wait <= 0:
-            course = self._look(curve)
+            course = self._look(weighed)
         else:
             self._probes.wait -= 1
             course = self._course
-        return best_option(self._chances, course, curve, may_branch=self._may_branch).feed
+        option = best_option(self._chances, course, weighed, may_branch=self._may_branch)
+        if self._reserve is not None:
+            self._reserve.spend(curve.of(option.width, option.num_masks))
+        return option.feed
+
+    def _weighed(self, curve: Curve) -> Curve:
+        """What forwards cost, as far as it counts for the aim."""
+        return curve if self._reserve is None else curve.at(self._reserve.share)
 
     def settle(
         self,
@@ -495,6 +540,9 @@ class Drafter:
         group: proposals behind the last emitted token. looked_up: what the text proposes there,
         behind ``num_matching`` tokens that were the same.
         """
+        curve = self._weighed(curve)
+        if self._reserve is not None:
+            self._reserve.earn(len(emitted))
         self._calibration.observe(emitted)
         self._num_forwards += 1
         self._num_left += num_agreed
@@ -576,5 +624,5 @@ class Drafter:
 
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """What settings must share for the same lessons to hold."""
-    way = settings.tau, settings.metric, settings.groups, settings.lookup
+    way = settings.tau, settings.metric, settings.groups, settings.lookup, settings.aim
     return *way, settings.temperature, settings.top_p, settings.repetition_penalty

@@ -25,6 +25,10 @@ class Curve(NamedTuple):
         """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
         return self.plain[width - 1] + (self.masks if num_masks else 0.0)
 
+    def at(self, share: float) -> Curve:
+        """As if only a share of what more than one token costs had to be paid."""
+        return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardCosts:

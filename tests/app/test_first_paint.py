@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers
 from app.handlers import Handlers
 from app.recordings import Recording, first, measured
 from mars_runtime import folds
+from mars_runtime.trace import Trace
 
 pytestmark = needs_browser
 
@@ -22,8 +24,8 @@ ROOT = "#race .mars-race"
 AT = f"+document.querySelector('{ROOT}').dataset.at"
 STATUS = f"document.querySelector('{ROOT} .rv-status').innerText"
 CAPTION = (
-    "Each shaded group was written in one pass of the model. An ordinary model ({}) needs one pass "
-    "per token."
+    "What is underlined together was written in one pass of the model; what is shaded in it, masks "
+    "foresaw. An ordinary model ({}) needs one pass per token."
 )
 
 
@@ -62,13 +64,26 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         badge = visitor.locator(f"{ROOT} .rv-recorded")
         header = measured(recording).header
         assert badge.inner_text() == f"recorded {header.date[:10]}"
+        assert visitor.get_attribute(ROOT, "data-clock") == "passes"
+        assert visitor.locator("#tau").is_hidden()  # the desk follows whoever begins to write
+        box = visitor.locator(ROOT).bounding_box()
+        assert box is not None
+        assert box["width"] > 1200
+        assert header.hardware not in visitor.inner_text("body")
+        visitor.click(f"{ROOT} .rv-clock button >> text=Seconds")
         assert visitor.inner_text("body").count(header.hardware) == 1
+        visitor.click(f"{ROOT} .rv-clock button >> text=Passes")
         caption = visitor.locator(f"{ROOT} .rv-caption")
         assert caption.inner_text() == CAPTION.format("right")
         visitor.set_viewport_size({"width": 390, "height": 844})
         assert caption.inner_text() == CAPTION.format("below")
         visitor.set_viewport_size({"width": 1280, "height": 900})
         assert visitor.input_value("#prompt textarea") == recording.prompt
+        passes = len(measured(recording).counts)
+        saying = visitor.inner_text(f"{ROOT} .rv-saying")
+        assert saying.startswith(f"{passes} passes. Plain AR: {folds.num_tokens(trace.events)}.")
+        assert saying.endswith("The same text, token for token.")
+        assert f"{passes_saved(trace)} passes saved by masks" in visitor.inner_text(".rv-because")
 
         visitor.click("#run")
         visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
@@ -82,29 +97,39 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
     page.close()
 
 
-def test_the_recording_plays_once_and_slowly_until_somebody_acts(
+def passes_saved(trace: Trace) -> int:
+    return folds.num_tokens(trace.events) - folds.num_forwards(trace.events)
+
+
+def test_the_recording_plays_in_a_loop_until_somebody_acts(
     handlers: Handlers, recording: Recording
 ) -> None:
     from app.serving.serve import serve
 
     page = serve(handlers, is_blocking=False, first=recording)
     last = len(measured(recording).counts)
+    start = "+document.querySelector('.pl-scrubber').value < 20"
     with visiting() as take:
         visitor = take(page.local_url)
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
-        for act in ("type", "pause", "run"):
+        for act in ("loop", "type", "pause", "run"):
             visitor.goto(page.local_url)
             visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
             visitor.wait_for_function(f"{AT} > 2")
-            assert visitor.evaluate(AT) < last / 2
-            assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "1/20×"
-            assert "20 times slower" in visitor.inner_text(f"{ROOT} .rv-status")
+            assert visitor.evaluate(AT) < last
+            assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "8/s"
+            assert visitor.inner_text(f"{ROOT} .rv-status") == "A recording, pass by pass."
             assert visitor.inner_text(f"{ROOT} .rv-live") == ""
-            if act == "type":
+            if act == "loop":
+                visitor.click(f"{ROOT} .pl-speeds button >> text=20/s")
+                visitor.wait_for_function(f"{AT} === {last}")
+                visitor.wait_for_function(f"{start} && {AT} > 2")
+            elif act == "type":
                 visitor.locator("#prompt textarea").press_sequentially("And")
                 visitor.wait_for_function(f"{AT} === {last}")
                 visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+                assert visitor.locator("#tau").is_visible()
             elif act == "pause":
                 visitor.click(f"{ROOT} .pl-play")
                 stays = visitor.evaluate(AT)
@@ -116,16 +141,23 @@ def test_the_recording_plays_once_and_slowly_until_somebody_acts(
                 visitor.click("#run")
                 visitor.wait_for_selector(f"{ROOT}[data-state=running]")
                 assert visitor.locator(f"{ROOT} .rv-caption").is_hidden()
-                assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "1×"
+                assert visitor.get_attribute(ROOT, "data-clock") == "passes"
                 visitor.click("#stop")
     page.close()
 
 
-def test_a_run_as_the_page_opens_repeats_the_recording(recording: Recording) -> None:
+def test_a_run_as_the_page_opens_repeats_the_recording_with_look_up_beside_its_masks(
+    recording: Recording,
+) -> None:
     from app.controls import DEFAULTS, settings_for
 
+    limit = recording.settings["mars"]["max_new_tokens"]
+    opened = replace(DEFAULTS, lookup=False, max_new_tokens=limit)
     for lane, trace in recording.traces().items():
-        assert trace.header.settings == settings_for(lane, DEFAULTS)
+        assert trace.header.settings == settings_for(lane, opened)
+        end = folds.end(trace.events)
+        assert end is not None
+        assert end.reason == "eos"  # long before the limit of either
 
 
 RACE = "#race .mars-race"

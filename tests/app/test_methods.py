@@ -28,7 +28,8 @@ def test_the_page_and_the_runtime_say_the_same_of_methods_settings_and_lines(pat
 def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:
     moved = DecodeSettings(
         tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
-        threshold="agreement", target=0.5, max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
+        threshold="agreement", target=0.5, aim="passes",
+        max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
         repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
     found = Steering(moved, pace=0).applied_to(DecodeSettings())

@@ -16,7 +16,7 @@ from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.drafting import MAX_SPACING, BlockSizes, Outlook, rate
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.events import Step
-from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.settings import MAX_FED, Aim, DecodeSettings
 from tests.methods import decode_as
 
 IDS = Ids()
@@ -223,3 +223,37 @@ def test_rows_with_a_number_keep_it_beside_rows_without() -> None:
 def test_without_costs_a_number_is_asked_for() -> None:
     with pytest.raises(DecodeError, match="choose a number"):
         list(decode(ScriptedModel(counting), IDS, [[3]], lambda: AUTO))
+
+
+def test_fewest_passes_take_the_largest_b_that_holds_the_pace() -> None:
+    """A second token is foreseen always and a third one half of the time, which does not pay here
+    and does not cost a tenth of AR's speed either."""
+    dear = replace(AUTO, aim="passes")
+    known = (1.0, 1.2, 1.5, 1.9, 2.4, 3.0, *[4.0] * 9)
+    found = {}
+    for settings in (AUTO, dear):
+        outlook = Outlook(settings, DEPTH)
+        for num in range(30):
+            outlook.observe(judgement(2 + num % 2), 0, DEPTH)
+        row = Foreseen()
+        row.outlook = outlook
+        found[settings.aim] = BlockSizes(ForwardCosts(DEPTH, {1: known})).choose([(row, settings)])
+    rates = [rate(size, [outlook.chances()], Curve(known)) for size in range(1, DEPTH + 1)]
+    assert max(rates) == rates[1] > rates[2] >= 0.9 > rates[4]
+    assert found == {"time": 2, "passes": 3}
+
+
+def test_rows_that_share_a_forward_aim_at_passes_only_together() -> None:
+    costs_here = ForwardCosts(DEPTH, {2: (1.0, 1.3, 1.6, 2.9, *[4.0] * 11)})
+
+    def chosen(*aims: Aim) -> int:
+        asked = []
+        for aim in aims:
+            settings, row = replace(AUTO, aim=aim), Foreseen()
+            row.outlook = Outlook(settings, DEPTH)
+            for _ in range(30):
+                row.outlook.observe(judgement(2), 0, DEPTH)
+            asked.append((row, settings))
+        return BlockSizes(costs_here).choose(asked)
+
+    assert chosen("passes", "time") == chosen("time", "time") <= chosen("passes", "passes")

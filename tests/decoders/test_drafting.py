@@ -12,18 +12,23 @@ from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, 
 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.drafting import (
+    ADVANCE,
     AR,
+    FULL,
+    LEAST_SHARE,
+    PACE,
     Calibration,
     Course,
     Drafter,
     Feed,
+    Reserve,
     best_option,
     chains_of,
     rate_of,
 )
 from mars_runtime.decoders.forward_costs import MAX_LESSONS, Curve, ForwardCosts
 from mars_runtime.events import Proposal
-from mars_runtime.settings import GROUPS, MAX_FED, Groups
+from mars_runtime.settings import AIMS, GROUPS, MAX_FED, Aim, Groups
 from tests.methods import decode_as
 
 IDS = Ids()
@@ -134,7 +139,10 @@ def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:
 def test_what_was_seen_holds_under_its_own_settings() -> None:
     drafter = Drafter(AUTO, MOST_MASKS)
     assert drafter.fits(replace(AUTO, max_new_tokens=9, seed=4))
-    for change in ({"tau": 0.5}, {"metric": "margin"}, {"groups": "one"}, {"lookup": True}):
+    for change in (
+        *({"tau": 0.5}, {"metric": "margin"}, {"groups": "one"}, {"lookup": True}),
+        {"aim": "passes"},
+    ):
         assert not drafter.fits(replace(AUTO, **change))
 
 
@@ -148,15 +156,23 @@ def costs(curve: str) -> ForwardCosts:
     tau=st.sampled_from([0.0, 0.5, 0.9]),
     num_rows=st.integers(1, 3),
     groups=st.sampled_from(GROUPS),
+    aim=st.sampled_from(AIMS),
     lookup=st.booleans(),
     ids=st.sampled_from([IDS, NO_MASK]),
 )
 def test_law_3_holds_whatever_is_chosen(
-    seed: int, curve: str, tau: float, num_rows: int, groups: Groups, lookup: bool, ids: Ids
+    seed: int,
+    curve: str,
+    tau: float,
+    num_rows: int,
+    groups: Groups,
+    aim: Aim,
+    lookup: bool,
+    ids: Ids,
 ) -> None:
     script = foresight_script(seed, eos_share=0.01)
     prompts = [[3 + row, 4, 5, 3 + row, 4] for row in range(num_rows)]
-    settings = replace(AUTO, tau=tau, groups=groups, lookup=lookup, max_new_tokens=50)
+    settings = replace(AUTO, tau=tau, groups=groups, aim=aim, lookup=lookup, max_new_tokens=50)
     plain = list(decode_as("ar", ScriptedModel(script), ids, prompts, lambda: settings))
     found = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
     assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
@@ -282,3 +298,47 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
     for place in range(300):
         assert drafter.feed(curve) == Feed(0, 0, is_every=False)
         drafter.settle([place], 0, [], [], 0, curve)
+
+
+def test_part_of_a_cost_by_hand() -> None:
+    found = Curve([1.0, 1.4, 3.0], 0.2).at(0.5)
+    assert found.plain == pytest.approx([1.0, 1.2, 2.0])
+    assert found.masks == pytest.approx(0.1)
+
+
+def test_the_reserve_of_fewest_passes_by_hand() -> None:
+    reserve = Reserve()
+    assert reserve.share == pytest.approx(1.0 - ADVANCE / FULL)
+    for _ in range(18):  # AR's own steps, at 0.9 of the pace that is asked for
+        reserve.spend(1.0)
+        reserve.earn(1)
+    assert reserve.share == pytest.approx(1.0 - (ADVANCE + 18 * (1 / PACE - 1)) / FULL)
+    reserve.earn(100)  # a fast stretch pays for no slow one later
+    assert reserve.share == LEAST_SHARE
+    reserve.spend(FULL)
+    assert reserve.share == 1.0
+    reserve.spend(5.0)
+    assert reserve.share == 1.0
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_fewest_passes_cost_at_most_a_tenth_of_the_speed(curve: str) -> None:
+    """By costs written down by hand: fewer passes than least time needs, and the pace held."""
+    passes = dict.fromkeys(AIMS, 0)
+    for aim in AIMS:
+        for chances in (NOTHING, CHAT, MATHS, SURE):
+            drafter = Drafter(replace(AUTO, aim=aim), MOST_MASKS)
+            cost, num_forwards = write(drafter, Text(chances), CURVES[curve], 1500)
+            assert 1500 / cost > PACE - 0.005
+            passes[aim] += num_forwards
+    assert passes["passes"] < 0.97 * passes["time"]
+
+
+def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
+    """Costs at which masks don't pay on everyday text, and more of it is foreseen for free."""
+    counts = {
+        aim: write(Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT), CURVES["steep"], 400)[1]
+        for aim in AIMS
+    }
+    assert 400 / counts["time"] < 1.04
+    assert 400 / counts["passes"] > 1.12

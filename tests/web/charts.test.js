@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { apart } from "../../assets/web/charts/specs.js";
 import { Boxes, Dashes, finestOf, stepsIn } from "../../assets/web/charts/marks.js";
 
@@ -18,7 +19,7 @@ function forwards(seconds) {
 const paths = (shapes) => shapes.map(({ path }) => path);
 
 test("a height that is held goes on as one dash, and one that is left and taken again is two", () => {
-  const dashes = new Dashes({ width: 2 }, ALL);
+  const dashes = new Dashes({ width: 2 }, ALL, CLOCKS.seconds);
   const steps = forwards([1, 1, 1, 1]);
   [5, 5, 7, 5].forEach((height, i) => dashes.hold(steps[i], height));
   assert.deepEqual(paths(dashes.shapes), ["M0,5H2M2,7H3M3,5H4"]);
@@ -26,14 +27,14 @@ test("a height that is held goes on as one dash, and one that is left and taken 
 });
 
 test("what leaves room for a gap is not joined", () => {
-  const boxes = new Boxes("red", ALL);
+  const boxes = new Boxes("red", ALL, CLOCKS.seconds);
   for (const step of forwards([1, 1])) boxes.add(step, 0.1, 0, 2);
   assert.deepEqual(paths(boxes.shapes), ["M0.1,0H0.9V2H0.1ZM1.1,0H1.9V2H1.1Z"]);
-  assert.deepEqual(new Boxes("red", ALL).shapes, []);
+  assert.deepEqual(new Boxes("red", ALL, CLOCKS.seconds).shapes, []);
 });
 
 test("of what is finer than a pixel, heights are rounded and gaps closed", () => {
-  const dashes = new Dashes({ width: 2 }, { time: 1.5, height: 0.5 });
+  const dashes = new Dashes({ width: 2 }, { time: 1.5, height: 0.5 }, CLOCKS.seconds);
   const steps = forwards([1, 1, 1, 1, 1]);
   [5.1, 9, 4.9, 9.2, 9.3].forEach((height, i) => dashes.hold(steps[i], height));
   assert.deepEqual(paths(dashes.shapes), ["M0,5H3M1,9H4M4,9.5H5"]);
@@ -49,7 +50,7 @@ test("of few forwards everything can be seen; of many, what is zoomed is seen fi
   ];
   assert.deepEqual(finestOf(many, whole, 300), { time: 0.01, height: 2 });
   const lane = /** @type {Lane} */ (/** @type {unknown} */ ({ steps: many }));
-  assert.deepEqual(finestOf(stepsIn(lane, zoom), zoom, 300), ALL);
+  assert.deepEqual(finestOf(stepsIn(lane, zoom, CLOCKS.seconds), zoom, 300), ALL);
 });
 
 test("labels beside a chart stand near their values, in order, none over another", () => {

@@ -4,7 +4,8 @@
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put } from "../core/dom.js";
-import { beginOf, mainLane, numUntil } from "../core/folds.js";
+import { CLOCKS } from "../core/clocks.js";
+import { mainLane, numUntil } from "../core/folds.js";
 import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
 import { chartFrame, loadPlotly, noCharts } from "./plots.js";
@@ -13,10 +14,11 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./s
 /** @type {[key: string, title: string, isOfOne: boolean][]} */
 const CHARTS = [
   ["forwards", "Tokens accepted by each forward", true],
-  ["time", "Tokens against measured time, from the prompt read", false],
+  ["time", "", false],
   ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused", true],
   ["latency", "Time of each forward, with its mean", false],
 ];
+const AGAINST = { passes: "Tokens against passes", seconds: "Tokens against measured time, from the prompt read" };
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
@@ -33,7 +35,9 @@ export class Charts {
   /** @type {Playhead} */
   playhead;
   /** @type {Span | null} */
-  zoom = null; // of the time axis
+  zoom = null; // of the axis
+  /** @type {Clock} */
+  clock = CLOCKS.seconds;
 
   /**
    * @param {HTMLElement} root
@@ -65,9 +69,13 @@ export class Charts {
     else this.element.replaceChildren(noCharts("text and figures are"));
   }
 
-  /** @param {Run | null} run */
-  show(run) {
+  /**
+   * @param {Run | null} run
+   * @param {Clock} clock
+   */
+  show(run, clock) {
     this.run = run;
+    this.clock = clock;
     this.zoom = null;
     this.selected = null;
     drawLegend(this.legend, run ? run.lanes : []);
@@ -75,7 +83,8 @@ export class Charts {
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const [key, title, isOfOne] of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
-      put(this.nodes[key].caption, lane ? `${lane.title}: ${title[0].toLowerCase()}${title.slice(1)}` : title);
+      const named = title || AGAINST[clock.name];
+      put(this.nodes[key].caption, lane ? `${lane.title}: ${named[0].toLowerCase()}${named.slice(1)}` : named);
     }
     this.refresh();
   }
@@ -116,13 +125,16 @@ export class Charts {
   spec(key) {
     const { lanes } = /** @type {Run} */ (this.run);
     const isLive = lanes.some((lane) => !lane.end);
-    const span = timeSpan(lanes, isLive);
+    const { clock } = this;
+    const span = timeSpan(lanes, isLive, clock);
     const seen = this.zoom ?? span;
     const c = coloursOf(this.root);
-    if (key === "time") return timeFigure(lanes, c, span);
-    if (key === "latency") return latencyFigure(lanes, c, span, seen);
+    if (key === "time") return timeFigure(lanes, c, span, clock);
+    if (key === "latency") return latencyFigure(lanes, c, span, clock, seen);
     const main = mainLane({ lanes });
-    return key === "forwards" ? forwardsFigure(main, c, span, isLive, seen) : confidenceFigure(main, c, span, seen);
+    return key === "forwards"
+      ? forwardsFigure(main, c, span, clock, isLive, seen)
+      : confidenceFigure(main, c, span, clock, seen);
   }
 
   /** @param {string} key */
@@ -156,7 +168,7 @@ export class Charts {
       this.drawOver(entry);
     });
     entry.node.on("plotly_doubleclick", () => this.unzoom());
-    listen(key, entry.node, () => this.run, this.report);
+    listen(key, entry.node, this);
   }
 
   /**
@@ -177,8 +189,8 @@ export class Charts {
   /** @param {ChartEntry} entry */
   drawOver({ overlay }) {
     const { playhead, selected } = this;
-    overlay.veil(playhead && !playhead.isFollowing ? playhead.now : null);
-    overlay.place(overlay.chosen, selected && spanOf(selected.lane, selected.step));
+    overlay.veil(playhead && !playhead.isAtEnd ? playhead.now : null);
+    overlay.place(overlay.chosen, selected && this.spanOf(selected));
   }
 
   /** @param {string} key */
@@ -220,13 +232,18 @@ export class Charts {
    * @param {Focus | null} pointed
    */
   cursor(pointed) {
-    const span = pointed && spanOf(pointed.lane, pointed.step);
+    const span = pointed && this.spanOf(pointed);
     for (const { overlay } of Object.values(this.nodes)) overlay.place(overlay.cursor, span);
   }
-}
 
-/** @type {(lane: Lane, index: number) => Span} */
-const spanOf = (lane, index) => ({ from: beginOf(lane.steps[index]), to: lane.steps[index].clock });
+  /**
+   * @param {Focus} forward
+   * @returns {Span}
+   */
+  spanOf({ lane, step }) {
+    return { from: this.clock.begin(lane.steps[step]), to: this.clock.end(lane.steps[step]) };
+  }
+}
 
 // What lies over a chart without being drawn by plotly, so that moving it redraws nothing: the forward pointed at, the
 // chosen one, and a veil over what is later than the place in a replay.
@@ -282,9 +299,10 @@ const HEIGHTS = { time: (step) => step.first + step.count, latency: (step) => st
  * The forward that was going on at a time; -1 for none.
  * @param {Lane} lane
  * @param {number} time
+ * @param {Clock} clock
  */
-function stepAt(lane, time) {
-  const index = numUntil(lane, time);
+function stepAt(lane, time, clock) {
+  const index = numUntil(lane, time, clock);
   return time >= 0 && index < lane.steps.length ? index : -1;
 }
 
@@ -293,18 +311,19 @@ function stepAt(lane, time) {
  * the nearest. Null beside them.
  * @param {string} key
  * @param {PlotNode} node
- * @param {Run} run
+ * @param {Charts} charts
  * @param {MouseEvent} event
  * @returns {{ lane: Lane, index: number, anchor: Anchor } | null}
  */
-function under(key, node, run, event) {
+function under(key, node, { run, clock }, event) {
+  if (!run) return null;
   const { xaxis, yaxis } = node._fullLayout;
   const box = node.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
   if (x < 0 || x > xaxis._length || y < 0 || y > yaxis._length) return null;
   const height = HEIGHTS[key];
   const found = (height ? run.lanes : [mainLane(run)])
-    .map((lane) => ({ lane, index: stepAt(lane, xaxis.p2l(x)) }))
+    .map((lane) => ({ lane, index: stepAt(lane, xaxis.p2l(x), clock) }))
     .filter(({ index }) => index >= 0);
   /** @param {{ lane: Lane, index: number }} given */
   const away = ({ lane, index }) => (height ? Math.abs(yaxis.l2p(height(lane.steps[index])) - y) : 0);
@@ -317,15 +336,12 @@ function under(key, node, run, event) {
 /**
  * @param {string} key
  * @param {PlotNode} node
- * @param {() => Run | null} runOf
- * @param {ChartReport} report
+ * @param {Charts} charts
  */
-function listen(key, node, runOf, report) {
+function listen(key, node, charts) {
+  const { report } = charts;
   /** @param {MouseEvent} event */
-  const at = (event) => {
-    const run = runOf();
-    return run && under(key, node, run, event);
-  };
+  const at = (event) => under(key, node, charts, event);
   node.addEventListener("pointermove", (event) => {
     const found = at(event);
     if (!found || event.buttons) return report.leave();

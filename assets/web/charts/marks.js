@@ -1,7 +1,7 @@
-// Pure: the one time axis that all charts of a run share (measured seconds of decoding, each lane on its own clock), and
-// what charts draw in data coordinates on it, as shapes of plotly.
+// Pure: the one axis that all charts of a run share (passes, or measured seconds of decoding with each lane on its own
+// clock), and what charts draw in data coordinates on it, as shapes of plotly.
 
-import { beginOf, mainLane } from "../core/folds.js";
+import { lengthOf, mainLane } from "../core/folds.js";
 
 /**
  * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
@@ -15,7 +15,7 @@ const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 /**
- * What could not be seen if it were finer: seconds, and what a height is rounded to; 0 where all can be seen.
+ * What could not be seen if it were finer: of the axis, and what a height is rounded to; 0 where all can be seen.
  * @typedef {{ time: number, height: number }} Finest
  */
 
@@ -24,9 +24,13 @@ const JOINED = 0.02; // of a forward's time: a gap that no clock made
 // Marks at heights, as wide as their forwards took. Of what repeats without a gap one mark is made: a path costs by its
 // numbers, and a run of thousands of forwards would halt the page when it ends.
 class Marks {
-  /** @param {number} gap seconds that could not be seen */
-  constructor(gap) {
+  /**
+   * @param {number} gap of the axis, that could not be seen
+   * @param {Clock} clock
+   */
+  constructor(gap, clock) {
     this.gap = gap;
+    this.clock = clock;
     /** @type {{ left: number, right: number, low: number, high: number }[]} */
     this.marks = [];
     /** @type {Map<string, { left: number, right: number }>} */
@@ -41,11 +45,12 @@ class Marks {
    * @param {number} high
    */
   add(step, share, low, high) {
-    const room = step.seconds * share;
-    const mark = { left: beginOf(step) + room, right: step.clock - room, low: round(low), high: round(high) };
+    const [begin, end] = [this.clock.begin(step), this.clock.end(step)];
+    const room = (end - begin) * share;
+    const mark = { left: begin + room, right: end - room, low: round(low), high: round(high) };
     const key = `${mark.low} ${mark.high}`;
     const before = this.latest.get(key);
-    if (before && mark.left - before.right < Math.max(this.gap, step.seconds * JOINED)) before.right = mark.right;
+    if (before && mark.left - before.right < Math.max(this.gap, (end - begin) * JOINED)) before.right = mark.right;
     else {
       this.marks.push(mark);
       this.latest.set(key, mark);
@@ -58,9 +63,10 @@ export class Boxes extends Marks {
   /**
    * @param {string} color
    * @param {Finest} finest
+   * @param {Clock} clock
    */
-  constructor(color, finest) {
-    super(finest.time);
+  constructor(color, finest, clock) {
+    super(finest.time, clock);
     this.color = color;
   }
 
@@ -77,9 +83,10 @@ export class Dashes extends Marks {
   /**
    * @param {Json} line
    * @param {Finest} finest
+   * @param {Clock} clock
    */
-  constructor(line, finest) {
-    super(finest.time);
+  constructor(line, finest, clock) {
+    super(finest.time, clock);
     this.line = line;
     this.finest = finest.height;
   }
@@ -110,13 +117,14 @@ const LEAST = 24; // forwards that an axis has room for while running, so that t
  * From where to where the axis goes: all of a run that is over, and no more; of a live one the latest forwards.
  * @param {Lane[]} lanes
  * @param {boolean} isLive
+ * @param {Clock} clock
  * @returns {Span}
  */
-export function timeSpan(lanes, isLive) {
-  const length = Math.max(...lanes.map((lane) => lane.steps.at(-1)?.clock ?? 0));
+export function timeSpan(lanes, isLive, clock) {
+  const length = Math.max(...lanes.map((lane) => lengthOf(lane, clock)));
   if (!isLive) return { from: 0, to: length || 0.01 };
   const { steps } = mainLane({ lanes });
-  const from = steps.length > WINDOW ? beginOf(steps[steps.length - WINDOW]) : 0;
+  const from = steps.length > WINDOW ? clock.begin(steps[steps.length - WINDOW]) : 0;
   const each = length / Math.max(1, ...lanes.map((lane) => lane.steps.length));
   return { from, to: Math.max(length, from + LEAST * each) || 0.01 };
 }
@@ -125,8 +133,10 @@ export function timeSpan(lanes, isLive) {
  * The forwards of a lane that such an axis shows.
  * @param {Lane} lane
  * @param {Span} span
+ * @param {Clock} clock
  */
-export const stepsIn = (lane, { from, to }) => lane.steps.filter((step) => step.clock > from && beginOf(step) < to);
+export const stepsIn = (lane, { from, to }, clock) =>
+  lane.steps.filter((step) => clock.end(step) > from && clock.begin(step) < to);
 
 const [WIDE, HIGH] = [900, 150]; // pixels of a chart, about
 

@@ -2,7 +2,7 @@
 // forward. No DOM, no Plotly; colours come in as `c`.
 
 import { runColours } from "../core/colours.js";
-import { beginOf, folds, lastOf, photoFinish, thinned } from "../core/folds.js";
+import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
@@ -26,8 +26,8 @@ export const axis = (c, title, more) => ({
   ...more,
 });
 
-/** @type {(c: Colours, span: Span) => Json} */
-const secondsAxis = (c, { from, to }) => axis(c, "seconds of decoding", { range: [from, to], showgrid: false });
+/** @type {(c: Colours, span: Span, clock: Clock) => Json} */
+const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from, to], showgrid: false });
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
@@ -68,10 +68,11 @@ const momentLine = (time, color) => ({
  * @param {Colours} c
  * @param {Span} span
  * @param {boolean} isNamed
+ * @param {Clock} clock
  */
-function moveMarks(lane, c, span, isNamed) {
+function moveMarks(lane, c, span, isNamed, clock) {
   /** @param {Move} move */
-  const at = (move) => beginOf(lane.steps[move.step]);
+  const at = (move) => clock.begin(lane.steps[move.step]);
   const moves = lane.moves.filter((move) => at(move) >= span.from);
   /** @type {Json[]} */
   const shapes = moves.map((move) => momentLine(at(move), c.warm));
@@ -94,19 +95,25 @@ function moveMarks(lane, c, span, isNamed) {
 
 const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
 
+const ROOM = 0.35; // of the axis, for a label of two lines
+
 /**
  * Where the faster lane ended, with the other's place at that moment.
  * @param {Lane[]} lanes
  * @param {Colours} c
+ * @param {Span} span
+ * @param {Clock} clock
  * @returns {{ shapes: Json[], annotations: Json[] }}
  */
-function finishMarks(lanes, c) {
-  const finish = photoFinish(lanes);
+function finishMarks(lanes, c, span, clock) {
+  const finish = photoFinish(lanes, clock);
   if (!finish) return { shapes: [], annotations: [] };
   const { time, first, other, tokens } = finish;
   const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
   const label = endLabel(`${winner} ended, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
-  const placed = { xanchor: "right", xshift: -4, yref: "paper" }; // at the foot, where no curve is at the end
+  const hasRoom = time - span.from > ROOM * (span.to - span.from); // before it
+  // At the foot, where no curve is at the end.
+  const placed = { xanchor: hasRoom ? "right" : "left", xshift: hasRoom ? -4 : 4, yref: "paper" };
   return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
 }
 
@@ -115,15 +122,16 @@ function finishMarks(lanes, c) {
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
+ * @param {Clock} clock
  * @param {boolean} isLive
  * @param {Span} [seen]
  */
-export function forwardsFigure(lane, c, span, isLive, seen = span) {
-  const steps = stepsIn(lane, span);
-  const near = stepsIn(lane, seen);
+export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
+  const steps = stepsIn(lane, span, clock);
+  const near = stepsIn(lane, seen, clock);
   const finest = finestOf(near, seen, 0);
-  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest));
-  const caps = new Boxes(c.mars, finest);
+  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest, clock));
+  const caps = new Boxes(c.mars, finest, clock);
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
   const free = finest.time ? 0 : 0.08;
   for (const step of near) {
@@ -137,9 +145,9 @@ export function forwardsFigure(lane, c, span, isLive, seen = span) {
     tick0: 0,
     dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
-  const marks = moveMarks(lane, c, span, true);
+  const marks = moveMarks(lane, c, span, true, clock);
   marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
-  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, marks) };
+  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
 const NINES = [-0.12, 4.15]; // from where to where confidence is shown
@@ -150,15 +158,16 @@ const BESIDE = { xref: "paper", xshift: 3 }; // of a label: to the right of the 
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
+ * @param {Clock} clock
  * @param {Span} [seen]
  */
-export function confidenceFigure(lane, c, span, seen = span) {
-  const near = stepsIn(lane, seen);
+export function confidenceFigure(lane, c, span, clock, seen = span) {
+  const near = stepsIn(lane, seen, clock);
   const finest = finestOf(near, seen, NINES[1] - NINES[0]);
   const free = finest.time ? 0 : 0.1;
-  const accepted = new Dashes({ width: THICK, color: c.mars }, finest);
-  const refused = new Dashes({ width: THICK, color: c.warm }, finest);
-  const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 });
+  const accepted = new Dashes({ width: THICK, color: c.mars }, finest, clock);
+  const refused = new Dashes({ width: THICK, color: c.warm }, finest, clock);
+  const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 }, clock);
   for (const step of near) {
     step.proposals.slice(0, step.count).forEach((p) => accepted.hold(step, nines(p[1]), free));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
@@ -168,13 +177,13 @@ export function confidenceFigure(lane, c, span, seen = span) {
   const metric = (lane.settings && lane.settings.metric) || "probability";
   const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
   const y = axis(c, metric, { range: NINES, ...ticks });
-  const marks = moveMarks(lane, c, span, false);
+  const marks = moveMarks(lane, c, span, false, clock);
   const tau = lane.steps.at(-1)?.tau;
   if (threshold.marks.length && tau !== undefined) {
     marks.annotations.push({ ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm), ...BESIDE });
   }
   marks.shapes.unshift(...[accepted, refused, threshold].flatMap((dashes) => dashes.shapes));
-  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, marks) };
+  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
 /** @type {(text: string, x: number, y: number, color: string, yanchor?: string) => Json} */
@@ -210,12 +219,13 @@ export function apart(values, top) {
 }
 
 /**
- * Tokens against each lane's own measured clock, which starts when the prompt has been read.
+ * Tokens against passes, or each lane's own measured clock, which starts when the prompt has been read.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
+ * @param {Clock} clock
  */
-export function timeFigure(lanes, c, span) {
+export function timeFigure(lanes, c, span, clock) {
   let most = 10;
   const data = lanes.map((lane) => {
     const kept = thinned(lane.steps, 250);
@@ -224,8 +234,8 @@ export function timeFigure(lanes, c, span) {
     return {
       type: "scatter",
       mode: "lines",
-      x: [0, ...kept.map((s) => s.clock)],
-      y: [0, ...kept.map((s) => s.first + s.count)],
+      x: [0, ...kept.map((step) => clock.end(step))],
+      y: [0, ...kept.map((step) => step.first + step.count)],
       line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
       hoverinfo: "skip", // the card of the forward tells it
     };
@@ -236,9 +246,9 @@ export function timeFigure(lanes, c, span) {
     ...BESIDE,
   }));
   const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  const finish = finishMarks(lanes, c);
+  const finish = finishMarks(lanes, c, span, clock);
   const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
-  return { data, layout: layout(c, secondsAxis(c, span), y, more) };
+  return { data, layout: layout(c, clockAxis(c, span, clock), y, more) };
 }
 
 /** @type {(lane: Lane, c: Colours) => string} */
@@ -270,16 +280,17 @@ const took = (step) => step.seconds * 1000;
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
+ * @param {Clock} clock
  * @param {Span} [seen]
  */
-export function latencyFigure(lanes, c, span, seen = span) {
-  const each = lanes.map((lane) => stepsIn(lane, span));
+export function latencyFigure(lanes, c, span, clock, seen = span) {
+  const each = lanes.map((lane) => stepsIn(lane, span, clock));
   const all = each.flat().map(took);
   const [longest, most] = [Math.max(0.01, ...all), MOST * middle(all)];
   const top = 1.12 * (longest > most ? most : longest);
   const shapes = lanes.flatMap((lane) => {
-    const near = stepsIn(lane, seen);
-    const dashes = new Dashes({ width: THIN, color: laneColour(lane, c) }, finestOf(near, seen, THIN * top));
+    const near = stepsIn(lane, seen, clock);
+    const dashes = new Dashes({ width: THIN, color: laneColour(lane, c) }, finestOf(near, seen, THIN * top), clock);
     near.forEach((step) => dashes.hold(step, took(step)));
     return dashes.shapes;
   });
@@ -291,12 +302,12 @@ export function latencyFigure(lanes, c, span, seen = span) {
   }));
   const cut = longest > top ? [cutLabel(`the longest took ${figure(longest)} ms`, c)] : [];
   const y = axis(c, "milliseconds", { range: [0, top], nticks: 5 });
-  const marks = finishMarks(lanes, c);
+  const marks = finishMarks(lanes, c, span, clock);
   const more = {
     shapes: [...shapes, ...marks.shapes],
     annotations: [...labels.filter((_, i) => each[i].length), ...cut],
   };
-  return { data: [EMPTY], layout: layout(c, secondsAxis(c, span), y, more) };
+  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, more) };
 }
 
 /** @type {(text: string, c: Colours) => Json} */

@@ -121,6 +121,17 @@ function perForward(lane) {
 export const loopRemark = (lane) =>
   loopsAt(lane) < 0 ? "" : `up to token ${loopsAt(lane)}, where it begins to repeat itself`;
 
+const STRETCH = 8; // forwards after which it is no accident
+
+/**
+ * Whether a lane that leaves B to be chosen has taken AR's own steps of late: nothing pays.
+ * @param {Lane} lane
+ */
+export function isPlain({ steps }) {
+  const latest = steps.slice(-STRETCH);
+  return latest.length === STRETCH && latest.every(({ fed, settings }) => settings.block_size === "auto" && fed === 1);
+}
+
 /**
  * Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
  * @type {Record<"tokens" | "forwards" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
@@ -147,37 +158,40 @@ export function divergence(a, b, from) {
 }
 
 /**
- * Where the other lane stood when the faster one had ended, by their own clocks; null where none was ahead.
- * @param {Lane[]} lanes
+ * How far a lane has come on a clock.
+ * @param {Lane} lane
+ * @param {Clock} clock
  */
-export function photoFinish(lanes) {
+export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
+
+/**
+ * Where the other lane stood when the faster one had ended, by a clock; null where none was ahead.
+ * @param {Lane[]} lanes
+ * @param {Clock} clock
+ */
+export function photoFinish(lanes, clock) {
   if (lanes.length !== 2) return null;
   const done = lanes.filter((lane) => lane.end && FINAL.has(lane.end.reason));
-  const first = done.sort((a, b) => a.seconds - b.seconds)[0];
+  const first = done.sort((a, b) => lengthOf(a, clock) - lengthOf(b, clock))[0];
   const other = lanes.find((lane) => lane !== first);
-  if (!first || !other || other.seconds <= first.seconds) return null;
-  const steps = numUntil(other, first.seconds);
-  const last = other.steps[steps - 1];
-  return { time: first.seconds, first, other, tokens: last ? last.first + last.count : 0 };
+  if (!first || !other) return null;
+  const time = lengthOf(first, clock);
+  if (lengthOf(other, clock) <= time) return null;
+  const last = other.steps[numUntil(other, time, clock) - 1];
+  return { time, first, other, tokens: last ? last.first + last.count : 0 };
 }
 
 /**
- * When a forward began.
- * @param {Step} step
- */
-export const beginOf = (step) => step.clock - step.seconds;
-
-/**
- * How many steps of a lane have a clock of at most `time`; clocks never fall.
+ * How many steps of a lane have ended by a time of a clock, which never goes back.
  * @param {Lane} lane
  * @param {number} time
+ * @param {Clock} clock
  */
-export function numUntil(lane, time) {
+export function numUntil(lane, time, clock) {
   let [low, high] = [0, lane.steps.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    const { clock } = lane.steps[middle];
-    if (clock <= time) low = middle + 1;
+    if (clock.end(lane.steps[middle]) <= time) low = middle + 1;
     else high = middle;
   }
   return low;

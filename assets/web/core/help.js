@@ -16,6 +16,11 @@ export const HELP = {
     text: "How many tokens the model proposes in one pass, at most. More proposals make a pass take longer; auto chooses as many as pay off here.",
     place: "ex-run",
   },
+  aim: {
+    title: "What auto aims at",
+    text: "Fewest passes: as many tokens from each pass as can be had while the text still comes at least 0.9 times as fast as an ordinary (AR) model's on this machine. On a GPU further positions cost next to nothing, so there passes are time. Least time here: no more than pays on this machine.",
+    place: "ex-run",
+  },
   lossless: {
     title: "Lossless",
     text: "Each pass also checks what the pass before it proposed, and only what an ordinary (AR) model would have written is kept. The text is AR's, token for token.",

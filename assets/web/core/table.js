@@ -4,7 +4,7 @@
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
-  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"], isExact: false },
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "aim"], isExact: false },
   ar: { title: "plain AR", obeys: [], isExact: true },
   jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
   speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked"], isExact: true },
@@ -30,6 +30,7 @@ export const SETTINGS = {
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
   threshold: { label: "τ without lossless", isSteered: true, isCommon: false },
   target: { label: "Agreement with AR to hold", isSteered: true, isCommon: false },
+  aim: { label: "Auto aims at", isSteered: true, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop where the text begins to repeat itself", isSteered: false, isCommon: true },
 };

@@ -4,6 +4,7 @@
 import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
+import { CLOCKS } from "../core/clocks.js";
 import { coloursOf } from "../core/colours.js";
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
@@ -135,12 +136,12 @@ export const laneOffer = (lane, label, root, found = null) => ({
 export const chartsOffer = (lane, lanes, root) =>
   picturesOffer(fileName(lane, "charts.png"), root, () => {
     const c = coloursOf(root);
-    const span = timeSpan(lanes, false);
+    const span = timeSpan(lanes, false, CLOCKS.seconds);
     return [
-      { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, false) },
-      { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span) },
-      { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span) },
-      { title: "Time of each forward", spec: latencyFigure(lanes, c, span) },
+      { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, CLOCKS.seconds, false) },
+      { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span, CLOCKS.seconds) },
+      { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span, CLOCKS.seconds) },
+      { title: "Time of each forward", spec: latencyFigure(lanes, c, span, CLOCKS.seconds) },
     ];
   });
 

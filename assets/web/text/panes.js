@@ -2,8 +2,8 @@
 
 import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
-import { compared, divergence } from "../core/folds.js";
-import { counted, verdictText } from "../core/words.js";
+import { compared, divergence, isPlain } from "../core/folds.js";
+import { counted, verdictText, whole } from "../core/words.js";
 import { laneText, laneWords } from "./card.js";
 import { TokenView } from "./text.js";
 
@@ -17,11 +17,14 @@ export class Pane {
     this.lane = lane;
     this.differs = -1; // from the lane that it is held against, where there are more than two
     this.checked = 0;
+    this.number = make("b");
+    this.unit = make("span");
     this.parts = {
-      settings: make("span", "rv-num"),
+      settings: make("span", "rv-settings rv-num"),
       verdict: make("span", "rv-verdict"),
       differs: make("span", "rv-differs rv-num"),
-      count: make("span", "rv-count rv-num"),
+      idle: make("span", "rv-idle"),
+      count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
     };
     this.parts.verdict.hidden = true;
@@ -35,13 +38,15 @@ export class Pane {
   }
 
   /**
-   * Draws what is new of the lane, and of it what is shown.
+   * Draws what is new of the lane, and of it what is shown. isBeat: whether forwards land as they are shown.
    * @param {Lane} shown
+   * @param {boolean} isBeat
    */
-  draw(shown) {
+  draw(shown, isBeat = false) {
     const { lane, element, parts } = this;
     if (lane.header) this.view.append(shown);
     this.view.markDamage();
+    this.view.land(isBeat);
     element.dataset.method = lane.method;
     element.dataset.colour = String(runColours.placeOf(lane));
     element.dataset.steps = String(lane.steps.length);
@@ -50,7 +55,9 @@ export class Pane {
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(parts.settings, laneWords(shown.settings));
     parts.settings.title = laneText(shown);
-    put(parts.count, lane.steps.length ? counted(shown.tokens.length, "token") : "");
+    put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
+    put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
+    put(parts.idle, isPlain(shown) ? "not drafting now: it would not pay here" : "");
     put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);

@@ -3,7 +3,9 @@
 
 import { shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
-import { beginOf, lastOf } from "../core/folds.js";
+import { CLOCKS } from "../core/clocks.js";
+import { lastOf, sourcesOf } from "../core/folds.js";
+import { SOURCES } from "../core/sources.js";
 import { moveText } from "./card.js";
 
 const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
@@ -28,6 +30,8 @@ export class TokenView {
   chosen;
   /** @type {HTMLElement | undefined} */
   given;
+  /** @type {HTMLElement | undefined} */
+  landed;
 
   /**
    * @param {HTMLElement} element
@@ -114,9 +118,12 @@ export class TokenView {
   /** @param {Step} step */
   chunk(step) {
     const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
+    const sources = sourcesOf(this.lane, step);
     for (let i = step.first; i < step.first + step.count; i += 1) {
       const token = this.lane.tokens[i];
       const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
+      const source = sources[i - step.first];
+      if (source !== "ar") child.classList.add("rv-by", `rv-by-${SOURCES[source].mark}`);
       if (token.joins >= 0) put(this.tokens[token.joins], shown(this.lane.tokens[token.joins].text));
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
@@ -130,6 +137,18 @@ export class TokenView {
       if (place >= 0) this.tokens[place].dataset.k = String(step.count);
     }
     return node;
+  }
+
+  /**
+   * The forward shown last: where beats are drawn it lands as one and stands out until the next.
+   * @param {boolean} isBeat
+   */
+  land(isBeat) {
+    const latest = isBeat ? this.chunks[this.shown.steps.length - 1] : undefined;
+    if (latest === this.landed) return;
+    this.landed?.classList.remove("rv-landed");
+    this.landed = latest;
+    latest?.classList.add("rv-landed");
   }
 
   drawTail() {
@@ -404,6 +423,8 @@ class TextRange {
     /** @type {Span | null} */
     this.drawn = null;
     this.num = 0; // forwards that were looked at
+    /** @type {Clock} */
+    this.clock = CLOCKS.seconds;
     /** @type {HTMLElement | undefined} */
     this.marked = undefined;
   }
@@ -413,7 +434,8 @@ class TextRange {
     const { chunks, lane } = this.view;
     if (span === this.drawn && (!span || this.num === chunks.length)) return;
     const from = span === this.drawn ? this.num : 0;
-    for (let i = from; i < chunks.length; i += 1) chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span));
+    for (let i = from; i < chunks.length; i += 1)
+      chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, this.clock));
     this.drawn = span;
     this.num = chunks.length;
   }
@@ -424,8 +446,16 @@ class TextRange {
    */
   reveal(span) {
     const { chunks, lane } = this.view;
-    const first = span ? lane.steps.findIndex((step) => !isOut(step, span)) : -1;
+    const first = span ? lane.steps.findIndex((step) => !isOut(step, span, this.clock)) : -1;
     if (first >= 0 && chunks[first]?.offsetParent) this.view.reveal(chunks[first]);
+  }
+
+  // Another clock: what stood for a span of the one before goes.
+  /** @param {Clock} clock */
+  goBy(clock) {
+    if (clock === this.clock) return;
+    this.draw(null);
+    this.clock = clock;
   }
 
   /** @param {{ first: Lane, tokens: number, time: number }} finish */
@@ -435,12 +465,12 @@ class TextRange {
     if (this.marked) delete this.marked.dataset.finish;
     this.marked = node;
     node.dataset.finish = `${first.title} ended`;
-    node.title = `${first.title} had ended here, after ${time.toFixed(2)} s`;
+    node.title = `${first.title} had ended here, at ${this.clock.write(time)}`;
   }
 }
 
-/** @type {(step: Step, span: Span | null) => boolean} */
-const isOut = (step, span) => Boolean(span && (step.clock <= span.from || beginOf(step) >= span.to));
+/** @type {(step: Step, span: Span | null, clock: Clock) => boolean} */
+const isOut = (step, span, clock) => Boolean(span && (clock.end(step) <= span.from || clock.begin(step) >= span.to));
 
 // Ticks in the margin of a text, where a slider bit.
 class MoveMarks {

@@ -2,7 +2,7 @@
 
 type Vocabulary = Record<string, string>;
 
-// Seconds of decoding, from where to where.
+// From where to where on the clock that a view goes by.
 interface Span {
   from: number;
   to: number;
@@ -18,6 +18,14 @@ interface LensGroup {
 
 type Lane = import("../core/trace.js").Lane;
 type Playhead = import("../core/playhead.js").Playhead;
+
+interface Clock {
+  name: "passes" | "seconds";
+  begin(step: Step): number;
+  end(step: Step): number;
+  axis: string;
+  write(at: number): string;
+}
 
 // Who proposed a token, as in mars_runtime/folds.py.
 type Source = "ar" | "masks" | "look-up" | "draft model" | "guesses";

@@ -16,6 +16,7 @@ interface Settings {
   top_p: number;
   threshold: "fixed" | "entropy" | "agreement";
   target: number;
+  aim: "time" | "passes";
   repetition_penalty: number;
   stop_loops: boolean;
 }

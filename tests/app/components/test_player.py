@@ -89,6 +89,87 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
 
 
 @needs_browser
+def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
+    """Text, counts, charts, scrubber and the sentence at its end all go by the clock that was
+    chosen; the other one comes back as it was."""
+    page = show("prose")
+    wait_for_charts(page)
+    num_ar = len(clocks("ar"))
+    page.click(".rv-clock button >> text=Passes")
+    page.wait_for_selector(f"{ROOT}[data-clock=passes]")
+    saying = page.locator(".rv-saying")
+    assert saying.inner_text().startswith(f"{NUM} passes. Plain AR: {num_ar}.")
+    assert "passes saved by masks" in page.inner_text(".rv-because")
+    assert "In seconds, as measured: " in page.inner_text(".rv-because")
+    assert page.locator(".rv-figures").is_hidden()
+    assert page.locator(".pl-skyline path").count() == 3  # the line, masks, AR's own
+    press(page, "start")
+    wait_at(page, 0)
+    for _ in range(3):
+        press(page, "forward")
+    wait_at(page, 3)
+    assert page.get_attribute(AR, "data-shown") == "3"
+    assert page.inner_text(f"{AR} .rv-count") == "3 tokens"
+    tokens = folds.num_tokens(MAIN[:4])
+    assert page.inner_text(f"{MARS} .rv-count") == f"{tokens} tokens"
+    assert page.inner_text(".rv-beat b") == "Pass 3"
+    assert saying.inner_text() == f"{tokens} tokens in 3 passes."
+    assert page.get_attribute(SCRUBBER, "aria-valuetext") == f"pass 3 of {num_ar}"
+    page.focus(SCRUBBER)
+    page.keyboard.press("ArrowLeft")
+    wait_at(page, 2)
+    wait_for_charts(page)
+    axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
+    assert page.evaluate(f"{axis}.title.text") == "forward passes"
+    assert page.evaluate(f"{axis}.range") == [0, num_ar]
+    page.keyboard.press("End")
+    page.wait_for_selector(f"{AR}[data-shown='{num_ar}']")
+    page.click(".rv-clock button >> text=Seconds")
+    page.wait_for_selector(f"{ROOT}[data-clock=seconds]")
+    assert page.locator(".rv-beat").is_hidden()
+    assert page.locator(".rv-figures").is_visible()
+    assert page.inner_text(".pl-position").startswith(f"forward {NUM} of {NUM} · ")
+
+
+@needs_browser
+def test_a_group_lands_with_its_size_where_things_may_move(show: Show) -> None:
+    page = show("prose")
+    page.emulate_media(reduced_motion="no-preference")
+    page.click(".rv-clock button >> text=Passes")
+    page.click(".pl-speeds button >> text=20/s")
+    press(page, "start")
+    press(page, "play")
+    page.wait_for_selector(f"{MARS} .rv-landed[data-n]")
+    said = "n => getComputedStyle(n, '::after').content"
+    num = page.get_attribute(f"{MARS} .rv-landed", "data-n")
+    if num:  # a group of one says nothing
+        assert num in page.eval_on_selector(f"{MARS} .rv-landed", said)
+    assert page.locator(f"{MARS} .rv-landed").count() == 1
+    page.emulate_media(reduced_motion="reduce")
+    page.wait_for_selector(f"{MARS} .rv-landed", state="detached")
+    press(page, "end")
+    page.click(".rv-clock button >> text=Seconds")
+
+
+@needs_browser
+def test_a_live_run_by_passes_shows_no_lane_ahead_of_the_slowest(show: Show) -> None:
+    page = show("prose")
+    page.click(".rv-clock button >> text=Passes")
+    live = ByHand(page, race_scenes.PROSE)
+    slow = [line for line in live.lines if line[0] == "mars"]
+    fast = [line for line in live.lines if line[0] == "ar"]
+    live.lines[:] = [*slow[:12], *fast[:40], *slow[12:], *fast[40:]]
+    live.send(52)  # headers and prompts are two lines each: 10 forwards of MARS, 38 of AR
+    wait_at(page, 10)
+    assert page.get_attribute(AR, "data-steps") == "38"
+    assert page.get_attribute(AR, "data-shown") == "10"
+    live.send(len(slow) - 12)
+    page.wait_for_selector(f"{MARS}[data-shown='38'], {MARS}[data-end=eos]")
+    assert page.get_attribute(AR, "data-shown") == "38"
+    page.click(".rv-clock button >> text=Seconds")
+
+
+@needs_browser
 def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
     page = show("prose")
     page.click(".pl-speeds button >> text=by step")
@@ -373,7 +454,7 @@ def test_one_number_says_what_every_lane_shows(show: Show) -> None:
     num_tokens = len(folds.accepted_tokens(mars[:13]))
     assert f"{num_tokens} tokens" in page.inner_text(f"{MARS} .rv-count")
     visible = "n => n.filter(t => t.offsetParent || t.getClientRects().length).length"
-    assert page.eval_on_selector_all(f"{MARS} .rv-seg .rv-t[class='rv-t']", visible) == num_tokens
+    assert page.eval_on_selector_all(f"{MARS} .rv-seg .rv-t:not(.rv-eos)", visible) == num_tokens
     assert page.locator(f"{MARS} .rv-ghost").count() == 1
     assert page.inner_text(f"{MARS} .rv-differs") == ""
     page.evaluate(f"{VIEW}.goTo({VIEW}.run.lanes[1], 1000)")

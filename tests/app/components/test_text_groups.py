@@ -14,6 +14,8 @@ from pixels import Picture
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
 
+from mars_runtime import folds
+
 pytestmark = needs_browser
 TEXT = f"{MARS} .rv-text"
 SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
@@ -71,7 +73,7 @@ def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page)
             continue
         if group["width"] < 20:  # the space at the end of a line
             continue
-        y = group["top"] + 2  # above the letters
+        y = group["bottom"] - 1  # of the underline
         assert picture.at(group["left"] + (0.5 if group["mid"] else 2), y) == card
         assert (
             picture.at(group["left"] - 2, y) == picture.at(group["left"] + 10, y) != card
@@ -227,3 +229,38 @@ def test_what_a_reader_goes_back_before_takes_no_room(still: playwright.Page) ->
         heights.append(height)
         assert height - last < 100
     assert heights[0] > 4 * heights[1]
+
+
+LOOKS = f"""() => [...document.querySelectorAll('{TEXT} .rv-c[data-n] > .rv-t')].map((node) => {{
+  const {{ backgroundImage, color }} = getComputedStyle(node);
+  const who = [...node.classList].find((name) => name.startsWith("rv-by-"));
+  return [who ?? "", backgroundImage, color];
+}})"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_who_proposed_a_token_shows_in_fill_and_pattern(still: playwright.Page, theme: str) -> None:
+    """Masks fill, look-up hatches, AR's own has neither: each also reads without colour."""
+    made = recording("summary")
+    put(still, made.value)
+    toggle = "dark => document.documentElement.classList.toggle('dark', dark)"
+    still.evaluate(toggle, theme == "dark")
+    looks = still.evaluate(LOOKS)
+    card = colour(
+        still.locator(f"{ROOT} .rv-pane").first.evaluate("n => getComputedStyle(n).backgroundColor")
+    )
+    still.evaluate(toggle, False)
+    by = {name: [image for who, image, _ in looks if who == name] for name, _, _ in looks}
+    assert set(by) == {"", "rv-by-masks", "rv-by-lookup"}
+    assert set(by[""]) == {"none"}
+    assert all("repeating" in image for image in by["rv-by-lookup"])
+    assert not any("repeating" in image for image in by["rv-by-masks"])
+    for who, image, ink in looks:
+        if who == "rv-by-masks":
+            assert contrast(colour(image), colour(ink)) >= 4.5
+        if who == "":
+            assert contrast(card, colour(ink)) >= 4.5
+    events = made.traces()["mars"].events
+    told = [one for each in folds.sources(events) if len(each) > 1 for one in each]
+    names = {"ar": "", "masks": "rv-by-masks", "look-up": "rv-by-lookup"}
+    assert [who for who, _, _ in looks] == [names[one] for one in told]

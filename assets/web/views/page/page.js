@@ -164,7 +164,7 @@ function fold(row) {
   row.append(opener);
 }
 
-const PLACES = ["tau", "block_size", "lossless", "pace", "presets"]; // what is explained: ids of controls
+const PLACES = ["tau", "block_size", "aim", "lossless", "pace", "presets"]; // what is explained: ids of controls
 
 // Puts the ⓘ of each control beside it. Gradio builds its controls late, and some anew (B, where a checkpoint has a
 // choice of it), so the desk is looked over again whenever it changes.

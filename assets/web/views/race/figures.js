@@ -191,12 +191,14 @@ function finished(run) {
  */
 export function buildLegend(element, onCounts, isOn) {
   const keys = make("span", "rv-keys");
-  for (const n of [1, 2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
+  for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
   /** @type {(className: string, sample: string, text: string) => HTMLElement} */
   const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
   element.replaceChildren(
     keys,
-    make("span", "", "tokens in one forward, one underline"),
+    make("span", "", "drafted by masks, so many tokens in one forward"),
+    item("rv-swatch rv-by rv-by-lookup", "text", "copied by look-up"),
+    item("rv-swatch rv-by-ar", "text", "AR's own; one forward, one underline"),
     item("rv-ghost", "refused", "proposal"),
     item("rv-draft", "draft", "not verified yet"),
     item("rv-wrong", "so", "AR would have chosen otherwise"),

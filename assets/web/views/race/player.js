@@ -1,8 +1,10 @@
-// The bar that moves through a run: play and pause, step, to either end, a scrubber, speeds of the measured clock.
-// Moves one number (playhead.js) and tells `moved`; draws itself from it. Knows no text, figures or charts.
+// The bar that moves through a run: play and pause, step, to either end, a scrubber, which in passes stands on their skyline,
+// and how fast it goes: passes per second, or speeds of the measured clock. Moves one number (playhead.js) and tells `moved`,
+// or `landed` where a run that is followed comes on by a beat; draws itself from it. Knows no text, figures or charts.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
+import { Skyline } from "./skyline.js";
 
 /** @type {Record<string, string>} */
 const ICONS = {
@@ -14,14 +16,24 @@ const ICONS = {
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
 export const SLOWEST = 0.05; // of the measured speed: slow enough to see each forward of a small model
-/** @type {[name: string, speed: number, title: string][]} */
-const SPEEDS = [
-  ["by step", 0, "one forward every 0.7 s"],
-  ["1/20×", SLOWEST, "a twentieth of the measured speed"],
-  ["½×", 0.5, "half the measured speed"],
-  ["1×", 1, "the measured speed"],
-  ["2×", 2, "twice the measured speed"],
-];
+/** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
+const SPEEDS = {
+  passes: [
+    ["by step", 0, "one pass every 0.7 s"],
+    ["3/s", 3, "three passes per second"],
+    ["8/s", 8, "eight passes per second"],
+    ["20/s", 20, "twenty passes per second"],
+  ],
+  seconds: [
+    ["by step", 0, "one forward every 0.7 s"],
+    ["1/20×", SLOWEST, "a twentieth of the measured speed"],
+    ["½×", 0.5, "half the measured speed"],
+    ["1×", 1, "the measured speed"],
+    ["2×", 2, "twice the measured speed"],
+  ],
+};
+const CATCH_UP = 2; // of the beats that wait, so many times per second: a live run is half a second behind at most
+const RUSH = 3; // in passes: so many times faster once the main lane has ended, for what is left is known
 const REST = 0.7; // seconds that a forward is shown, by step
 const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden does not leap
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
@@ -38,13 +50,16 @@ export class Player {
   /**
    * @param {HTMLElement} element
    * @param {() => void} moved
+   * @param {() => void} landed
    */
-  constructor(element, moved) {
+  constructor(element, moved, landed) {
     this.element = element;
     this.moved = moved;
+    this.landed = landed;
     this.isPlaying = false;
     this.isShown = false;
-    this.speed = 1;
+    this.speeds = { passes: 8, seconds: 1 };
+    this.skyline = new Skyline();
     attribute(element, { role: "group", "aria-label": "Replay" });
     this.play = iconButton("play", "Play", () => this.toggle());
     this.play.classList.add("pl-play");
@@ -55,8 +70,7 @@ export class Player {
       iconButton("forward", "One forward on", () => this.step(1)),
       iconButton("end", "To the end", () => this.seek(Infinity)),
     ];
-    const label = "Place in the run, in measured time";
-    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, step: "any", "aria-label": label });
+    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, "aria-label": "Place in the run" });
     this.scrubber.addEventListener("input", () => {
       this.isPlaying = false;
       this.seek(Number(this.scrubber.value));
@@ -64,14 +78,17 @@ export class Player {
     this.position = make("span", "pl-position rv-num");
     this.live = button("pl-live", "Back to live", () => this.seek(Infinity));
     this.marks = make("div", "pl-marks");
-    this.speeds = SPEEDS.map(([name, speed, title]) => ({ speed, button: this.speedButton(name, speed, title) }));
-    const speeds = { class: "pl-speeds", role: "group", "aria-label": "Speed of the replay" };
+    this.choices = Object.entries(SPEEDS).flatMap(([clock, speeds]) =>
+      speeds.map(([name, speed, title]) => ({ clock, speed, button: this.speedButton(name, speed, title) })),
+    );
+    this.tempo = make("div", { class: "pl-speeds", role: "group", "aria-label": "Speed of the replay" });
+    this.track = make("div", "pl-track", this.skyline.element, this.marks, this.scrubber);
     element.replaceChildren(
       make("div", "pl-controls", ...this.controls),
-      make("div", "pl-track", this.marks, this.scrubber),
+      this.track,
       this.position,
       this.live,
-      make("div", speeds, ...this.speeds.map((each) => each.button)),
+      this.tempo,
     );
     this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.stillness.addEventListener("change", () => this.draw());
@@ -95,7 +112,7 @@ export class Player {
    * @param {Span | null | undefined} span
    */
   mark(kind, span) {
-    const { length } = this.playhead;
+    const length = this.extent;
     const mark = /** @type {HTMLElement} */ (this.marks.querySelector(`.pl-${kind}`) || make("i", `pl-${kind}`));
     mark.hidden = !span || !length;
     if (span && length) {
@@ -114,9 +131,33 @@ export class Player {
     this.element.hidden = !playhead;
   }
 
-  // Whether the run moves on as it is: played, or live and followed.
+  // How fast it goes by the clock in force.
+  get speed() {
+    return this.speeds[this.playhead.clock.name];
+  }
+
+  set speed(speed) {
+    this.speeds[this.playhead.clock.name] = speed;
+  }
+
+  // How far the scrubber goes.
+  get extent() {
+    const { clock, length } = this.playhead;
+    return clock.name === "passes" && length ? Math.max(length, this.skyline.columns) : length;
+  }
+
+  // Whether the run moves on as it is: played, or followed while more of it comes or is still to land.
   get isMoving() {
-    return this.isPlaying || (this.playhead.isFollowing && this.playhead.isLive);
+    const { isAtEnd, isFollowing, isLive } = this.playhead;
+    return this.isPlaying || (isFollowing && (isLive || !isAtEnd));
+  }
+
+  // A run that is followed comes on beat by beat, however many came together.
+  land() {
+    if (this.stillness.matches) return;
+    this.playhead.drawn = 0;
+    this.since = performance.now();
+    this.nextTick();
   }
 
   /** @param {number} time */
@@ -156,19 +197,39 @@ export class Player {
   /** @param {number} now */
   tick(now) {
     const { playhead } = this;
-    if (!this.isPlaying || !this.element.isConnected) return;
+    const isLanding = playhead.isFollowing && playhead.drawn < Infinity;
+    if (!(this.isPlaying || isLanding) || !this.element.isConnected) return;
     const passed = Math.min(LONGEST, Math.max(0, now - this.since) / 1000);
     this.since = now;
+    const before = Math.floor(playhead.now);
+    if (isLanding) this.comeOn(passed);
+    else this.playOn(passed);
+    const isBeat = playhead.clock.name === "passes" && !playhead.isAtEnd;
+    if (!isBeat || Math.floor(playhead.now) !== before) (isLanding ? this.landed : this.moved)();
+    this.nextTick();
+  }
+
+  /** @param {number} passed seconds */
+  playOn(passed) {
+    const { playhead } = this;
     this.rested += passed;
-    const speed = this.stillness.matches ? 0 : this.speed;
+    const main = mainLane(playhead.run);
+    const isLeft = playhead.clock.name === "passes" && main.end !== null && playhead.shown(main) === main.steps.length;
+    const speed = this.stillness.matches ? 0 : this.speed * (isLeft ? RUSH : 1);
     if (speed) playhead.seek(playhead.time + passed * speed);
     else if (this.rested >= REST) {
       this.rested = 0;
       playhead.next();
     }
     if (playhead.isFollowing) this.isPlaying = false;
-    this.moved();
-    this.nextTick();
+  }
+
+  /** @param {number} passed seconds */
+  comeOn(passed) {
+    const { playhead } = this;
+    const waiting = playhead.length - playhead.drawn;
+    if (waiting <= 0 && !playhead.isLive) playhead.drawn = Infinity;
+    else playhead.drawn += Math.min(waiting, passed * Math.max(this.speeds.passes || 1, CATCH_UP * waiting));
   }
 
   /**
@@ -197,21 +258,28 @@ export class Player {
   }
 
   draw() {
-    const { playhead, scrubber } = this;
+    const { playhead, scrubber, track } = this;
     if (!this.isShown) return;
+    const { clock, length, now } = playhead;
+    const isByPass = clock.name === "passes";
+    this.element.dataset.clock = clock.name;
+    if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
     const main = mainLane(playhead.run);
-    const [now, length] = [playhead.now, playhead.length];
     const place = `forward ${playhead.shown(main)} of ${main.steps.length}`;
-    put(this.position, `${place} · ${now.toFixed(3)} s`);
-    scrubber.max = String(length);
-    if (scrubber.value !== String(now)) scrubber.value = String(now);
-    this.describe(`${place}, ${now.toFixed(3)} seconds`);
-    scrubber.style.setProperty("--pl-share", `${length ? (100 * now) / length : 0}%`);
+    put(this.position, isByPass ? `${clock.write(now)} of ${length}` : `${place} · ${clock.write(now)}`);
+    scrubber.step = isByPass ? "1" : "any";
+    scrubber.max = String(this.extent);
+    const value = String(isByPass ? Math.floor(now) : now);
+    if (scrubber.value !== value) scrubber.value = value;
+    this.describe(isByPass ? `pass ${value} of ${length}` : `${place}, ${now.toFixed(3)} seconds`);
+    track.style.setProperty("--pl-share", `${length ? (100 * Number(value)) / this.extent : 0}%`);
     dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
     for (const node of [...this.controls, scrubber]) node.disabled = length === 0;
     this.live.hidden = !playhead.isLive || playhead.isFollowing;
     const isStill = this.stillness.matches;
-    for (const { button: each, speed } of this.speeds) {
+    const choices = this.choices.filter((each) => each.clock === clock.name);
+    if (this.tempo.firstChild !== choices[0].button) this.tempo.replaceChildren(...choices.map((each) => each.button));
+    for (const { button: each, speed } of choices) {
       each.hidden = isStill && speed > 0;
       attribute(each, { "aria-pressed": speed === (isStill ? 0 : this.speed) });
     }

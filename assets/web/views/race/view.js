@@ -2,8 +2,9 @@
 // One number says where a reader stands (playhead.js); everything is drawn for it.
 
 import { Charts } from "../../charts/charts.js";
-import { find, make, put } from "../../core/dom.js";
-import { beginOf, compared, divergence, headerOf, mainLane, photoFinish } from "../../core/folds.js";
+import { CLOCKS } from "../../core/clocks.js";
+import { attribute, button, find, make, put } from "../../core/dom.js";
+import { compared, divergence, headerOf, mainLane, photoFinish } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
 import { Lane } from "../../core/trace.js";
@@ -13,9 +14,10 @@ import { Card } from "../../text/card.js";
 import { Pane } from "../../text/panes.js";
 import { pinButton } from "../compare/pin.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
+import { Headline } from "./headline.js";
 import { Lens } from "./lens.js";
 import { Panels } from "./panels.js";
-import { Player, SLOWEST } from "./player.js";
+import { Player } from "./player.js";
 import { Pointing } from "./pointing.js";
 
 /**
@@ -57,7 +59,16 @@ export class RaceView extends LineView {
     this.voice = new Voice(find(root, ".rv-live"));
     buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
     this.panes.classList.add("rv-counts");
-    this.player = new Player(find(root, ".rv-player"), () => this.moved());
+    this.player = new Player(
+      find(root, ".rv-player"),
+      () => this.moved(),
+      () => this.schedule(),
+    );
+    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds;
+    this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
+    this.beat = new Beat(find(root, ".rv-beat"));
+    this.headline = new Headline(find(root, ".rv-headline"));
+    this.isFresh = false; // of the run on show nothing has been drawn yet
     this.opening = new Opening(this);
     this.panels = new Panels(find(root, ".rv-panels"), asView(this));
     find(root, ".rv-top").append(runMenu(asView(this)));
@@ -93,7 +104,7 @@ export class RaceView extends LineView {
     this.entries = [];
     this.player.show(null);
     this.panes.replaceChildren();
-    this.charts.show(null);
+    this.charts.show(null, this.clock);
     this.draw();
   }
 
@@ -103,8 +114,10 @@ export class RaceView extends LineView {
     this.lens.clear();
     this.selected = null;
     this.run = runOf(head);
-    this.playhead = new Playhead(this.run);
+    this.playhead = new Playhead(this.run, this.clock);
     this.player.show(this.playhead);
+    this.isFresh = true;
+    if (this.clock === CLOCKS.passes && !head.recorded) this.player.land();
     /** @type {TextReport} */
     const report = {
       token: (view, index, anchor, how) => this.pointing.token(view, index, anchor, how),
@@ -117,8 +130,22 @@ export class RaceView extends LineView {
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length > 1);
     this.opening.meet(this.run);
-    this.charts.show(this.run);
+    this.charts.show(this.run, this.clock);
     this.schedule();
+  }
+
+  /**
+   * Draws by the other clock from now on, this run and those that follow.
+   * @param {Clock} clock
+   */
+  goBy(clock) {
+    this.clock = clock;
+    if (!this.run) return this.draw();
+    this.player.isPlaying = false;
+    this.playhead.goBy(clock);
+    for (const { view } of this.entries) view.range.goBy(clock);
+    this.charts.show(this.run, clock);
+    return this.moved();
   }
 
   // How many forwards of the main lane are shown: all of them, or up to the place in a replay.
@@ -151,7 +178,8 @@ export class RaceView extends LineView {
     const found = lane && this.now.lanes.find((each) => each.name === lane.name);
     this.selected = found && found.steps[step] ? { lane: found, step } : null;
     for (const pane of this.entries) pane.view.choose(found === pane.lane ? step : -1);
-    if (found && this.selected && step >= this.playhead.shown(found)) this.playhead.seek(found.steps[step].clock);
+    if (found && this.selected && step >= this.playhead.shown(found))
+      this.playhead.seek(this.clock.end(found.steps[step]));
     this.schedule();
   }
 
@@ -165,7 +193,7 @@ export class RaceView extends LineView {
     const index = Math.min(step, found.steps.length - 1);
     this.choose(null);
     this.player.isPlaying = false;
-    this.playhead.seek(index < 0 ? 0 : found.steps[index].clock);
+    this.playhead.seek(index < 0 ? 0 : this.clock.end(found.steps[index]));
     this.schedule();
   }
 
@@ -210,19 +238,31 @@ export class RaceView extends LineView {
     root.dataset.state = state;
     root.dataset.lanes = String(run ? run.lanes.length : 0);
     root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
+    root.dataset.clock = this.clock.name;
+    this.clockSwitch.draw(this.clock);
     this.opening.follow();
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted);
     if (!run || !run.lanes.length) return;
     const main = mainLane(run);
+    if (this.isFresh && !this.feed.lines.length) {
+      this.isFresh = false;
+      if (!this.playhead.isLive) this.playhead.drawn = Infinity; // it came whole: nothing lands
+    }
     root.dataset.at = String(this.at);
-    this.entries.forEach((pane) => pane.draw(this.shown(pane.lane)));
+    const isBeat = this.clock === CLOCKS.passes && this.player.isMoving && !this.player.stillness.matches;
+    this.entries.forEach((pane) => pane.draw(this.shown(pane.lane), isBeat));
     this.lens.draw();
-    this.compare();
+    const found = this.compare();
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     this.figures.update(this.shown(main), other && this.shown(other));
+    if (this.clock === CLOCKS.passes) {
+      const shownOnes = others.map((lane) => this.shown(lane));
+      this.headline.draw(this.shown(main), shownOnes, found);
+      this.beat.draw(Math.floor(this.playhead.now), run.lanes.length);
+    }
     this.drawAxis();
     this.refreshCharts();
     this.panels.later();
@@ -238,7 +278,8 @@ export class RaceView extends LineView {
   drawAxis() {
     const { charts, entries, now, player, selected } = this;
     const { zoom } = charts;
-    const finish = photoFinish(now.lanes);
+    const { clock } = this;
+    const finish = photoFinish(now.lanes, clock);
     charts.select(selected);
     for (const { lane, view: text } of entries) {
       text.range.draw(zoom);
@@ -246,7 +287,7 @@ export class RaceView extends LineView {
     }
     const chosen = selected && selected.lane.steps[selected.step];
     player.mark("zoom", zoom);
-    player.mark("chosen", chosen && { from: beginOf(chosen), to: chosen.clock });
+    player.mark("chosen", chosen && { from: clock.begin(chosen), to: clock.end(chosen) });
     player.mark("finish", finish && { from: finish.time, to: finish.time });
     player.draw();
   }
@@ -265,6 +306,7 @@ export class RaceView extends LineView {
   }
 
   // The first difference between two texts is marked in both; of more lanes each is held against plain AR, or the first.
+  // What two have in common, where there are two.
   compare() {
     const run = this.now;
     if (run.lanes.length > 2) {
@@ -272,11 +314,13 @@ export class RaceView extends LineView {
       for (const pane of this.entries)
         if (pane.lane !== reference) pane.comparedWith(reference, (lane) => this.shown(lane));
     }
-    if (run.lanes.length !== 2) return;
+    if (run.lanes.length !== 2) return null;
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
     const shown = run.lanes.map((lane) => this.shown(lane));
-    for (const pane of this.entries) pane.compared(compared(shown, run.differs));
+    const found = compared(shown, run.differs);
+    for (const pane of this.entries) pane.compared(found);
+    return found;
   }
 
   // The reader went to another place: what was chosen or pointed at elsewhere is let go.
@@ -304,11 +348,56 @@ export class RaceView extends LineView {
 
 export const mountRaceView = mountOf(RaceView);
 
-const SENTENCE = `A recording, played ${1 / SLOWEST} times slower than it ran.`;
+// Which clock the lanes are drawn by: a pair of buttons, of which one is pressed.
+class ClockSwitch {
+  /**
+   * @param {HTMLElement} element
+   * @param {(clock: Clock) => void} chosen
+   */
+  constructor(element, chosen) {
+    attribute(element, { role: "group", "aria-label": "Clock of the race" });
+    this.buttons = Object.values(CLOCKS).map((clock) => {
+      const name = clock.name === "passes" ? "Passes" : "Seconds";
+      const title =
+        clock.name === "passes" ? "Each beat is one forward pass of every lane" : "Each lane by its own measured time";
+      return { clock, node: button({ title }, name, () => chosen(clock)) };
+    });
+    element.replaceChildren(...this.buttons.map(({ node }) => node));
+  }
 
-// The recording that a page opens with: its mark, the caption that says what is seen, and that it plays once, slowly,
-// as soon as it was read and is in sight. It ends with whatever a visitor does about it: another prompt, another run,
-// the player. Knows the view, not the page around it.
+  /** @param {Clock} now */
+  draw(now) {
+    for (const { clock, node } of this.buttons) attribute(node, { "aria-pressed": clock === now });
+  }
+}
+
+// The beat: a dot that pulses with each pass, and its number.
+class Beat {
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.dot = make("i", { class: "rv-dot", "aria-hidden": true });
+    this.pass = make("b", "rv-num");
+    this.says = make("span");
+    element.replaceChildren(this.dot, this.pass, this.says);
+  }
+
+  /**
+   * @param {number} pass
+   * @param {number} numLanes
+   */
+  draw(pass, numLanes) {
+    this.dot.dataset.tick = String(pass % 2); // the same pulse under two names: each pass begins it anew
+    put(this.pass, `Pass ${pass}`);
+    put(this.says, numLanes > 1 ? `each beat is one forward pass for ${numLanes > 2 ? "all" : "both"}` : "");
+  }
+}
+
+const SENTENCE = "A recording, pass by pass.";
+const BREAK = 2500; // milliseconds between the end of the recording and its beginning anew
+
+// The recording that a page opens with: its mark, the caption that says what is seen, and that it plays pass by pass, again
+// and again, as soon as it was read and is in sight. It ends with whatever a visitor does about it: another prompt, another
+// run, the player. Until then the page shows little else (data-opening). Knows the view, not the page around it.
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -316,11 +405,13 @@ class Opening {
     this.isDue = false;
     this.isBegun = false;
     this.isInSight = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.rest = undefined;
     this.badge = find(view.root, ".rv-recorded");
     this.caption = find(view.root, ".rv-caption");
     const place = [make("span", "rv-beside", "right"), make("span", "rv-beneath", "below")];
     this.caption.replaceChildren(
-      "Each shaded group was written in one pass of the model. An ordinary model (",
+      "What is underlined together was written in one pass of the model; what is shaded in it, masks foresaw. An ordinary model (",
       ...place,
       ") needs one pass per token.",
     );
@@ -336,10 +427,11 @@ class Opening {
     this.badge.textContent = typeof recorded === "string" ? `recorded ${recorded.split(", on ")[0]}` : "recorded run";
     const isFirst = Boolean(root.dataset.opens && recorded && lanes.length === 2);
     this.caption.hidden = !isFirst;
-    if (this.isBegun) player.speed = 1;
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
     root.dataset.opens = "";
+    root.dataset.opening = String(isFirst);
+    clearTimeout(this.rest);
     if (!this.isDue) return;
     playhead.hold();
     new IntersectionObserver((seen, observer) => {
@@ -357,22 +449,37 @@ class Opening {
 
   // Called at each draw.
   follow() {
-    const { run, player, playhead, wanted } = this.view;
-    if (!this.isDue || !run?.lanes.every((lane) => lane.end)) return;
+    const { root, run, player, playhead, wanted } = this.view;
+    if (!run?.lanes.every((lane) => lane.end)) return;
     const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
-    const isLeft = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
+    if (!isWanted) root.dataset.opening = "false";
+    if (!this.isDue) return;
+    const isOver = this.isBegun && !player.isPlaying && playhead.isFollowing;
+    const isLeft = this.isBegun ? !player.isPlaying && !isOver : !playhead.isAtStart;
     if (!isWanted) {
       player.isPlaying = false;
       playhead.seek(Infinity);
     }
-    if (!isWanted || isLeft) this.isDue = false;
+    if (!isWanted || isLeft || playhead.clock !== CLOCKS.passes) this.isDue = false;
+    else if (isOver) this.again();
     else if (!this.isBegun && this.isInSight) this.begin();
   }
 
   begin() {
     this.isBegun = true;
-    this.view.player.speed = SLOWEST;
     this.view.player.toggle();
+  }
+
+  // It stays at its end for a moment, and as long as somebody reads in it.
+  again() {
+    if (this.rest) return;
+    this.rest = setTimeout(() => {
+      this.rest = undefined;
+      const { view } = this;
+      if (!this.isDue || !view.playhead.isFollowing || view.player.isPlaying) return;
+      if (view.selected || view.panes.matches(":hover, :focus-within")) this.again();
+      else view.player.toggle();
+    }, BREAK);
   }
 }
 

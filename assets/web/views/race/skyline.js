@@ -1,0 +1,81 @@
+// The skyline of passes: a column for each, MARS above the line and the other lanes below it, a square for each token in the
+// colour and pattern of whoever proposed it. Stands behind the scrubber, so that a place in it is a place in the run.
+
+import { attribute, make, shape } from "../../core/dom.js";
+import { mainLane, sourcesOf } from "../../core/folds.js";
+import { SOURCES } from "../../core/sources.js";
+
+const LEAST = 40; // columns that there is room for while a run is short
+const TALLEST = 6; // squares of a lane below the line, at most
+const GAP = 0.12; // of a square, at each side
+const FEW = 400; // columns above which no gap could be seen
+const DENSE = 120; // columns above which outlines are thin
+const LINE = 0.7; // squares of room for the line
+const ROW = 13; // pixels of a square in height, where there is room for all
+
+/**
+ * Squares of each kind as the path of an SVG, in columns and rows: x to the right by passes, y down from the top.
+ * @param {Lane[]} lanes the main one first
+ * @returns {{ columns: number, rows: number, line: number, paths: Record<string, string> }}
+ */
+export function skylineOf([main, ...others]) {
+  const columns = Math.max(LEAST, ...[main, ...others].map((lane) => lane.steps.length));
+  const gap = columns > FEW ? 0 : GAP;
+  /** @param {Lane} lane */
+  const tallest = (lane) => lane.steps.reduce((most, step) => Math.max(most, step.count), 1);
+  const line = Math.max(4, tallest(main));
+  /** @type {Record<string, string>} */
+  const paths = {};
+  /** @type {(lane: Lane, place: (i: number) => number, most: number) => void} */
+  const add = (lane, place, most) => {
+    for (const step of lane.steps) {
+      // AR's own stands nearest to the line, and what was given beside it above.
+      const own = sourcesOf(lane, step).sort((a, b) => Number(b === "ar") - Number(a === "ar"));
+      own.slice(0, most).forEach((source, i) => {
+        const [x, y, side] = [step.index + gap, place(i) + gap, 1 - 2 * gap];
+        const { mark } = SOURCES[source];
+        paths[mark] = `${paths[mark] ?? ""}M${round(x)} ${round(y)}h${side}v${side}h-${side}z`;
+      });
+    }
+  };
+  add(main, (i) => line - 1 - i, Infinity);
+  let rows = line + LINE;
+  for (const lane of others) {
+    const top = rows;
+    const most = Math.min(TALLEST, tallest(lane));
+    add(lane, (i) => top + i, most);
+    rows += most + LINE / 2;
+  }
+  return { columns, rows, line, paths };
+}
+
+/** @param {number} value */
+const round = (value) => Math.round(value * 100) / 100;
+
+export class Skyline {
+  constructor() {
+    this.drawn = "";
+    this.element = make("div", { class: "pl-skyline", "aria-hidden": true });
+  }
+
+  /** @param {Run} run */
+  draw({ id, lanes }) {
+    const state = [id, ...lanes.map((lane) => lane.steps.length)].join(" ");
+    if (state === this.drawn) return;
+    this.drawn = state;
+    const main = mainLane({ lanes });
+    const { columns, rows, line, paths } = skylineOf([main, ...lanes.filter((lane) => lane !== main)]);
+    const picture = shape("svg", { viewBox: `0 0 ${columns} ${round(rows)}`, preserveAspectRatio: "none" });
+    picture.append(
+      shape("path", { class: "pl-line", d: `M0 ${line + LINE / 2}H${columns}` }),
+      ...Object.entries(paths).map(([mark, d]) => shape("path", { class: `pl-by-${mark}`, d })),
+    );
+    attribute(this.element, { style: `--pl-height: ${Math.round(rows * ROW)}px` });
+    this.element.classList.toggle("pl-dense", columns > DENSE);
+    this.element.replaceChildren(picture);
+    this.columns = columns;
+  }
+
+  // Which columns there are: the scrubber goes as far.
+  columns = LEAST;
+}

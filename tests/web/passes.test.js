@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { isPlain } from "../../assets/web/core/folds.js";
+import { headlineOf, secondsText } from "../../assets/web/views/race/headline.js";
+import { skylineOf } from "../../assets/web/views/race/skyline.js";
+import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
+
+describe("what a race by passes comes to", () => {
+  const text = [1, 2, 3, 5, 6, 7, END];
+  const SAME = { place: -1, isShown: false, isSame: true };
+
+  test("passes of both, and that the text is the same", () => {
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), [
+      "4 passes.",
+      "Ar: 7. The same text, token for token.",
+    ]);
+  });
+
+  test("on the way there: how far it is; where AR still runs, its place", () => {
+    const mars = laneOf(PLAIN);
+    assert.deepEqual(headlineOf(mars.at(0), [], null), ["", ""]);
+    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), ["", "2 tokens in 1 pass."]);
+    assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", "Ar is at token 5."]);
+  });
+
+  test("where the texts differ; one lane alone", () => {
+    const found = { place: 2, isShown: true, isSame: false };
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
+      "4 passes.",
+      "Ar: 3. The texts differ from token 3 on.",
+    ]);
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", "7 tokens."]);
+  });
+
+  test("one line on seconds, once both are over", () => {
+    const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
+    assert.equal(secondsText(mars, ar), "In seconds, as measured: 1.00 s, ar 1.40 s, 1.40 times as fast.");
+    assert.equal(secondsText(mars, ar.at(3)), "");
+  });
+});
+
+describe("the skyline", () => {
+  test("a column for each pass: AR's own next to the line, what was drafted above it", () => {
+    const { columns, line, paths } = skylineOf([laneOf(LOSSLESS, LOSSLESS_SETTINGS), arOf([1, 2, 3, 4])]);
+    /** The left upper corners of squares, in whole columns and rows. */
+    const cells = (mark) => [...paths[mark].matchAll(/M([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [Math.floor(x), y]);
+    assert.equal(columns, 40); // as much room as a short run has
+    assert.equal(line, 4);
+    assert.deepEqual(cells("masks"), [[1, "2.12"]]); // b, confirmed by the second forward
+    assert.deepEqual(cells("ar").slice(0, 3), [[0, "3.12"], [1, "3.12"], [2, "3.12"]]); // prettier-ignore
+    assert.deepEqual(cells("ar").slice(3).map(([x]) => x), [0, 1, 2, 3]); // prettier-ignore
+    assert.ok(cells("ar").slice(3).every(([, y]) => Number(y) > line)); // prettier-ignore
+  });
+});
+
+describe("a lane that drafts nothing", () => {
+  const own = (num, more = {}) => Array.from({ length: num }, (_, i) => forward(i, [[1, 0.9]], 1, "block", more));
+
+  test("says so after eight forwards of AR's own in a row, where B is left to be chosen", () => {
+    const AUTO = { settings: { block_size: "auto", lossless: true }, end: "" };
+    assert.equal(isPlain(laneOf(own(7), AUTO)), false);
+    assert.equal(isPlain(laneOf(own(8), AUTO)), true);
+    assert.equal(isPlain(laneOf([...own(8), forward(8, [[1, 0.9], [2, 0.9]], 1, "block")], AUTO)), false); // prettier-ignore
+    assert.equal(isPlain(laneOf(own(8), { settings: { block_size: 1 }, end: "" })), false);
+    assert.equal(isPlain(arOf([1, 1, 1, 1, 1, 1, 1, 1])), false);
+  });
+});
