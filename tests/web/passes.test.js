@@ -35,7 +35,7 @@ describe("what a race by passes comes to", () => {
 
   test("one line on seconds, once both are over", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "In seconds, as measured: 1.00 s, ar 1.40 s, 1.40 times as fast.");
+    assert.equal(secondsText(mars, ar), "In seconds, as measured: 1.00 s, ar 1.40 s: too short to time.");
     assert.equal(secondsText(mars, ar.at(3)), "");
   });
 });

@@ -4,7 +4,7 @@
 import { make, put } from "../../core/dom.js";
 import { folds } from "../../core/folds.js";
 import { savedText } from "../../core/sources.js";
-import { laneSpeedup } from "../../core/speedup.js";
+import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -44,9 +44,8 @@ export function secondsText(main, other) {
   if (!main.end || (other && !other.end)) return "";
   const own = `${figure(main.seconds)} s`;
   if (!other) return `In seconds, as measured: ${own}.`;
-  const { ratio } = laneSpeedup(main, other);
-  const fast = Number.isFinite(ratio) ? `, ${figure(ratio)} times as fast` : "";
-  return `In seconds, as measured: ${own}, ${other.title} ${figure(other.seconds)} s${fast}.`;
+  const [found, theirs] = [laneSpeedup(main, other), `${other.title} ${figure(other.seconds)} s`];
+  return `In seconds, as measured: ${own}, ${theirs}${found.kind === "none" ? "" : `: ${speedupText(found)}`}.`;
 }
 
 export class Headline {
