@@ -20,7 +20,6 @@ RANKS = {
     "loops": 0,
     "machine": 0,
     "outputs": 0,
-    "loops": 0,
     "text": 1,
     "tasks": 1,
     "statistics": 0,
