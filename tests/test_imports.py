@@ -64,7 +64,6 @@ TORCHLESS = (
     "json_values",
     "loops",
     "folds",
-    "loops",
     "layers",
     "prefix_cache",
     "statistics",

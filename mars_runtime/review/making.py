@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mars_runtime.engine.header import Facts, make_header
 from mars_runtime.engine.request import MAX_DEADLINE, Request, RequestError
 from mars_runtime.engine.run import Run
-from mars_runtime.events import End
+from mars_runtime.events import FINAL, End
 from mars_runtime.review.sets import ReviewSet, SetError
 from mars_runtime.text import TextError
 from mars_runtime.trace import Trace
@@ -119,7 +119,7 @@ def _keep(
 ) -> None:
     events = run.events_since(0)
     end = events[-1]
-    if not isinstance(end, End) or end.reason not in ("eos", "limit"):
+    if not isinstance(end, End) or end.reason not in FINAL:
         why = end.message if isinstance(end, End) and end.message else "It was stopped."
         raise SetError(f"Prompt {item + 1} was not answered: {why}")
     asked = review.items[item]

@@ -52,10 +52,16 @@ export function settingsText(settings, chosen) {
  * @param {Lane} lane
  */
 export const laneText = ({ settings, steps }) =>
-  joined(settingsText(settings, steps.at(-1)?.blockSize), penaltyText(settings?.repetition_penalty ?? 1));
+  joined(settingsText(settings, steps.at(-1)?.blockSize), penaltyText(settings));
 
-/** @param {number} penalty */
-const penaltyText = (penalty) => (penalty === 1 ? "" : `repetition penalty ${short(penalty)}`);
+/**
+ * What is held against repetition; empty where nothing is, as in traces of before there was such a setting.
+ * @param {Settings | null} settings
+ */
+export function penaltyText(settings) {
+  const penalty = settings?.repetition_penalty ?? 1;
+  return penalty === 1 ? "" : `repetition penalty ${short(penalty)}`;
+}
 
 /**
  * How a lane decodes, in words that need no legend.

@@ -3,8 +3,8 @@
 import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
 import { compared, divergence, isPlain } from "../core/folds.js";
-import { counted, verdictText, whole } from "../core/words.js";
-import { laneText, laneWords } from "./card.js";
+import { counted, joined, verdictText, whole } from "../core/words.js";
+import { laneText, laneWords, penaltyText } from "./card.js";
 import { TokenView } from "./text.js";
 
 export class Pane {
@@ -53,7 +53,7 @@ export class Pane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
-    put(parts.settings, laneWords(shown.settings));
+    put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
     parts.settings.title = laneText(shown);
     put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
     put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
