@@ -129,11 +129,15 @@ def _wire_checkpoint(
         *[controls[name] for name in HELD], tab.examples, tab.conversation, *tab.sets.values(),
     ]  # fmt: skip
 
-    def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
+    def follow(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         entry = engines.entry_or_default(name)
         rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
+        linked, _ = live.linked(request.query_params)
+        penalty = linked.get("repetition_penalty", entry.repetition_penalty)
         for choice in handlers.choose(name):
-            yield [*_updates(choice, block_size), note_on(entry), holder(entry), *rows]
+            updates = _updates(choice, block_size, penalty)
+            yield [*updates, note_on(entry), holder(entry), *rows]
+            penalty = None  # set once: a visitor may move it while the checkpoint is loaded
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         linked, _ = live.linked(request.query_params)
@@ -141,7 +145,7 @@ def _wire_checkpoint(
         if opens_with != built:  # its change is followed
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
-        for updates in follow(name, block_size):
+        for updates in follow(request, name, block_size):
             yield [gr.skip(), *updates]
 
     def settle(request: gr.Request) -> None:
@@ -152,19 +156,23 @@ def _wire_checkpoint(
     checkpoint.input(settle, **AT_ONCE)
 
 
-def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """Notice, B, the switch beside it, footer and what a GPU holds."""
+def _updates(choice: Choice, block_size: Any, penalty: float | None) -> list[Any]:
+    """Notice, B, the switch beside it, footer and what a GPU holds. ``penalty``: what is put into
+    its control; None leaves it."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
+    values = {"repetition_penalty": penalty}
     return [
         choice.notice,
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
         footer,
-        *[_held(info, is_here=choice.is_captured) for info in HELD.values()],
+        *[_held(name, is_here=choice.is_captured, value=values.get(name)) for name in HELD],
     ]
 
 
-def _held(info: str, *, is_here: bool) -> Any:
-    """A control of HELD, greyed out with the reason where its device holds it."""
-    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else info)
+def _held(name: str, *, is_here: bool, value: Any = None) -> Any:
+    """A control of HELD, greyed out with the reason where its device holds it; with a value, where
+    there is one to put into it."""
+    chosen = {} if value is None or is_here else {"value": value}
+    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else HELD[name], **chosen)
