@@ -133,7 +133,7 @@ def test_the_recording_plays_in_a_loop_until_somebody_acts(
             elif act == "pause":
                 visitor.click(f"{ROOT} .pl-play")
                 stays = visitor.evaluate(AT)
-                visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+                visitor.wait_for_function(f"{STATUS}.startsWith('An earlier moment')")
                 visitor.locator("#prompt textarea").press_sequentially("And")
                 visitor.wait_for_selector(f"{ROOT} .rv-foreign:visible")
                 assert visitor.evaluate(AT) == stays
@@ -161,7 +161,7 @@ def test_a_run_as_the_page_opens_repeats_the_recording_with_look_up_beside_its_m
 
 
 RACE = "#race .mars-race"
-CHAT_CHIP, TASK_CHIP = ".chip:text-is('Explain')", ".chip:text-is('Symbols')"
+CHAT_CHIP, TASK_CHIP = ".chip:text-is('Explain something')", ".chip:text-is('Order symbols')"
 
 
 @pytest.fixture

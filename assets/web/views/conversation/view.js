@@ -203,7 +203,8 @@ class ConversationView {
     if (this.root.hidden) return;
     this.root.dataset.turns = String(path.length);
     this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
-    if (path.length) race()?.want(wantedOf(box()?.value ?? ""));
+    const wanted = wantedOf(box()?.value ?? "");
+    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // it is drawn, which is heard here
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
