@@ -13,7 +13,8 @@ export const DEFINITION =
 const LEAST = 20; // tokens of either lane below which nothing is said
 const PARTS = 8; // of a run, whose mean times are compared
 const QUANTILES = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36]; // of Student's t at 95 %, for 1 to 7 degrees of freedom
-const APART = 0.04; // relative: what two runs on a quiet machine differ by, however steady each of them was
+const APART = 0.06; // relative: what two runs on a quiet machine differ by, however steady each of them was
+const UNQUIET = 0.2; // uncertainty of the other lane, whose passes are alike: what is beyond is the machine's
 const WIDE = 1.5; // upper over lower end of a range that calls for another run
 const NEAR = 1.1; // times as fast or as slow: as far as "about" reaches where the range does not tell them apart
 const SLACK = 1.02; // beyond what the forwards saved can bring
@@ -49,11 +50,12 @@ export function speedup(one, other, limit = Infinity) {
   /** @param {Timed} given */
   const rate = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => sum + each, 0);
   const ratio = rate(one) / rate(other);
-  if (!Number.isFinite(ratio)) return { kind: "none", ratio: NaN, low: NaN, high: NaN, limit };
-  const margin = Math.hypot(uncertainty(one.seconds), uncertainty(other.seconds), APART);
+  if (!Number.isFinite(ratio)) return { kind: "none", ratio: NaN, low: NaN, high: NaN, limit, isBusy: false };
+  const [own, others] = [uncertainty(one.seconds), uncertainty(other.seconds)];
+  const margin = Math.hypot(own, others, APART);
   const [low, high] = [ratio * Math.exp(-margin), ratio * Math.exp(margin)];
   const isShort = Math.min(one.tokens, other.tokens) < LEAST || Number.isNaN(low);
-  return { kind: isShort ? "short" : kindOf(low, high, limit), ratio, low, high, limit };
+  return { kind: isShort ? "short" : kindOf(low, high, limit), ratio, low, high, limit, isBusy: others > UNQUIET };
 }
 
 /** @type {(low: number, high: number, limit: number) => string} */
@@ -124,11 +126,12 @@ export function speedupRange(given) {
  * Why the range is no better, and what to do about it; nothing where it is narrow.
  * @param {Speedup} given
  */
-export function speedupRemark({ kind, ratio, low, high, limit }) {
+export function speedupRemark({ kind, ratio, low, high, limit, isBusy }) {
   if (kind === "none" || kind === "short") return "";
   if (kind === "capped")
     return `${ratio.toFixed(1)} was timed, with only ${limit.toFixed(1)} times fewer passes: other work disturbed the other. Run it again`;
-  return high / low > WIDE ? "the machine was busy: run it again when it is quiet" : "";
+  if (high / low <= WIDE) return "";
+  return isBusy ? "the machine was busy: run it again when it is quiet" : "few passes, unlike in length: a longer answer tells more"; // prettier-ignore
 }
 
 /**

@@ -92,6 +92,7 @@ interface Speedup {
   low: number;
   high: number;
   limit: number;
+  isBusy: boolean;
 }
 
 interface Timed {
