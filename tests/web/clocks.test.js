@@ -158,7 +158,7 @@ describe("speedup", () => {
     assert.equal(found.kind, "faster");
     assert.ok(found.high / found.low > 1.5);
     assert.equal(speedupText(found), "5.0 times as fast");
-    assert.match(speedupSentence(found), /^5\.0 times as fast \(3\.\d to 7\.\d\); few passes, unlike in length: /);
+    assert.match(speedupSentence(found), /^5\.0 times as fast \(3\.\d to 7\.\d\); its passes differ in length: /);
     const disturbed = speedup(timed(80, 16, 0.1), swinging(80, 80, 0.45)); // AR's own passes are alike
     assert.match(speedupRemark(disturbed), /^the machine was busy: run it again/);
     const slower = speedup(swinging(80, 80, 0.45), timed(80, 16, 0.1));

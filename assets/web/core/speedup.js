@@ -131,7 +131,7 @@ export function speedupRemark({ kind, ratio, low, high, limit, isBusy }) {
   if (kind === "capped")
     return `${ratio.toFixed(1)} was timed, with only ${limit.toFixed(1)} times fewer passes: other work disturbed the other. Run it again`;
   if (high / low <= WIDE) return "";
-  return isBusy ? "the machine was busy: run it again when it is quiet" : "few passes, unlike in length: a longer answer tells more"; // prettier-ignore
+  return isBusy ? "the machine was busy: run it again when it is quiet" : "its passes differ in length: a longer answer tells more"; // prettier-ignore
 }
 
 /**
