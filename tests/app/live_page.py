@@ -13,7 +13,11 @@ from app.live.run import LiveRun
 from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
-HEAD_SAYS = "document.querySelector('.rv-pane[data-lane=mars] .rv-head').innerText.includes('{}')"
+SETTINGS = ".rv-pane[data-lane=mars] .rv-head > span >> nth=0"
+"""Says in words how the lane decodes, and in its title with what."""
+HEAD_SAYS = (
+    "document.querySelector('.rv-pane[data-lane=mars] .rv-head > span').title.includes('{}')"
+)
 LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
 """The page stands, and its checkpoint is there."""
 

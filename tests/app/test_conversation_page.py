@@ -21,7 +21,7 @@ from conversation_page import (
     questions,
     shown,
 )
-from live_page import LOADED, set_knob
+from live_page import LOADED, SETTINGS, set_knob
 from scripted_page import ScriptedBackend, make_handlers
 from test_given import chat
 
@@ -170,7 +170,7 @@ def test_answering_again_is_a_branch_with_the_settings_of_now(
     assert page.evaluate("document.activeElement.dataset.key") == "again 1"
     assert asked(scripted_backend) == tuple(chat("One?"))
     assert questions(page) == ["One?"]
-    assert "τ 0.5" in page.inner_text(f"{RACE} .rv-pane[data-lane=mars] .rv-head")
+    assert "τ 0.5" in page.get_attribute(f"{RACE} {SETTINGS}", "title")
     over(page, lambda: page.click("#run"))  # with nothing in the box: the question on show again
     assert "3 of 3" in page.inner_text(f"{TURNS} >> nth=0")
     press(page, "‹", 1)

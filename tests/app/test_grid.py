@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from browser import Arrive, needs_browser, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
+from live_page import SETTINGS
 from scripted_page import page_served
 
 from app.controls import Limits
@@ -350,7 +351,7 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
     page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
     race = page.locator("#grid-race")
     assert page.inner_text("#grid .gv-opened") == "Below: τ 0.5, B 4 against plain AR."
-    assert "τ 0.5 · B 4" in race.locator(".rv-pane[data-lane=mars] .rv-head").inner_text()
+    assert "τ 0.5 · B 4" in race.locator(SETTINGS).get_attribute("title")
     differs = race.locator(".rv-pane[data-lane=mars] .rv-differs").inner_text()
     assert differs == f"differs from token {WRONG_FROM + 1}"
     text = race.locator(".rv-pane[data-lane=ar] .rv-text").evaluate("e => e.textContent")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from browser import needs_browser
-from live_page import HEAD_SAYS, running, set_knob, start, wait_state, wait_steps
+from live_page import HEAD_SAYS, SETTINGS, running, set_knob, start, wait_state, wait_steps
 from scripted_page import TEXT, ScriptedBackend
 
 from app import run_log
@@ -144,7 +144,7 @@ def test_two_visitors_neither_see_nor_move_each_other(visit, scripted_backend) -
     wait_steps(second, 12)
     second.click("#stop")
     wait_state(second, "stopped")
-    heads = [page.inner_text(".rv-pane[data-lane=mars] .rv-head") for page in (first, second)]
+    heads = [page.get_attribute(SETTINGS, "title") for page in (first, second)]
     assert "0.5" in heads[0]
     assert "0.5" not in heads[1]
     assert "first marker" not in second.content()

@@ -28,6 +28,7 @@ class ConversationView {
     this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
     this.wanted = null; // what the next press of Run is for, where that is not what the box says
+    this.before = ""; // what stood in the prompt's box when the latest turn began
     /** @type {Expected | null} */
     this.expected = null; // the turn whose run is to begin
     /** @type {Going | null} */
@@ -96,6 +97,7 @@ class ConversationView {
     this.edited = null;
     this.going = { turn: this.tree.add(parent, prompt, run.id), run };
     if (before) this.end(before);
+    this.before = box()?.value ?? "";
     if (this.ask.value === prompt) this.ask.value = "";
   }
 
@@ -271,7 +273,8 @@ export const branch = (run) => current?.branch(run);
  */
 export function wantedOf(prompt) {
   const path = current?.holder ? current.tree.path : [];
-  return path.length && (!prompt || path.some((turn) => turn.prompt === prompt)) ? null : prompt;
+  const isOld = !prompt || prompt === current?.before || path.some((turn) => turn.prompt === prompt);
+  return path.length && isOld ? null : prompt;
 }
 
 export const questionOnShow = () => current?.shown?.prompt || "";
