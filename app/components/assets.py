@@ -40,6 +40,7 @@ STYLES = (
     "core/help.css",
     "views/race/layout.css",
     "text/text.css",
+    "text/rendered.css",
     "views/race/lens.css",
     "views/race/panels.css",
     "views/race/player.css",

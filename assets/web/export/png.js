@@ -25,6 +25,7 @@ const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // 
 export function paneOf(lane, title, found = null) {
   const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
   put(find(pane.head, "h3"), title);
+  pane.rendered.button.remove();
   pane.draw(lane);
   if (found) pane.compared(found);
   return pane;

@@ -5,6 +5,7 @@ import { group, make, put } from "../core/dom.js";
 import { compared, divergence, isPlain } from "../core/folds.js";
 import { counted, joined, verdictText, whole } from "../core/words.js";
 import { laneText, laneWords, penaltyText } from "./card.js";
+import { Rendered } from "./rendered.js";
 import { TokenView } from "./text.js";
 
 export class Pane {
@@ -35,6 +36,9 @@ export class Pane {
     );
     this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, text);
     this.view = new TokenView(text, lane, isFollowing, report);
+    this.rendered = new Rendered(text, this.view);
+    this.head.append(this.rendered.button);
+    this.element.append(this.rendered.element);
   }
 
   /**
@@ -47,6 +51,7 @@ export class Pane {
     if (lane.header) this.view.append(shown);
     this.view.markDamage();
     this.view.land(isBeat);
+    this.rendered.draw(shown);
     element.dataset.method = lane.method;
     element.dataset.colour = String(runColours.placeOf(lane));
     element.dataset.steps = String(lane.steps.length);

@@ -1,0 +1,226 @@
+// An answer as Markdown: its text as a tree of blocks, every piece with its place in the text. Headings, lists, tables,
+// quotes, fenced and inline code, emphasis; no HTML, no pictures, no links that lead anywhere. Pure; no DOM.
+
+/** @typedef {[from: number, to: number]} Piece */
+/** @typedef {{ tag: string, kind?: string, children: (MarkdownNode | Piece)[] }} MarkdownNode */
+/** @typedef {{ from: number, to: number, text: string }} Line a line without its line end */
+
+const FENCE = /^ {0,3}(```+|~~~+)[ \t]*([\w+#.-]*)/;
+const HEADING = /^(#{1,6})[ \t]+/;
+const ITEM = /^([ \t]*)(?:[-*+]|\d{1,3}[.)])[ \t]+/;
+const NUMBERED = /^[ \t]*\d/;
+const QUOTE = /^ {0,3}>[ \t]?/;
+const RULE = /^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$/;
+const DIVIDER = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+// Code, strong, emphasis, struck out, links and pictures, of which the words alone are shown.
+const INLINE =
+  /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?\S?)\3|(?<![\w*])([*_])(?=[^\s*_])(.+?)(?<=\S)\5(?![\w*])|~~(?=\S)(.+?)~~|!?\[([^\]\n]*)\]\(([^()\s]*)\)/s;
+const MOST_DEEP = 8;
+
+/** @type {(tag: string, children: (MarkdownNode | Piece)[], kind?: string) => MarkdownNode} */
+const node = (tag, children, kind) => (kind ? { tag, kind, children } : { tag, children });
+
+/**
+ * The blocks of a text.
+ * @param {string} text
+ * @returns {MarkdownNode[]}
+ */
+export function markdown(text) {
+  /** @type {Line[]} */
+  const lines = [];
+  for (let from = 0; from <= text.length;) {
+    const end = text.indexOf("\n", from);
+    const to = end < 0 ? text.length : end;
+    lines.push({ from, to, text: text.slice(from, to) });
+    from = to + 1;
+  }
+  return blocks(lines, text, 0);
+}
+
+/**
+ * A line without so many of its first characters.
+ * @param {Line} line
+ * @param {number} num
+ * @returns {Line}
+ */
+const cut = ({ from, to, text }, num) => ({ from: from + num, to, text: text.slice(num) });
+
+/**
+ * @param {Line[]} lines
+ * @param {string} text
+ * @param {number} depth
+ * @returns {MarkdownNode[]}
+ */
+function blocks(lines, text, depth) {
+  /** @type {MarkdownNode[]} */
+  const found = [];
+  for (let at = 0; at < lines.length;) {
+    const line = lines[at];
+    const begin = at;
+    /** @param {(each: Line) => boolean} goesOn */
+    const until = (goesOn) => {
+      for (at += 1; at < lines.length && goesOn(lines[at]);) at += 1;
+      return lines.slice(begin, at);
+    };
+    const fence = FENCE.exec(line.text);
+    const heading = HEADING.exec(line.text);
+    if (!line.text.trim()) at += 1;
+    else if (fence) {
+      const inner = until((each) => !each.text.trimStart().startsWith(fence[1])).slice(1);
+      at += 1; // the closing one, if it has come
+      /** @type {Piece[]} */
+      const pieces = inner.map(({ from, to }) => [from, Math.min(to + 1, text.length)]);
+      found.push(node("pre", [node("code", pieces)], fence[2]));
+    } else if (heading) {
+      at += 1;
+      const words = cut(line, heading[0].length);
+      const closing = /[ \t]+#+[ \t]*$/.exec(words.text)?.[0].length ?? 0;
+      found.push(node(`h${heading[1].length}`, inline(text, words.from, words.to - closing)));
+    } else if (RULE.test(line.text)) {
+      at += 1;
+      found.push(node("hr", []));
+    } else if (QUOTE.test(line.text) && depth < MOST_DEEP) {
+      const inner = until((each) => QUOTE.test(each.text)).map((each) =>
+        cut(each, QUOTE.exec(each.text)?.[0].length ?? 0),
+      );
+      found.push(node("blockquote", blocks(inner, text, depth + 1)));
+    } else if (ITEM.test(line.text) && depth < MOST_DEEP) found.push(list(until(belongs(line)), text, depth));
+    else if (line.text.includes("|") && DIVIDER.test(lines[at + 1]?.text ?? "") && lines[at + 1].text.includes("-"))
+      found.push(
+        table(
+          until((each) => each.text.includes("|")),
+          text,
+        ),
+      );
+    else found.push(paragraph(until(isProse), text));
+  }
+  return found;
+}
+
+/**
+ * Whether a line goes on with a paragraph.
+ * @param {Line} line
+ */
+const isProse = ({ text }) =>
+  Boolean(text.trim()) && !FENCE.test(text) && !HEADING.test(text) && !ITEM.test(text) && !QUOTE.test(text) && !RULE.test(text); // prettier-ignore
+
+/** @param {string} text */
+const indent = (text) => /^[ \t]*/.exec(text)?.[0].length ?? 0;
+
+/**
+ * Whether a line is still of the list that begins with `first`: another item, or what is set in under one.
+ * @param {Line} first
+ */
+function belongs(first) {
+  const [depth, isNumbered] = [indent(first.text), NUMBERED.test(first.text)];
+  let isOpen = true; // nothing blank lies between
+  /** @param {Line} line */
+  return (line) => {
+    const { text } = line;
+    const isBlank = !text.trim();
+    const isItem = ITEM.test(text) && !RULE.test(text) && NUMBERED.test(text) === isNumbered;
+    const isOf = isBlank || indent(text) > depth || isItem || (isOpen && isProse(line));
+    isOpen = !isBlank;
+    return isOf;
+  };
+}
+
+/**
+ * @param {Line[]} lines
+ * @param {string} text
+ * @param {number} depth
+ */
+function list(lines, text, depth) {
+  const level = indent(lines[0].text);
+  /** @type {Line[][]} */
+  const items = [];
+  for (const line of lines) {
+    const mark = ITEM.exec(line.text);
+    if (mark && indent(line.text) <= level) items.push([cut(line, mark[0].length)]);
+    else items[items.length - 1].push(cut(line, Math.min(indent(line.text), level + 2)));
+  }
+  const children = items.map((own) => {
+    const inner = blocks(own, text, depth + 1);
+    const [first] = inner;
+    return node("li", first?.tag === "p" ? [...first.children, ...inner.slice(1)] : inner);
+  });
+  return node(NUMBERED.test(lines[0].text) ? "ol" : "ul", children);
+}
+
+/**
+ * @param {Line[]} lines the second of them divides
+ * @param {string} text
+ */
+function table(lines, text) {
+  const rows = lines.filter((_, i) => i !== 1);
+  const num = cells(rows[0]).length;
+  const made = rows.map(
+    (row, i) =>
+    node("tr", cells(row).slice(0, num).map(([from, to]) => node(i ? "td" : "th", inline(text, from, to)))), // prettier-ignore
+  );
+  return node("table", [node("thead", made.slice(0, 1)), node("tbody", made.slice(1))]);
+}
+
+/**
+ * The cells of a row of a table, without the blanks around them.
+ * @param {Line} line
+ * @returns {Piece[]}
+ */
+function cells({ from, text }) {
+  /** @type {Piece[]} */
+  const found = [];
+  const trimmed = text.trimEnd().replace(/\|$/, "");
+  let begin = /^\s*\|?/.exec(trimmed)?.[0].length ?? 0;
+  for (let at = begin; at <= trimmed.length; at += 1) {
+    if (at < trimmed.length && (trimmed[at] !== "|" || trimmed[at - 1] === "\\")) continue;
+    const cell = trimmed.slice(begin, at);
+    const left = begin + cell.length - cell.trimStart().length;
+    found.push([from + left, from + left + cell.trim().length]);
+    begin = at + 1;
+  }
+  return found;
+}
+
+/**
+ * @param {Line[]} lines
+ * @param {string} text
+ */
+function paragraph(lines, text) {
+  const children = lines.flatMap((line, i) => {
+    const rest = cut(line, indent(line.text));
+    const isBroken = / {2,}$/.test(line.text) && i < lines.length - 1;
+    const end = i < lines.length - 1 && !isBroken ? Math.min(line.to + 1, text.length) : line.to;
+    return [...inline(text, rest.from, end), ...(isBroken ? [node("br", [])] : [])];
+  });
+  return node("p", children);
+}
+
+/**
+ * The pieces of a line, in what they are set.
+ * @param {string} text
+ * @param {number} from
+ * @param {number} to
+ * @param {number} [depth]
+ * @returns {(MarkdownNode | Piece)[]}
+ */
+function inline(text, from, to, depth = 0) {
+  const found = depth < MOST_DEEP ? INLINE.exec(text.slice(from, to)) : null;
+  if (!found) return from < to ? [[from, to]] : [];
+  const [whole, ticks, code, strong, bold, , leaning, struck, words, address] = found;
+  const begin = from + found.index;
+  /** @type {(tag: string, inner: string, skipped: number) => MarkdownNode} */
+  const set = (tag, inner, skipped) =>
+    node(tag, inline(text, begin + skipped, begin + skipped + inner.length, depth + 1));
+  const skipped = whole.startsWith("!") ? 2 : 1;
+  const made = ticks
+    ? node("code", [[begin + ticks.length, begin + ticks.length + code.length]])
+    : strong
+      ? set("strong", bold, 2)
+      : leaning !== undefined
+        ? set("em", leaning, 1)
+        : struck !== undefined
+          ? set("s", struck, 2)
+          : node("u", [[begin + skipped, begin + skipped + words.length]], address);
+  const before = found.index ? [/** @type {Piece} */ ([from, begin])] : [];
+  return [...before, made, ...inline(text, begin + whole.length, to, depth)];
+}

@@ -1,0 +1,156 @@
+// An answer as it is meant to be read, in the place of its tokens: Markdown, in which the forward under the pointer is
+// marked all the same; or, where the answer is a page of HTML, that page in a frame that runs and loads nothing, below the
+// tokens. Live. All words come by textContent; what a frame gets is untrusted and can do nothing.
+
+import { attribute, make, targetOf, toggle } from "../core/dom.js";
+import { markdown } from "./markdown.js";
+
+const PAGE = /^\s*(?:```html?\s*\n)?\s*(<!doctype html|<html[\s>])/i;
+const FENCED = /```html?[ \t]*\n([\s\S]*?)(?:\n```|$)/i;
+const POLICY =
+  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">";
+const NOWHERE = "A link, which leads nowhere here: ";
+
+export class Rendered {
+  /**
+   * @param {HTMLElement} raw the text of tokens
+   * @param {import("./text.js").TokenView} view
+   */
+  constructor(raw, view) {
+    this.raw = raw;
+    this.view = view;
+    this.isOn = false;
+    this.drawn = "";
+    this.lit = -1;
+    this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "The answer as it reads" });
+    const given = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
+    this.frame = make("iframe", given);
+    this.element = make("div", { class: "rv-rendered", hidden: "" }, this.body, this.frame);
+    this.button = toggle("Rendered", false, (isOn) => this.turn(isOn));
+    attribute(this.button, { class: "rv-md-toggle", title: "Show the answer as it is meant to be read" });
+    this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));
+    this.body.addEventListener("pointerleave", () => this.point(this.body));
+    this.body.addEventListener("click", (event) => {
+      const step = stepOf(targetOf(event));
+      if (step >= 0 && window.getSelection()?.isCollapsed) view.report.choose(view.lane, step);
+    });
+  }
+
+  /** @param {boolean} isOn */
+  turn(isOn) {
+    this.isOn = isOn;
+    this.drawn = "";
+    this.draw(this.view.shown);
+  }
+
+  /**
+   * What is shown of the lane, if anybody wants to see it.
+   * @param {Lane} shown
+   */
+  draw(shown) {
+    this.element.hidden = !this.isOn;
+    if (!this.isOn) this.raw.hidden = false;
+    const state = `${shown.tokens.length}`;
+    if (!this.isOn || state === this.drawn) return;
+    this.drawn = state;
+    const text = shown.given + shown.tokens.map((token) => token.text).join("");
+    const page = pageIn(text);
+    this.raw.hidden = !page; // the marks of a page stand in its tokens
+    this.body.hidden = Boolean(page);
+    this.frame.hidden = !page;
+    if (page) this.frame.srcdoc = POLICY + page;
+    else this.body.replaceChildren(...markdown(text).map((each) => elementOf(each, text, endsOf(shown))));
+    this.light(this.lit);
+  }
+
+  /** @param {HTMLElement} target */
+  point(target) {
+    const step = stepOf(target);
+    if (step !== this.lit) this.light(step);
+  }
+
+  /**
+   * Marks all that one forward wrote.
+   * @param {number} step
+   */
+  light(step) {
+    for (const each of this.body.querySelectorAll(".rv-md-on")) each.classList.remove("rv-md-on");
+    this.lit = step;
+    if (step < 0) return;
+    for (const each of this.body.querySelectorAll(`[data-forward="${step}"]`)) each.classList.add("rv-md-on");
+  }
+}
+
+/** @param {HTMLElement} target */
+const stepOf = (target) => Number(target.dataset.forward ?? -1);
+
+/**
+ * The page of HTML that an answer is, "" where it is none.
+ * @param {string} text
+ */
+export function pageIn(text) {
+  if (!PAGE.test(text)) return "";
+  return FENCED.exec(text)?.[1] ?? text;
+}
+
+/** @typedef {{ to: number, step: Step | null }} Stretch */
+
+/**
+ * Up to where in the text each forward wrote, the given part before them all.
+ * @param {Lane} lane
+ * @returns {Stretch[]}
+ */
+export function endsOf(lane) {
+  let to = lane.given.length;
+  /** @type {Stretch[]} */
+  const found = [{ to, step: null }];
+  for (const { text, step } of lane.tokens) {
+    to += text.length;
+    const last = found[found.length - 1];
+    if (last.step === step) last.to = to;
+    else found.push({ to, step });
+  }
+  return found;
+}
+
+/**
+ * @param {import("./markdown.js").MarkdownNode} given
+ * @param {string} text
+ * @param {Stretch[]} ends
+ * @returns {HTMLElement}
+ */
+function elementOf({ tag, kind, children }, text, ends) {
+  const made = make(/** @type {"p"} */ (tag));
+  if (tag === "u" && kind) made.title = `${NOWHERE}${kind}`;
+  for (const child of children) {
+    if (!Array.isArray(child)) made.append(elementOf(child, text, ends));
+    else made.append(...spansOf(child, text, ends));
+  }
+  return made;
+}
+
+/**
+ * A piece of text, cut where one forward ends and the next begins.
+ * @param {[from: number, to: number]} piece
+ * @param {string} text
+ * @param {Stretch[]} ends
+ */
+function spansOf([from, to], text, ends) {
+  const spans = [];
+  let low = 0;
+  for (let high = ends.length - 1; low < high;) {
+    const middle = (low + high) >> 1;
+    if (ends[middle].to > from) high = middle;
+    else low = middle + 1;
+  }
+  for (let at = from; at < to && low < ends.length; low += 1) {
+    const end = Math.min(to, ends[low].to);
+    if (end <= at) continue;
+    const { step } = ends[low];
+    const span = make("span", step && step.count > 1 ? "rv-md-group" : "", text.slice(at, end));
+    if (step) span.dataset.forward = String(step.index);
+    spans.push(span);
+    at = end;
+  }
+  return spans;
+}
