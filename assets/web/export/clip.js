@@ -19,8 +19,8 @@ const LEADING = 1.5; // times that
 const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
 const NO_VIDEO = "This browser records no video: take the GIF.";
 
-/** @typedef {{ text: string, x: number, width: number, line: number, count: number }} Piece */
-/** @typedef {{ lane: Lane, pieces: Piece[][], left: number, width: number }} Side */
+/** @typedef {{ text: string, x: number, width: number, line: number, count: number }} Word */
+/** @typedef {{ lane: Lane, pieces: Word[][], left: number, width: number }} Side */
 
 export const seconds = RACE_SECONDS + CARD_SECONDS;
 
@@ -62,7 +62,7 @@ class Film {
   laidOut(lane, left, width) {
     this.font(this.size);
     let [x, line] = [0, 0];
-    /** @type {Piece[][]} */
+    /** @type {Word[][]} */
     const pieces = lane.steps.map(() => []);
     for (const { text, step } of lane.tokens) {
       for (const part of text.split(/(\n)/)) {
@@ -159,7 +159,7 @@ class Film {
   }
 
   /**
-   * @param {Piece} piece
+   * @param {Word} piece
    * @param {number} left
    * @param {number} line
    * @param {boolean} isNew

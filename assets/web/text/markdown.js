@@ -1,8 +1,6 @@
 // An answer as Markdown: its text as a tree of blocks, every piece with its place in the text. Headings, lists, tables,
 // quotes, fenced and inline code, emphasis; no HTML, no pictures, no links that lead anywhere. Pure; no DOM.
 
-/** @typedef {[from: number, to: number]} Piece */
-/** @typedef {{ tag: string, kind?: string, children: (MarkdownNode | Piece)[] }} MarkdownNode */
 /** @typedef {{ from: number, to: number, text: string }} Line a line without its line end */
 
 const FENCE = /^ {0,3}(```+|~~~+)[ \t]*([\w+#.-]*)/;

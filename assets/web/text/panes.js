@@ -34,11 +34,12 @@ export class Pane {
       "rv-text",
       `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`,
     );
-    this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, text);
+    const body = make("div", "rv-body", text);
+    this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, body);
     this.view = new TokenView(text, lane, isFollowing, report);
     this.rendered = new Rendered(text, this.view);
     this.head.append(this.rendered.button);
-    this.element.append(this.rendered.element);
+    body.append(this.rendered.element);
   }
 
   /**

@@ -14,7 +14,7 @@ const NOWHERE = "A link, which leads nowhere here: ";
 export class Rendered {
   /**
    * @param {HTMLElement} raw the text of tokens
-   * @param {import("./text.js").TokenView} view
+   * @param {TokenView} view
    */
   constructor(raw, view) {
     this.raw = raw;
@@ -114,7 +114,7 @@ export function endsOf(lane) {
 }
 
 /**
- * @param {import("./markdown.js").MarkdownNode} given
+ * @param {MarkdownNode} given
  * @param {string} text
  * @param {Stretch[]} ends
  * @returns {HTMLElement}
@@ -131,7 +131,7 @@ function elementOf({ tag, kind, children }, text, ends) {
 
 /**
  * A piece of text, cut where one forward ends and the next begins.
- * @param {[from: number, to: number]} piece
+ * @param {Piece} piece
  * @param {string} text
  * @param {Stretch[]} ends
  */

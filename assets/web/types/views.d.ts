@@ -68,6 +68,15 @@ type Anchor = Element | { left: number; right: number; top: number; bottom: numb
 type RaceView = import("../views/race/view.js").RaceView;
 type TokenView = import("../text/text.js").TokenView;
 
+// An answer read as Markdown: elements, and pieces of its text by their place in it.
+type Piece = [from: number, to: number];
+
+interface MarkdownNode {
+  tag: string;
+  kind?: string;
+  children: (MarkdownNode | Piece)[];
+}
+
 interface TextReport {
   token(view: TokenView, index: number, anchor: Element, how: string): void;
   leave(view: TokenView): void;
