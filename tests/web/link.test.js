@@ -28,7 +28,8 @@ describe("a link that brings a run", () => {
 
   test("a short run travels in the fragment, and is asked for whole", async () => {
     const lanes = [laneOf(PLAIN), arOf([1, 2])];
-    const link = await linkTo(run(lanes), {});
+    const { link, isLong } = await linkTo(run(lanes), {});
+    assert.equal(isLong, false);
     assert.ok(link.startsWith("https://a.b/c/#run="));
     const { value } = await broughtBy(new URL(link).hash);
     const [head, ...lines] = value.trimEnd().split("\n");
@@ -46,11 +47,18 @@ describe("a link that brings a run", () => {
     lane.lines.push(JSON.stringify({ noise: Array.from({ length: 20_000 }, noise).join("") }));
     const kept = [];
     const keep = async (value) => (kept.push(value), { name: "abc-_1" });
-    assert.equal(await linkTo(run([lane]), { keep }), "https://a.b/c/#kept=abc-_1");
+    assert.deepEqual(await linkTo(run([lane]), { keep }), { link: "https://a.b/c/#kept=abc-_1", isLong: false });
     assert.equal(kept.length, 1);
     assert.deepEqual(await broughtBy("#kept=abc-_1"), { name: "abc-_1" });
-    await assert.rejects(() => linkTo(run([lane]), { keep: async () => ({ error: "No." }) }), { sentence: "No." });
-    await assert.rejects(() => linkTo(run([lane]), {}), ({ sentence }) => sentence.length > 0); // prettier-ignore
+    const none = { keep: async () => ({ error: "No." }) };
+    const { link, isLong } = await linkTo(run([lane]), none);
+    assert.ok(isLong && link.includes("#run="));
+    lane.lines.push(JSON.stringify({ noise: Array.from({ length: 200_000 }, noise).join("") }));
+    await assert.rejects(() => linkTo(run([lane]), none), { sentence: "No." });
+    await assert.rejects(
+      () => linkTo(run([lane]), {}),
+      ({ sentence }) => sentence.length > 0,
+    );
   });
 
   test("other fragments bring nothing", async () => {

@@ -4,6 +4,8 @@
 import { valueOf } from "../core/wire.js";
 
 const MOST_FRAGMENT = 8000; // characters that mail and chat leave whole
+const MOST_LONG = 100_000; // that every browser opens
+const DIGITS = 4; // of probabilities; what was decided stands in the trace, and times keep all of theirs
 const MOST_UNPACKED = 4_000_000; // characters
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read: ask for the link again.";
@@ -15,23 +17,48 @@ const BROKEN = "The run in this link cannot be read: ask for the link again.";
 const told = (run) =>
   valueOf(
     { run: "", lanes: run.head.lanes },
-    run.lanes.map(({ name, lines }) => ({ name, lines, verdict: null })),
+    run.lanes.map(({ name, lines }) => ({ name, lines: lines.map(slim), verdict: null })),
   );
 
 /**
- * The link to a run that is over; throws an error with a `sentence` where it can have none.
+ * A line of a trace with shorter probabilities.
+ * @param {string} line
+ */
+function slim(line) {
+  const event = JSON.parse(line);
+  if (event.type !== "step") return line;
+  for (const row of event.rows) {
+    if (row.proposals) row.proposals = row.proposals.map(shorter);
+    if (row.checks) row.checks = row.checks.map(shorter);
+  }
+  return JSON.stringify(event);
+}
+
+/**
+ * [token, probability, ...] with what further such lists it holds; ids are whole and stay.
+ * @param {any} value
+ * @returns {any}
+ */
+const shorter = (value) =>
+  Array.isArray(value) ? value.map(shorter) : Number.isInteger(value) ? value : Number(value.toPrecision(DIGITS));
+
+/**
+ * The link to a run that is over, and whether it is so long that some programs may cut it; throws an error with a `sentence`
+ * where it can have none.
  * @param {Run} run
  * @param {Server} server
- * @returns {Promise<string>}
+ * @returns {Promise<{ link: string, isLong: boolean }>}
  */
 export async function linkTo(run, server) {
   const value = told(run);
   const base = `${location.origin}${location.pathname}`;
   const packed = await pack(value);
-  if (packed.length <= MOST_FRAGMENT) return `${base}#${WHOLE}=${packed}`;
+  const whole = `${base}#${WHOLE}=${packed}`;
+  if (packed.length <= MOST_FRAGMENT) return { link: whole, isLong: false };
   const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server does not answer: try again." };
-  if ("error" in answer) throw Object.assign(new Error(answer.error), { sentence: answer.error });
-  return `${base}#${KEPT}=${answer.name}`;
+  if ("name" in answer) return { link: `${base}#${KEPT}=${answer.name}`, isLong: false };
+  if (packed.length <= MOST_LONG) return { link: whole, isLong: true };
+  throw Object.assign(new Error(answer.error), { sentence: answer.error });
 }
 
 /**

@@ -14,6 +14,7 @@ import { linkTo } from "./link.js";
 import { chartsPng, textPng } from "./png.js";
 
 const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
+const LONG = "Link copied: it replays this very run. It is long, and some programs cut long links.";
 const NO_CHARTS = "The charts need plotly.js, which did not load.";
 
 /**
@@ -181,8 +182,9 @@ const linkOffer = (run, server) => ({
       text: "Copy",
       hint: "address that replays this run",
       make: async () => {
-        const isDone = await copied(await linkTo(run, server));
-        return { said: isDone ? "Link copied: it replays this very run." : NO_COPY };
+        const { link, isLong } = await linkTo(run, server);
+        if (!(await copied(link))) return { said: NO_COPY };
+        return { said: isLong ? LONG : "Link copied: it replays this very run." };
       },
     },
   ],
