@@ -93,11 +93,11 @@ def _line(name: str, masks: Sequence[Mask]) -> tuple[str, ...]:
 
 
 def _spread(layers: Sequence[int]) -> str:
-    """``24 (20 to 27)``: the median and the quartiles."""
+    """``24 [20, 27]``: the median and the quartiles."""
     if not layers:
         return NONE
     low, middle, high = (percentile(layers, share) for share in (25, 50, 75))
-    return f"{middle:.0f} ({low:.0f} to {high:.0f})"
+    return f"{middle:.0f} [{low:.0f}, {high:.0f}]"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

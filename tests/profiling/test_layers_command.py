@@ -15,7 +15,7 @@ from mars_runtime.layers import Column, Fed, Layers
 from mars_runtime.settings import DecodeSettings
 
 SETTINGS = DecodeSettings(tau=0.0, block_size=3, lossless=True)
-SURE = ("3", "22 (21 to 23)", "21 (20 to 22)")
+SURE = ("3", "22 [21, 23]", "21 [20, 22]")
 
 
 def step(start: int, tokens: tuple[int, ...], accepted: tuple[int, ...], drafted: int) -> RowStep:
@@ -50,9 +50,9 @@ def test_the_table_counts_and_takes_medians() -> None:
     table = Measured(30, tuple(masks)).table()
     assert table.columns[0] == "of 30 layers"
     assert table.lines == (
-        ("mask 1", *SURE, "1", "30 (30 to 30)", "10 (10 to 10)", "25 %"),
-        ("mask 2", "0", "–", "–", "1", "28 (28 to 28)", "12 (12 to 12)", "0 %"),
-        ("all", *SURE, "2", "29 (28 to 30)", "11 (10 to 12)", "20 %"),
+        ("mask 1", *SURE, "1", "30 [30, 30]", "10 [10, 10]", "25 %"),
+        ("mask 2", "0", "–", "–", "1", "28 [28, 28]", "12 [12, 12]", "0 %"),
+        ("all", *SURE, "2", "29 [28, 30]", "11 [10, 12]", "20 %"),
     )
 
 
