@@ -2,7 +2,7 @@
 
 review make prompts.jsonl --ways ar tau=0.8 lossless --out set/
 review show set/
-review pack set/ --out set.zip
+review pack set/ --out set.tar.xz
 """
 
 from __future__ import annotations

@@ -11,8 +11,14 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-import zipfile
+import lzma
+import re
+import shutil
+import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
 from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
 from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
@@ -30,10 +37,10 @@ from mars_runtime.trace import Trace, TraceError, read_trace
 VERSION = 1
 MAX_NAME = 80
 ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
-STAMP = (2020, 1, 1, 0, 0, 0)
-"""Of files in an archive, so that equal sets are equal archives."""
+MAX_UNPACKED = 2**30
+DIGITS = 6
+"""Of seconds in an archive: microseconds, for longer ones are noise that does not compress."""
 NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
-Place = Path | zipfile.Path
 
 
 class SetError(ValueError):
@@ -65,8 +72,8 @@ class About:
 class ReviewSet:
     """A set as it lies in a folder or an archive; only of a folder are answers added."""
 
-    def __init__(self, place: Place, about: About, items: Sequence[Item]) -> None:
-        self._place = place
+    def __init__(self, folder: Path, about: About, items: Sequence[Item]) -> None:
+        self._folder = folder
         self.about = about
         self.items = tuple(items)
         self._answers: dict[tuple[int, int], Answer] = {}
@@ -94,19 +101,17 @@ class ReviewSet:
     def open(cls, path: Path) -> ReviewSet:
         """The set in a folder or an archive. Raises SetError."""
         try:
-            place: Place = path if path.is_dir() else zipfile.Path(path)
-            told = as_mapping(json.loads((place / ABOUT).read_text(encoding="utf-8")))
+            folder = path if path.is_dir() else unpacked(path)
+            told = as_mapping(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
             about = _about(told)
-            found = read_prompts((place / PROMPTS).read_text(encoding="utf-8"), "jsonl")
+            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "jsonl")
         except SettingsError as error:
             raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise SetError(NO_SET.format(path)) from error
-        except zipfile.BadZipFile as error:
+        except UNREADABLE as error:
             raise SetError(NO_SET.format(path)) from error
         if found.faults:
             raise SetError(f"{path}: {found.faults[0]}")
-        opened = cls(place, about, found.items)
+        opened = cls(folder, about, found.items)
         opened._read_summary()
         return opened
 
@@ -138,8 +143,7 @@ class ReviewSet:
         self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
 
     def _keep(self, name: str, text: str) -> None:
-        assert isinstance(self._place, Path), "answers are added to a folder"
-        write_text(self._place / name, text)
+        write_text(self._folder / name, text)
 
     def lines(self, item: int, way: int) -> list[str]:
         """The trace of an answer as its lines; none of text alone. Raises SetError."""
@@ -171,26 +175,25 @@ class ReviewSet:
         self._answers[item, way] = found
         return found
 
-    def _file(self, item: int, way: int) -> Place | None:
+    def _file(self, item: int, way: int) -> Path | None:
         for ending in (".jsonl", ".json"):
-            file: Place = self._place / f"{_stem(item, way)}{ending}"
+            file = self._folder / f"{_stem(item, way)}{ending}"
             if file.is_file():
                 return file
         return None
 
     def summarize(self) -> None:
         """Write what the answers say, once all are there. Raises SetError, OutputError."""
-        assert isinstance(self._place, Path), "a summary is written into a folder"
         lines = []
         for item, way in self.pairs():
             if (answer := self.answer(item, way)) is not None:
                 lines.append(_line({"item": item, "way": way, **answer.as_json()}))
-        write_text(self._place / SUMMARY, "".join(lines))
+        write_text(self._folder / SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
         """What is damaged is folded from the traces again."""
         try:
-            text = (self._place / SUMMARY).read_text(encoding="utf-8")
+            text = (self._folder / SUMMARY).read_text(encoding="utf-8")
         except (OSError, KeyError, ValueError):
             return
         for line in text.split("\n"):
@@ -204,25 +207,65 @@ class ReviewSet:
     @contextmanager
     def only_writer(self) -> Iterator[None]:
         """Be the one process that adds answers. Raises OutputError where another is."""
-        assert isinstance(self._place, Path), "answers are added to a folder"
-        with only_writer(self._place):
+        with only_writer(self._folder):
             yield
 
     def pack(self, path: Path) -> None:
-        """Write all of it as one archive. Raises OutputError, SetError."""
+        """Write all of it as one archive. Raises OutputError."""
         partial = path.with_name(path.name + ".partial")
-        names = [ABOUT, PROMPTS, SUMMARY]
-        files = [self._file(*pair) for pair in self.pairs()]
+        files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
+        files += filter(None, (self._file(*pair) for pair in self.pairs()))
         try:
-            with zipfile.ZipFile(partial, "w", zipfile.ZIP_LZMA) as archive:
-                for name in [*names, *(f"answers/{file.name}" for file in files if file)]:
-                    entry = zipfile.ZipInfo(name, STAMP)
-                    entry.compress_type = zipfile.ZIP_LZMA
-                    archive.writestr(entry, (self._place / name).read_text(encoding="utf-8"))
+            with (
+                lzma.open(partial, "wb", preset=lzma.PRESET_EXTREME | 9) as file_out,
+                tarfile.open(fileobj=file_out, mode="w") as archive,
+            ):
+                for file in files:
+                    entry = tarfile.TarInfo(file.relative_to(self._folder).as_posix())
+                    text = SECONDS.sub(_rounded, file.read_text(encoding="utf-8")).encode()
+                    entry.size = len(text)
+                    archive.addfile(entry, io.BytesIO(text))
             partial.replace(path)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+
+
+SECONDS = re.compile(r'"seconds":([0-9.e-]+)')
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f'"seconds":{round(float(found[1]), DIGITS)}'
+
+
+def unpacked(path: Path) -> Path:
+    """The folder of a packed set, in the cache. Raises OSError, or ValueError for no such file."""
+    name = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    folder = cache_folder() / "sets" / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        num_bytes = 0
+        with tarfile.open(path, "r:xz") as archive:
+            for entry in archive:
+                num_bytes += entry.size
+                if num_bytes > MAX_UNPACKED:
+                    raise ValueError("too large")
+                archive.extract(entry, partial, filter="data")
+        partial.rename(folder)
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ValueError("no archive") from error
+    except OSError:
+        if not folder.is_dir():  # another process may have been first
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
 def _stem(item: int, way: int) -> str:
@@ -233,7 +276,7 @@ def _line(told: Mapping[str, Any]) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _text(file: Place) -> str:
+def _text(file: Path) -> str:
     """Of an answer that has no trace. Raises SetError."""
     try:
         return as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])

@@ -95,19 +95,26 @@ def test_a_set_is_gone_on_with_only_by_the_same(tmp_path: Path) -> None:
         ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
 
 
-def test_packed_it_is_the_same_set(decoder: Decoder, tmp_path: Path) -> None:
+def test_packed_it_is_the_same_set(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "cache"))
     review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0,B=8"), ITEMS)
     list(make(review, lambda name: decoder))
-    for name in ("a.zip", "b.zip"):
+    for name in ("a.tar.xz", "b.tar.xz"):
         review.pack(tmp_path / name)
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
-    packed = ReviewSet.open(tmp_path / "a.zip")
+    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+    packed = ReviewSet.open(tmp_path / "a.tar.xz")
     assert packed.items == review.items
     assert packed.about == review.about
     assert packed.missing() == []
     for pair in review.pairs():
         assert packed.answer(*pair) == review.answer(*pair)
-        assert packed.lines(*pair) == review.lines(*pair)
+        lines = zip(packed.lines(*pair), review.lines(*pair), strict=True)
+        assert all(without_times(json.loads(a)) == without_times(json.loads(b)) for a, b in lines)
+    (tmp_path / "b.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:-100])
+    with pytest.raises(SetError, match="holds no set"):
+        ReviewSet.open(tmp_path / "b.tar.xz")
 
 
 def test_text_alone_is_an_answer_and_is_judged(tmp_path: Path) -> None:
@@ -156,20 +163,22 @@ def test_a_damaged_summary_or_answer_costs_no_more_than_itself(
         ReviewSet.open(tmp_path).answer(0, 0)
 
 
+def without_times(value: Any) -> Any:
+    """A JSON value without what a clock told."""
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if k not in ("seconds", "date")}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
 def timeless(folder: Path) -> dict[str, Any]:
     """Everything in a set but what a clock told."""
-
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: without(v) for k, v in value.items() if k not in ("seconds", "date")}
-        return [without(each) for each in value] if isinstance(value, list) else value
-
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
             lines = [text] if path.name == "set.json" else text.splitlines()
-            found[path.relative_to(folder).as_posix()] = [without(json.loads(x)) for x in lines]
+            told = [without_times(json.loads(line)) for line in lines]
+            found[path.relative_to(folder).as_posix()] = told
     return found
 
 
