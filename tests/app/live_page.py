@@ -54,7 +54,7 @@ def wait_state(page: playwright.Page, state: str) -> None:
 
 
 def start(page: playwright.Page, prompt: str = "Say it.") -> None:
-    before = page.locator("#race .mars-race").get_attribute("data-run")
+    before = page.locator("#race .mars-race").first.get_attribute("data-run")
     page.fill("#prompt textarea", prompt)
     page.click("#run")
     page.wait_for_selector(f"#race .mars-race:not([data-run='{before}'])")

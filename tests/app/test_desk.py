@@ -98,7 +98,7 @@ def test_an_example_is_one_click(visit) -> None:
 def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
     page = visit()
     assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
-        *("tau", "block_size", "lossless", "pace", "presets")
+        *("tau", "block_size", "aim", "lossless", "pace", "presets")
     }
     text = page.locator("#tau .help-text")
     assert text.is_hidden()

@@ -75,9 +75,7 @@ def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page)
             continue
         y = group["bottom"] - 1  # of the underline
         assert picture.at(group["left"] + (0.5 if group["mid"] else 2), y) == card
-        assert (
-            picture.at(group["left"] - 2, y) == picture.at(group["left"] + 10, y) != card
-        )  # behind a leading space, 8 px in code
+        assert card not in (picture.at(group["left"] - 2, y), picture.at(group["left"] + 10, y))
         apart += 1
     assert apart >= 3
 
