@@ -25,7 +25,9 @@ class Answer:
     """One answer. pieces: the text token by token, joined it is ``text``; groups: tokens of each
     forward; otherwise: position of a token -> what AR would have said there, where a forward told.
     num_tokens counts the end of turn, which has no piece. end: eos or limit; empty, with no pieces,
-    of text that came without a trace. is_right: by the task's checker, None without one."""
+    of text that came without a trace. is_right: by the task's checker, None without one. is_looped:
+    whether its tokens begin to repeat themselves; tpf: tokens per forward, up to there (``folds``),
+    None without a trace."""
 
     text: str
     pieces: tuple[str, ...] = ()
@@ -34,11 +36,8 @@ class Answer:
     num_tokens: int = 0
     end: str = ""
     is_right: bool | None = None
-
-    @property
-    def tpf(self) -> float | None:
-        """Tokens per forward; None without a trace."""
-        return self.num_tokens / len(self.groups) if self.groups else None
+    is_looped: bool = False
+    tpf: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Its values; the keys of ``otherwise`` as JSON has them."""
@@ -84,6 +83,8 @@ def answer_of(trace: Trace, item: Item) -> Answer:
         len(tokens),
         end.reason if end else "",
         verdict(item, text),
+        folds.loops_at(trace.events) is not None,
+        folds.tpf(trace.events),
     )
 
 
@@ -108,6 +109,7 @@ class Marks:
 
     is_same: bool
     difference: Difference | None
+    is_looped: bool
     is_right: bool | None
     tpf: float | None
     end: str
@@ -118,6 +120,7 @@ def marks(answer: Answer, reference: Answer) -> Marks:
     return Marks(
         answer.text == reference.text,
         first_difference(reference.text, answer.text),
+        answer.is_looped,
         answer.is_right,
         answer.tpf,
         answer.end,

@@ -8,13 +8,14 @@ review pack set/ --out set.tar.xz
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.outputs import OutputError, path_of
+from mars_runtime.outputs import OutputError, path_of, write_text
 from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts
 from mars_runtime.review.ways import read_ways
 from mars_runtime.settings import SettingsError
@@ -38,6 +39,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     making.set_defaults(work=_make)
+    showing = verbs.add_parser("show", help="what automatic marks say of each way, as JSON")
+    showing.add_argument("set", type=path_of, help="a folder or an archive")
+    showing.add_argument("--out", type=path_of, help="a file to write instead")
+    showing.set_defaults(work=_show)
+    exporting = verbs.add_parser("export", help="CSV, JSON Lines, HTML, LLM Comparator")
+    exporting.add_argument("set", type=path_of, help="a folder or an archive")
+    exporting.add_argument("--judgements", type=Path, help="a file of them; without: marks alone")
+    exporting.add_argument("--out", type=path_of, required=True, help="a folder")
+    exporting.set_defaults(work=_export)
+    merging = verbs.add_parser("merge", help="files of several reviewers as one")
+    merging.add_argument("set", type=path_of, help="a folder or an archive")
+    merging.add_argument("files", nargs="+", type=Path)
+    merging.add_argument("--out", type=path_of, required=True)
+    merging.set_defaults(work=_merge)
     packing = verbs.add_parser("pack", help="a set as one file")
     packing.add_argument("set", type=path_of)
     packing.add_argument("--out", type=path_of, required=True)
@@ -47,12 +62,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code. A mistake of the user is one sentence and exit code 2."""
     from mars_runtime.model.config import CheckpointError
+    from mars_runtime.review.judgements import JudgementError
     from mars_runtime.review.sets import SetError
 
+    mistakes = (PromptError, SettingsError, SetError, JudgementError, OutputError, CheckpointError)
     work: Callable[[argparse.Namespace], int] = args.work
     try:
         return work(args)
-    except (PromptError, SettingsError, SetError, OutputError, CheckpointError) as error:
+    except mistakes as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -131,13 +148,62 @@ def _items(source: str) -> list[Item]:
     path = Path(source)
     if not path.is_file():
         return bundled(source)
-    try:
-        found = read_prompts(path.read_text(encoding="utf-8"), name=path.name)
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{path} is not text in UTF-8: save it so.") from error
+    found = read_prompts(_text(path), name=path.name)
     for fault in found.faults:
         print(fault, file=sys.stderr)
     return found.items
+
+
+def _text(path: Path) -> str:
+    """What a file holds. Raises PromptError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{path} is not text in UTF-8: save it so.") from error
+
+
+def _show(args: argparse.Namespace) -> int:
+    from mars_runtime.review.figures import study
+    from mars_runtime.review.sets import ReviewSet
+
+    text = json.dumps(study(ReviewSet.open(args.set)), ensure_ascii=False, indent=1) + "\n"
+    if args.out is None:
+        print(text, end="")
+    else:
+        write_text(args.out, text)
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from mars_runtime.review import exports
+    from mars_runtime.review.sets import ReviewSet
+
+    review = ReviewSet.open(args.set)
+    rows = exports.read_jsonl(_text(args.judgements), review.id) if args.judgements else []
+    files = {
+        "judgements.csv": exports.to_csv(review, rows),
+        "judgements.jsonl": exports.to_jsonl(review, rows),
+        "review.html": exports.to_html(review, rows),
+        **{
+            f"comparator-{number}.json": exports.to_comparator(review, rows, number)
+            for number in review.about.others
+        },
+    }
+    for name, text in files.items():
+        write_text(args.out / name, text)
+        print(args.out / name)
+    return 0
+
+
+def _merge(args: argparse.Namespace) -> int:
+    from mars_runtime.review import exports
+    from mars_runtime.review.sets import ReviewSet
+
+    review = ReviewSet.open(args.set)
+    text, num_conflicts = exports.merge(review, [_text(path) for path in args.files])
+    write_text(args.out, text)
+    print(f"{args.out}: {num_conflicts} conflicts, of which both sides are kept.")
+    return 0
 
 
 def _pack(args: argparse.Namespace) -> int:

@@ -10,8 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import permutations
+from statistics import fmean, median
 from typing import Any
 
+from mars_runtime.review.answers import marks
 from mars_runtime.review.judgements import Judgement
 from mars_runtime.review.sets import ReviewSet
 from mars_runtime.statistics import Estimate, ratio_of_sums
@@ -201,6 +203,62 @@ def caution(num_prompts: int) -> str:
 
 def _counted(num_prompts: int) -> str:
     return f"{num_prompts} judged {'prompt' if num_prompts == 1 else 'prompts'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What automatic marks say of the answers of one way, all of them or of one category. tpf: of
+    each answer by itself, then their mean. num_same: to the letter the reference's; first_word:
+    median of where the others first differ, counted from 1. num_right of num_checked."""
+
+    way: str
+    category: str
+    num_answers: int
+    tpf: float | None
+    num_same: int
+    first_word: float | None
+    num_looped: int
+    num_right: int
+    num_checked: int
+
+
+def marked(review: ReviewSet, way: int, category: str = "") -> Marked:
+    """The marks of a way; of every category where none is named."""
+    found = []
+    for index, item in enumerate(review.items):
+        answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
+        if answer and reference and category in ("", item.category):
+            found.append(marks(answer, reference))
+    tpf = [each.tpf for each in found if each.tpf is not None]
+    words = [each.difference.word + 1 for each in found if each.difference]
+    checked = [each.is_right for each in found if each.is_right is not None]
+    return Marked(
+        way=review.about.ways[way].name,
+        category=category,
+        num_answers=len(found),
+        tpf=fmean(tpf) if tpf else None,
+        num_same=sum(each.is_same for each in found),
+        first_word=median(words) if words else None,
+        num_looped=sum(each.is_looped for each in found),
+        num_right=sum(checked),
+        num_checked=len(checked),
+    )
+
+
+def study(review: ReviewSet) -> dict[str, Any]:
+    """The marks of all ways, by category too, with where they come from, as JSON values."""
+    about = review.about
+    categories = dict.fromkeys(item.category for item in review.items if item.category)
+    return {
+        "name": about.name,
+        "reference": about.ways[about.reference].name,
+        "made": dict(about.made),
+        "marks": [
+            asdict(marked(review, way, category))
+            for category in ("", *categories)
+            for way in range(len(about.ways))
+        ],
+    }
 
 
 def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:

@@ -116,6 +116,13 @@ class ReviewSet:
         return opened
 
     @property
+    def id(self) -> str:
+        """Equal for sets of the same prompts and ways, wherever they were made."""
+        about = self.about
+        told = [[way.as_json() for way in about.ways], about.reference, as_jsonl(self.items)]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+    @property
     def weights(self) -> Any:
         """Which weights wrote the answers, as it was noted."""
         return _weights(self.about.made)

@@ -1,0 +1,341 @@
+"""A set and what was said of it, as files to take to others: CSV, JSON Lines, one HTML page, and
+LLM Comparator's JSON.
+
+Automatic marks and people's judgements stand in columns of their own. Every text is untrusted: in
+HTML it is escaped, and a cell of CSV that a spreadsheet would compute gets an apostrophe before it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from mars_runtime.review.answers import Answer, marks
+from mars_runtime.review.figures import figures, preferences, said
+from mars_runtime.review.judgements import (
+    Judgement,
+    JudgementError,
+    current,
+    merged,
+    read_judgement,
+)
+from mars_runtime.review.sets import ReviewSet
+from mars_runtime.statistics import Estimate
+
+HEAD = "review"
+"""The type of the first line of a file of judgements."""
+MAX_LINES = 200_000
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")
+COLUMNS = (
+    *("item", "category", "prompt", "reviewer", "time", "is_masked", "is_revealed"),
+    *("left", "right", "preference", "preferred", "note"),
+    *("left_rating", "right_rating", "left_tags", "right_tags"),
+)
+MARKED = ("text", "same_as_reference", "first_difference", "loop", "verdict", "tokens_per_forward")
+COLOURS = ("#215f9a", "#8a94a3", "#94400f")
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+article { border-top: 1px solid #d7dde5; padding: 1rem 0; }
+.prompt, .text { white-space: pre-wrap; overflow-wrap: anywhere; }
+.prompt { background: #f3f5f8; padding: .5rem .75rem; }
+.answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
+h3 { font-size: .95rem; margin: .8rem 0 .2rem; }
+.facts { color: #49566a; font-size: .85rem; margin: 0; }
+.group { background: #dbe9f6; border-radius: 3px; } .group.odd { background: #d9f0e3; }
+.otherwise { text-decoration: underline wavy #94400f; }
+"""
+
+
+def spelled(text: str) -> str:
+    """A text as a cell of a table that spreadsheets open."""
+    return f"'{text}" if text.startswith(COMPUTED) else text
+
+
+def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
+    """A line for each judgement that counts, with the marks of both answers behind it."""
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
+    table.writerow([*COLUMNS, *(f"{side}_{name}" for side in ("left", "right") for name in MARKED)])
+    numbers = {item.id: number for number, item in enumerate(review.items)}
+    ways = {way.name: number for number, way in enumerate(review.about.ways)}
+    for row in current(rows).values():
+        if row.item not in numbers or not {row.left, row.right} <= ways.keys():
+            continue
+        item = review.items[numbers[row.item]]
+        told: list[object] = [
+            *(item.id, item.category, item.prompt, row.reviewer, row.time),
+            *(row.is_masked, row.is_revealed, row.left, row.right, row.preference),
+            *(row.preferred, row.note, *(each or "" for each in row.ratings)),
+            *("; ".join(each) for each in row.tags),
+        ]
+        for way in (row.left, row.right):
+            told += _marked(review, numbers[row.item], ways[way])
+        table.writerow([spelled(each) if isinstance(each, str) else each for each in told])
+    return out.getvalue()
+
+
+def _marked(review: ReviewSet, item: int, way: int) -> list[object]:
+    """Of an answer: MARKED."""
+    answer, reference = review.answer(item, way), review.answer(item, review.about.reference)
+    if answer is None or reference is None:
+        return ["" if answer is None else answer.text, *[""] * (len(MARKED) - 1)]
+    found = marks(answer, reference)
+    word = found.difference.word + 1 if found.difference else ""
+    verdict = "" if found.is_right is None else found.is_right
+    tpf = "" if found.tpf is None else round(found.tpf, 4)
+    return [answer.text, found.is_same, word, found.is_looped, verdict, tpf]
+
+
+def to_jsonl(review: ReviewSet, rows: Iterable[Judgement]) -> str:
+    """Every row, those that no longer count too: what ``merge`` reads."""
+    head = {"type": HEAD, "set": review.id, "name": review.about.name}
+    lines = [head, *(row.as_json() for row in rows)]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
+    """Back again. Raises JudgementError that names the line; for another set's, too, where
+    ``set_id`` says whose they must be."""
+    found: list[Judgement] = []
+    is_headed = False
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            if number > MAX_LINES:
+                raise JudgementError(f"A file has at most {MAX_LINES:,} lines.")
+            told = json.loads(line)
+            if not is_headed:
+                is_headed = _check_head(told, set_id)
+            else:
+                found.append(read_judgement(told))
+        except (JudgementError, RecursionError, ValueError) as error:
+            own = isinstance(error, JudgementError)
+            why = str(error) if own else "It is not valid JSON of a judgement."
+            raise JudgementError(f"Line {number}: {why}") from error
+    if not is_headed:
+        raise JudgementError("There is nothing in this file: bring one that Review has exported.")
+    return found
+
+
+def _check_head(told: Any, set_id: str) -> bool:
+    if not isinstance(told, dict) or told.get("type") != HEAD:
+        raise JudgementError("This is no file of judgements: bring one that Review has exported.")
+    if set_id and told.get("set") != set_id:
+        raise JudgementError("These judgements are of another set.")
+    return True
+
+
+def merge(review: ReviewSet, texts: Sequence[str]) -> tuple[str, int]:
+    """Several files of judgements as one, and the number of conflicts, of which both stay. Raises
+    JudgementError."""
+    found = merged([read_jsonl(text, review.id) for text in texts])
+    return to_jsonl(review, found.rows), found.num_conflicts
+
+
+def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str:
+    """The reference (A) and another way (B) as LLM Comparator reads them (PAIR, version 0.1): a
+    score above 0 is A's. Prompts that nobody judged have none; reviewers are its raters."""
+    about = review.about
+    names = [about.ways[number].name for number in (about.reference, way)]
+    votes = {names[0]: 1.0, names[1]: -1.0, "equal": 0.0}
+    examples = []
+    of_item: dict[str, list[Judgement]] = {}
+    for row in current(rows).values():
+        if {row.left, row.right} == set(names) and row.preference:
+            of_item.setdefault(row.item, []).append(row)
+    for index, item in enumerate(review.items):
+        answers = [review.answer(index, number) for number in (about.reference, way)]
+        own = of_item.get(item.id, [])
+        scores = [votes[row.preferred] for row in own]
+        examples.append(
+            {
+                "input_text": item.prompt,
+                "tags": [item.category] if item.category else [],
+                "output_text_a": answers[0].text if answers[0] else "",
+                "output_text_b": answers[1].text if answers[1] else "",
+                "score": sum(scores) / len(scores) if scores else None,
+                "individual_rater_scores": [
+                    {
+                        "score": votes[row.preferred],
+                        "rating_label": row.reviewer,
+                        "is_flipped": row.left != names[0],
+                        "rationale": row.note,
+                        "custom_fields": {},
+                    }
+                    for row in own
+                ],
+                "rationale_list": [],
+                "custom_fields": _fields(answers),
+            }
+        )
+    schema = [
+        {"name": "same text", "type": "category"},
+        *({"name": f"tokens per forward {side}", "type": "number"} for side in "AB"),
+    ]
+    told = {
+        "metadata": {"source_path": about.name, "custom_fields_schema": schema},
+        "models": [{"name": name} for name in names],
+        "examples": examples,
+        "rationale_clusters": [],
+    }
+    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+
+
+def _fields(answers: Sequence[Answer | None]) -> dict[str, Any]:
+    texts = {each.text for each in answers if each}
+    tpf = [each.tpf if each else None for each in answers]
+    return {
+        "same text": "yes" if len(texts) == 1 and None not in answers else "no",
+        **{f"tokens per forward {side}": own for side, own in zip("AB", tpf, strict=True)},
+    }
+
+
+def to_html(review: ReviewSet, rows: Iterable[Judgement]) -> str:
+    """One page that opens without a server: charts, and every prompt with its answers, the tokens
+    that came together on one background, and what was said of them."""
+    kept = list(current(rows).values())
+    title = escape(review.about.name)
+    of_item: dict[str, list[Judgement]] = {}
+    for row in kept:
+        of_item.setdefault(row.item, []).append(row)
+    told = figures(review, kept)
+    parts = [f"<h1>{title}</h1>", _origin(review), f"<p>{escape(told['caution'])}</p>"]
+    parts += _charts(review, kept)
+    parts.append("<h2>Prompts and answers</h2>")
+    parts += [
+        _article(review, index, of_item.get(item.id, [])) for index, item in enumerate(review.items)
+    ]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
+
+
+def _origin(review: ReviewSet) -> str:
+    made = review.about.made
+    hardware = made.get("hardware")
+    place = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
+    words = [f"{len(review.items)} prompts", *(way.name for way in review.about.ways)]
+    words += [str(each) for each in (place, made.get("date", "")) if each]
+    return f'<p class="facts">{escape(" · ".join(words))}</p>'
+
+
+def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
+    item = review.items[index]
+    reference = review.answer(index, review.about.reference)
+    answers = "".join(
+        _answer_html(way.name, answer, reference)
+        for number, way in enumerate(review.about.ways)
+        if (answer := review.answer(index, number)) is not None
+    )
+    judged = "".join(f"<li>{escape(_sentence(row))}</li>" for row in own)
+    said_of_it = f"<ul>{judged}</ul>" if judged else ""
+    category = f' <span class="facts">{escape(item.category)}</span>' if item.category else ""
+    return (
+        f"<article><h3>{escape(item.id)}{category}</h3>"
+        f'<div class="prompt">{escape(item.prompt)}</div>'
+        f'<div class="answers">{answers}</div>{said_of_it}</article>'
+    )
+
+
+def _sentence(row: Judgement) -> str:
+    """A judgement in a line."""
+    words = [f"{row.reviewer}: {row.preferred or 'no preference'} of {row.left} and {row.right}"]
+    for way in (row.left, row.right):
+        rating, tags = row.of(way)
+        words += [f"{way} rated {rating}"] if rating else []
+        words += [f"{way}: {', '.join(tags)}"] if tags else []
+    masked = ["masked, after the reveal" if row.is_revealed else "masked"] if row.is_masked else []
+    return "; ".join([*words, *([row.note] if row.note else []), *masked])
+
+
+def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
+    found = marks(answer, reference) if reference is not None else None
+    facts = []
+    if found is not None:
+        place = found.difference.word + 1 if found.difference else 0
+        facts.append("same text" if found.is_same else f"differs from word {place} on")
+        facts += ["loops"] if found.is_looped else []
+        facts += [] if found.is_right is None else ["right" if found.is_right else "wrong"]
+        facts += [] if found.tpf is None else [f"{found.tpf:.2f} tokens per forward"]
+    return (
+        f'<div><h3>{escape(name)}</h3><p class="facts">{escape(", ".join(facts))}</p>'
+        f'<div class="text">{"".join(_grouped(answer))}</div></div>'
+    )
+
+
+def _grouped(answer: Answer) -> Iterator[str]:
+    """The text with the tokens of each forward in one element."""
+    if not answer.pieces:
+        yield escape(answer.text)
+        return
+    at = 0
+    for number, size in enumerate(answer.groups):
+        pieces = [
+            f'<span class="otherwise" title="{escape(f"AR: {answer.otherwise[place]}")}">'
+            f"{escape(answer.pieces[place])}</span>"
+            if place in answer.otherwise
+            else escape(answer.pieces[place])
+            for place in range(at, min(at + size, len(answer.pieces)))
+        ]
+        at += size
+        kind = "group odd" if number % 2 else "group"
+        text = "".join(pieces)
+        yield f'<span class="{kind}">{text}</span>' if size > 1 else text
+
+
+def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
+    """Preference, and ratings where there are some; nothing where nobody judged."""
+    import plotly.graph_objects as go
+    import plotly.io
+
+    drawn = []
+    if found := preferences(review, kept):
+        reference = review.about.ways[review.about.reference].name
+        names = ("the way itself", "neither", reference)
+        ways = [each.way for each in found]
+        shares = [("better", 0), ("equal", 1), ("worse", 2)]
+        bars = [
+            _bars(names[place], ways, [getattr(each, kind) for each in found])
+            | {"marker": {"color": COLOURS[place]}}
+            for kind, place in shares
+        ]
+        drawn.append(("Preferred beside the reference, share of judgements", bars))
+    rated = [each for each in said(review, kept) if each.rating is not None]
+    if rated:
+        bars = [_bars("rating", [each.way for each in rated], [each.rating for each in rated])]
+        drawn.append(("Mean rating, 1 to 5", bars))
+    parts = []
+    for number, (title, bars) in enumerate(drawn):
+        layout = {"template": "plotly_white", "barmode": "group", "height": 360}
+        figure = go.Figure([{"type": "bar", **bar} for bar in bars], layout)
+        chart = plotly.io.to_html(
+            figure, full_html=False, include_plotlyjs=number == 0, config={"displaylogo": False}
+        )
+        about = "Lines show 95 % intervals, bootstrapped by prompt."
+        parts.append(f'<h2>{escape(title)}</h2>{chart}<p class="facts">{about}</p>')
+    return parts
+
+
+def _bars(name: str, ways: Sequence[str], found: Sequence[Estimate | None]) -> dict[str, Any]:
+    """Bars with intervals. plotly reads a little HTML in its texts: names are escaped."""
+    known = [each for each in found if each is not None]
+    return {
+        "name": escape(name),
+        "x": [escape(way) for way in ways],
+        "y": [each.value for each in known],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [each.high - each.value for each in known],
+            "arrayminus": [each.value - each.low for each in known],
+        },
+    }

@@ -1,0 +1,181 @@
+"""Figures and files: held against numbers by hand, a second computation, and hostile text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mars_runtime.__main__ import main
+from mars_runtime.review import exports
+from mars_runtime.review.figures import (
+    agreement,
+    alpha,
+    caution,
+    interval,
+    preferences,
+    said,
+    study,
+)
+from mars_runtime.review.judgements import PREFERENCES, Judgement, JudgementError, current
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import About, ReviewSet
+from mars_runtime.review.ways import read_ways
+
+EVIL = '<img src=x onerror="alert(1)"></script>=1+1'
+NUM_ITEMS = 12
+
+
+@pytest.fixture
+def review(tmp_path: Path) -> ReviewSet:
+    """Twelve prompts by two ways; the answers of the last two are equal."""
+    about = About("a set", read_ways(["ar", "tau=0"], "tiny"), 0, {})
+    items = [Item(str(n), f"{EVIL} {n}", category="ab"[n % 2]) for n in range(NUM_ITEMS)]
+    made = ReviewSet.create(tmp_path / "set", about, items)
+    for number in range(NUM_ITEMS):
+        made.add_text(number, 0, f"{EVIL} one two {number}")
+        made.add_text(number, 1, f"{EVIL} one {'two' if number > 9 else 'too'} {number}")
+    made.summarize()
+    return made
+
+
+def judged(reviewer: str, seed: int) -> list[Judgement]:
+    rng = random.Random(seed)
+    return [
+        Judgement(
+            f"{reviewer}{n}", reviewer, str(n), "tau=0", "ar", rng.choice(PREFERENCES[:3]),
+            (rng.randint(1, 5), rng.randint(1, 5)), (("cut off",) if n % 2 else (), ()), EVIL,
+            time=f"{n:02}",
+        )
+        for n in range(10)
+    ]  # fmt: skip
+
+
+def test_alpha_is_krippendorffs_own_example() -> None:
+    """Computing Krippendorff's Alpha-Reliability (2011), section C and E: four observers."""
+    table = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
+    units = [[row[n] for row in table if row[n] is not None] for n in range(12)]
+    shared = [unit for unit in units if len(unit) > 1]
+    assert alpha(shared) == pytest.approx(0.743, abs=5e-4)
+    assert alpha(shared, interval) == pytest.approx(0.849, abs=5e-4)
+    assert alpha([["a", "a"], ["a", "a"]]) is None
+    assert alpha([]) is None
+
+
+def test_alpha_is_that_of_the_package() -> None:
+    krippendorff = pytest.importorskip("krippendorff")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        data = rng.integers(1, 6, size=(3, 15)).astype(float)
+        data[rng.random(data.shape) < 0.3] = np.nan
+        units = [[v for v in column if not np.isnan(v)] for column in data.T]
+        shared = [unit for unit in units if len(unit) > 1]
+        for name, distance in (("nominal", None), ("interval", interval)):
+            own = alpha(shared, distance) if distance else alpha(shared)
+            assert own == pytest.approx(krippendorff.alpha(data, level_of_measurement=name))
+
+
+def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
+    rows = [*judged("anna", 0), *judged("ben", 1)]
+    table = list(csv.DictReader(io.StringIO(exports.to_csv(review, rows), newline="")))
+    assert len(table) == 20
+    [found] = preferences(review, rows)
+    votes = [line["preferred"] for line in table] + ["equal"] * 4  # two equal answers, two people
+    assert (found.num_prompts, found.num_judgements, found.num_identical) == (12, 24, 4)
+    for way, estimate in (("tau=0", found.better), ("equal", found.equal), ("ar", found.worse)):
+        assert estimate.value == pytest.approx(votes.count(way) / 24)
+        assert estimate.low <= estimate.value <= estimate.high
+    ratings = [int(line["left_rating"]) for line in table]
+    bold = next(each for each in said(review, rows) if each.way == "tau=0")
+    assert bold.rating
+    assert bold.rating.value == pytest.approx(np.mean(ratings))
+    assert bold.tags["cut off"].value == pytest.approx(0.5)
+    by_item = [[line["preferred"] for line in table if line["item"] == str(n)] for n in range(10)]
+    told = agreement(current(rows).values())
+    assert (told.num_reviewers, told.num_shared) == (2, 10)
+    assert told.preference == pytest.approx(alpha(by_item))
+    [half] = preferences(review, rows, "a")
+    assert half.num_prompts == 6
+
+
+def test_few_judgements_are_called_few() -> None:
+    assert "Nobody" in caution(0)
+    assert "1 judged prompt: far too few" in caution(1)
+    assert "only large differences" in caution(20)
+    assert "don't overlap" in caution(80)
+
+
+def test_marks_are_counted_apart_from_judgements(review: ReviewSet) -> None:
+    told = study(review)["marks"]
+    whole = next(each for each in told if (each["way"], each["category"]) == ("tau=0", ""))
+    assert (whole["num_answers"], whole["num_same"], whole["num_checked"]) == (12, 2, 0)
+    assert whole["first_word"] == 5.0
+
+
+def test_a_table_computes_nothing_and_keeps_every_text(review: ReviewSet) -> None:
+    row = Judgement("x", "=evil()", "1", "ar", "tau=0", "left", note="+1")
+    [line] = csv.DictReader(io.StringIO(exports.to_csv(review, [row]), newline=""))
+    assert (line["reviewer"], line["note"]) == ("'=evil()", "'+1")
+    assert line["right_first_difference"] == "5"
+    assert (line["left_same_as_reference"], line["right_same_as_reference"]) == ("True", "False")
+
+
+def test_the_page_escapes_what_it_shows(review: ReviewSet) -> None:
+    page = exports.to_html(review, judged("anna", 0))
+    assert "<img" not in page.partition("Prompts and answers")[2]
+    assert "&lt;img src=x" in page
+    assert "10 judged prompts" in page
+
+
+def test_comparator_gets_one_file_for_a_pair(review: ReviewSet) -> None:
+    rows = [*judged("anna", 0), *judged("ben", 1)]
+    told = json.loads(exports.to_comparator(review, rows, 1))
+    assert [model["name"] for model in told["models"]] == ["ar", "tau=0"]
+    assert len(told["examples"]) == NUM_ITEMS
+    first = told["examples"][0]
+    scores = [each["score"] for each in first["individual_rater_scores"]]
+    own = {"ar": 1.0, "tau=0": -1.0, "equal": 0.0}
+    assert scores == [own[row.preferred] for row in rows if row.item == "0"]
+    assert first["score"] == pytest.approx(sum(scores) / 2)
+    assert told["examples"][11]["score"] is None
+    assert told["examples"][11]["custom_fields"]["same text"] == "yes"
+
+
+def test_judgements_come_back_from_their_file(review: ReviewSet) -> None:
+    rows = judged("anna", 0)
+    text = exports.to_jsonl(review, rows)
+    assert exports.read_jsonl(text, review.id) == rows
+    with pytest.raises(JudgementError, match="of another set"):
+        exports.read_jsonl(text, "other")
+    with pytest.raises(JudgementError, match=r"Line 3: It is not valid JSON"):
+        exports.read_jsonl("\n".join([*text.split("\n")[:2], "{", ""]))
+    with pytest.raises(JudgementError, match="nothing in this file"):
+        exports.read_jsonl("")
+
+
+def test_the_commands_export_and_merge(review: ReviewSet, tmp_path: Path) -> None:
+    for name, seed in (("anna", 0), ("ben", 1)):
+        (tmp_path / f"{name}.jsonl").write_text(
+            exports.to_jsonl(review, judged(name, seed)), "utf-8"
+        )
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("anna", "ben")]
+    both, out = tmp_path / "both.jsonl", tmp_path / "out"
+    where = str(tmp_path / "set")
+    assert main(["review", "merge", where, *files, "--out", str(both)]) == 0
+    assert main(["review", "export", where, "--judgements", str(both), "--out", str(out)]) == 0
+    names = {"judgements.csv", "judgements.jsonl", "review.html", "comparator-1.json"}
+    assert {path.name for path in out.iterdir()} == names
+    kept = exports.read_jsonl((out / "judgements.jsonl").read_text("utf-8"), review.id)
+    assert len(current(kept)) == 20
+    both.write_text("{}", "utf-8")
+    assert main(["review", "export", where, "--judgements", str(both), "--out", str(out)]) == 2

@@ -1,0 +1,153 @@
+"""What people say: rows from anybody, what counts of them, kept through a kill, merged, masked."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mars_runtime.review.judgements import (
+    Judgement,
+    JudgementError,
+    JudgementStore,
+    current,
+    merged,
+    read_judgement,
+)
+from mars_runtime.review.masked import SealError, seal, secret_in, sides, unseal
+
+ROOT = Path(__file__).parents[2]
+FIRST = Judgement("a1", "anna", "1", "ar", "tau=0", "left", (4, 2), ((), ("cut off",)), time="1")
+
+
+def test_a_row_comes_back_from_json() -> None:
+    told = FIRST.as_json()
+    assert read_judgement(told) == FIRST
+    assert read_judgement({"id": "x", "reviewer": "y", "item": "1", "left": "a", "right": "b"})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"ratings": [6, 0]}, "A rating is a whole number from 1 to 5"),
+        ({"ratings": [1]}, "A judgement is about two answers"),
+        ({"ratings": 3}, "A list is missing"),
+        ({"tags": [["x" * 41], []]}, "The tag of a judgement has at most 40 characters"),
+        ({"tags": [["x"] * 13, []]}, "An answer has at most 12 tags"),
+        ({"note": "\ud800"}, "The note of a judgement holds half of a character"),
+        ({"note": "x" * 2001}, "The note of a judgement has at most 2,000"),
+        ({"reviewer": " "}, "A judgement needs a text as reviewer"),
+        ({"right": "ar"}, "about two ways that differ"),
+        ({"preference": "up"}, "A preference is left, right, equal or empty"),
+        ({"is_masked": 1}, "masked is true or false"),
+        ({"shown": 1}, "A judgement has no 'shown'"),
+        ({"id": 5}, "A text is expected"),
+    ],
+)
+def test_a_row_of_a_stranger_is_refused_in_a_sentence(
+    change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(JudgementError, match=sentence):
+        read_judgement(FIRST.as_json() | change)
+
+
+def test_the_latest_counts_and_undo_takes_it_away() -> None:
+    swapped = Judgement("a2", "anna", "1", "tau=0", "ar", "left", time="2")
+    other = Judgement("b1", "ben", "1", "ar", "tau=0", "equal", time="2")
+    undo = Judgement("a3", "anna", "1", "ar", "tau=0", undoes="a2", time="3")
+    assert list(current([FIRST, swapped, other]).values()) == [swapped, other]
+    assert swapped.preferred == "tau=0"
+    assert current([FIRST, swapped, other, undo])[FIRST.unit] == FIRST
+    again = replace(undo, id="a4", undoes="a1", time="4")
+    assert list(current([FIRST, swapped, other, undo, again]).values()) == [other]
+
+
+def test_rows_are_kept_once_by_set(tmp_path: Path) -> None:
+    store = JudgementStore(tmp_path / "data" / "review.sqlite")
+    kept = store.add("one", FIRST)
+    assert kept.time > "2020"
+    assert store.add("one", replace(FIRST, note="said again")) == kept
+    store.add("two", FIRST)
+    assert JudgementStore(tmp_path / "data" / "review.sqlite").rows("one") == [kept]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from mars_runtime.review.judgements import Judgement, JudgementStore
+store = JudgementStore(Path(sys.argv[1]))
+for number in range(10_000):
+    row = Judgement(f"{sys.argv[2]}-{number}", sys.argv[2], str(number), "ar", "tau=0", "left")
+    print(store.add("set", row).id, flush=True)
+"""
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path: Path, again: int) -> None:
+    path = tmp_path / "review.sqlite"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name],
+            cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        )
+        for name in ("anna", "ben")
+    ]  # fmt: skip
+    assert writers[0].stdout
+    assert writers[0].stdout.readline() == "anna-0\n"
+    time.sleep(random.Random(again).uniform(0.05, 0.3))
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGKILL)
+    heard = {line for each in writers for line in (each.communicate()[0] or "").split("\n")[:-1]}
+    kept = {row.id for row in JudgementStore(path).rows("set")}
+    assert heard | {"anna-0"} <= kept
+    assert len(kept) - len(heard | {"anna-0"}) <= 2, "one of each at most was not told any more"
+
+
+def test_files_merge_and_what_contradicts_stands_side_by_side() -> None:
+    ben = Judgement("b1", "ben", "1", "ar", "tau=0", "right", time="2")
+    later = replace(FIRST, id="a2", preference="equal", time="3")
+    assert merged([[FIRST], [FIRST, ben]]).rows == (FIRST, ben)
+    grown = merged([[FIRST], [FIRST, later]])
+    assert (grown.num_conflicts, len(current(grown.rows))) == (0, 1)
+    found = merged([[FIRST], [later], [FIRST, ben]])
+    assert found.num_conflicts == 1
+    said = {row.reviewer: row.preference for row in current(found.rows).values()}
+    assert said == {"anna": "left", "anna (2)": "equal", "ben": "right"}
+    assert merged([found.rows, [later]]).rows == found.rows
+    altered = merged([[FIRST], [replace(FIRST, note="other")]])
+    assert altered.num_conflicts == 1
+
+
+def test_sides_stay_and_fall_to_both_alike(tmp_path: Path) -> None:
+    secret = secret_in(tmp_path)
+    assert secret_in(tmp_path) == secret
+    drawn = [sides(secret, "set", str(item), ("ar", "tau=0")) for item in range(400)]
+    assert drawn == [sides(secret, "set", str(item), ("tau=0", "ar")) for item in range(400)]
+    assert 150 < sum(pair == ("ar", "tau=0") for pair in drawn) < 250
+    assert drawn != [sides(b"x" * 32, "set", str(item), ("ar", "tau=0")) for item in range(400)]
+
+
+def test_a_seal_hides_and_opens_only_here(tmp_path: Path) -> None:
+    secret = secret_in(tmp_path)
+    value = {"left": "ar", "text": "é" * 100}
+    sealed = seal(secret, value)
+    assert unseal(secret, sealed) == value
+    assert seal(secret, value) != sealed
+    for damaged in (
+        sealed[:-4],
+        "",
+        "é",
+        "A" + sealed[1:] if sealed[0] != "A" else "B" + sealed[1:],
+    ):
+        with pytest.raises(SealError):
+            unseal(secret, damaged)
+    with pytest.raises(SealError, match="another server"):
+        unseal(b"x" * 32, sealed)
