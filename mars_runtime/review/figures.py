@@ -13,7 +13,7 @@ from itertools import permutations
 from statistics import fmean, median
 from typing import Any
 
-from mars_runtime.review.answers import marks
+from mars_runtime.review.answers import Difference, first_difference, marks
 from mars_runtime.review.judgements import Judgement
 from mars_runtime.review.sets import ReviewSet
 from mars_runtime.statistics import Estimate, ratio_of_sums
@@ -258,7 +258,36 @@ def study(review: ReviewSet) -> dict[str, Any]:
             for category in ("", *categories)
             for way in range(len(about.ways))
         ],
+        "examples": [
+            asdict(found)
+            for way in about.others
+            for category in categories
+            if (found := first_example(review, way, category)) is not None
+        ],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The first prompt of a category at which a way parts from the reference, and how."""
+
+    way: str
+    category: str
+    item: str
+    prompt: str
+    difference: Difference
+
+
+def first_example(review: ReviewSet, way: int, category: str) -> Example | None:
+    """None where the way says what the reference says to all of them."""
+    name = review.about.ways[way].name
+    for index, item in enumerate(review.items):
+        answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
+        if item.category == category and answer and reference:
+            found = first_difference(reference.text, answer.text)
+            if found is not None:
+                return Example(name, category, item.id, item.prompt, found)
+    return None
 
 
 def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:

@@ -204,3 +204,14 @@ def test_killed_twice_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
     assert command(killed).wait() == 0
     assert beside.wait() == 0
     assert timeless(killed) == timeless(whole)
+
+
+def test_the_bundled_study_opens_and_is_small() -> None:
+    path = ROOT / "assets/review/study.tar.xz"
+    assert path.stat().st_size < 4_000_000
+    study = ReviewSet.open(path)
+    assert (len(study.items), len(study.about.ways), study.missing()) == (100, 5, [])
+    assert sum(item.task is not None for item in study.items) == 20
+    for item in range(0, 100, 33):
+        kept = study.answer(item, 3)
+        assert answer_of(study.trace(item, 3), study.items[item]) == kept

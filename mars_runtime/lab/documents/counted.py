@@ -5,7 +5,7 @@ the documents show them: a result in, a table out. Counts, no times.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
@@ -39,6 +39,7 @@ ROWS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json")
 """What a view shows, by its name in the result, and how a document calls it."""
 BOLD, EVERY = "MARS τ=0.95 B=4", "lossless τ=0 B=4 groups"
 SHOWN_DEPTHS = (2, 3, 4, 8)
+EXAMPLES_OF = "tau=0.8"
 WIDTH = 60
 """Characters of a request that are shown."""
 
@@ -171,6 +172,53 @@ def kinds_of_card(content: Content) -> Table:
         ),
     )
     return Table("", ("", *ROWS["kinds"].values()), lines)
+
+
+def review_ways(content: Content) -> Table:
+    """What automatic marks say of each way of a set that was made to be read."""
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "way": lambda each: str(each["way"]),
+        "tokens per forward": lambda each: f"{each['tpf']:.2f}",
+        "same text as AR": lambda each: f"{each['num_same']} of {each['num_answers']}",
+        "first different word, median": lambda each: (
+            NONE if each["first_word"] is None else f"{each['first_word']:.0f}"
+        ),
+        "begins to repeat itself": lambda each: f"{each['num_looped']} of {each['num_answers']}",
+        "checker says right": lambda each: f"{each['num_right']} of {each['num_checked']}",
+    }
+    rows = [each for each in content["marks"] if not each["category"]]
+    return Table.of("Answers by way", rows, columns)
+
+
+def review_same(content: Content) -> Table:
+    """How many answers of each category are the reference's to the letter, by way."""
+    found = {(each["category"], each["way"]): each for each in content["marks"]}
+    ways = [each["way"] for each in content["marks"] if not each["category"]]
+    others = [way for way in ways if way != content["reference"]]
+    columns: dict[str, Callable[[str], str]] = {"category": lambda name: name.replace("_", " ")}
+    for way in others:
+        columns[way] = lambda name, way=way: (  # type: ignore[misc]
+            f"{found[name, way]['num_same']} of {found[name, way]['num_answers']}"
+        )
+    names = dict.fromkeys(name for name, _ in found if name)
+    return Table.of("Same text as AR", list(names), columns)
+
+
+def review_examples(content: Content) -> Table:
+    """Where a way first parts from the reference, a prompt of each category."""
+    shown = [each for each in content["examples"] if each["way"] == EXAMPLES_OF]
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "prompt": lambda each: str(each["item"]),
+        "word": lambda each: str(each["difference"]["word"] + 1),
+        "AR": lambda each: _literal(each["difference"]["reference"]),
+        EXAMPLES_OF: lambda each: _literal(each["difference"]["own"]),
+    }
+    return Table.of(f"Where {EXAMPLES_OF} first differs", shown, columns)
+
+
+def _literal(text: str) -> str:
+    """A model's words in a table: as code, so that nothing in them is markup."""
+    return f"`{text.replace('`', chr(39))}`" if text else NONE
 
 
 def _by_way_and_kind(content: Content) -> dict[tuple[str, str], Mapping[str, Any]]:
