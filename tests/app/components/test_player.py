@@ -142,7 +142,7 @@ def test_a_group_lands_with_its_size_where_things_may_move(show: Show) -> None:
     page.wait_for_selector(f"{MARS} .rv-landed[data-n]")
     said = "n => [n.dataset.n ?? '', getComputedStyle(n, '::after').content]"
     num, content = page.eval_on_selector(f"{MARS} .rv-landed", said)
-    assert num in content if num else content == "none"  # a group of one says nothing
+    assert ("+" in content) == bool(num)  # a group of one says nothing
     assert page.locator(f"{MARS} .rv-landed").count() == 1
     page.emulate_media(reduced_motion="reduce")
     page.wait_for_selector(f"{MARS} .rv-landed", state="detached")
