@@ -106,7 +106,8 @@ def test_best_values_by_hand(page: playwright.Page) -> None:
 
 def header(**changes: str) -> dict[str, object]:
     common = {"hardware": "a CPU", "date": "2026-11-20T10:00", "dtype": "float32", "prompt": "Say"}
-    return {"header": {**common, **changes}, "end": {"reason": "eos"}}
+    written = {"tokens": [], "ids": [], "steps": []}
+    return {"header": {**common, **changes}, "end": {"reason": "eos"}, **written}
 
 
 def test_what_makes_runs_not_comparable_is_said(page: playwright.Page) -> None:

@@ -345,7 +345,8 @@ def test_one_forward_back_moves_mars_and_forward_comes_back(page: playwright.Pag
     mars, plain = samples.lanes(race_scenes.PROSE).values()
     body = """
   const run = { lanes: [laneOf(given[0]), laneOf(given[1], "ar")] };
-  const playhead = new m.Playhead(run);
+  const { CLOCKS } = await import("/core/clocks.js");
+  const playhead = new m.Playhead(run, CLOCKS.seconds);
   const places = [];
   for (const act of ["previous", "next"]) {
     for (let i = 0; i < 6; i += 1) {

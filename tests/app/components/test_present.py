@@ -202,7 +202,7 @@ def test_it_keeps_the_focus_and_gives_it_back(tour: Open) -> None:
     assert page.evaluate(inside), "what is behind can be reached"
     assert page.locator("button", has_text="Run it live").is_hidden()
     page.keyboard.press("Escape")
-    assert page.locator(DIALOG).count() == 0
+    page.wait_for_selector(DIALOG, state="detached")
     assert page.evaluate("document.activeElement.id") == "present"
 
 
