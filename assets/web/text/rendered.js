@@ -25,7 +25,7 @@ export class Rendered {
     this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "The answer as it reads" });
     const given = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
     this.frame = make("iframe", given);
-    this.element = make("div", { class: "rv-rendered", hidden: "" }, this.body, this.frame);
+    this.element = make("div", { class: "rv-rendered", hidden: "" }); // empty until it is wanted: no second tab stop
     this.button = toggle("Rendered", false, (isOn) => this.turn(isOn));
     attribute(this.button, { class: "rv-md-toggle", title: "Show the answer as it is meant to be read" });
     this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));
@@ -39,6 +39,7 @@ export class Rendered {
   /** @param {boolean} isOn */
   turn(isOn) {
     this.isOn = isOn;
+    this.element.replaceChildren(...(isOn ? [this.body, this.frame] : []));
     this.drawn = "";
     this.draw(this.view.shown);
   }
