@@ -224,8 +224,13 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     assert num_weights(folder) == 3584 * 152064 + 7_000_000_000
     monkeypatch.setattr("app.serving.engines.free_memory", lambda: 24_000_000_000)
     with pytest.raises(CheckpointError, match=r"seven needs some 39\.2 GB .* 24\.0 GB are free"):
-        check_memory("seven", folder, "cpu", "auto")
+        check_memory("seven", folder, "cpu", "fp32")
     check_memory("seven", folder, "cpu", "bf16")
+    monkeypatch.setattr("mars_runtime.model.build.has_native", lambda: True)
+    check_memory("seven", folder, "cpu", "auto")  # in int8
+    monkeypatch.setattr("mars_runtime.model.build.has_native", lambda: False)
+    with pytest.raises(CheckpointError, match=r"seven needs some 39\.2 GB"):
+        check_memory("seven", folder, "cpu", "auto")
     monkeypatch.setattr("app.serving.engines.free_memory", lambda: None)
     check_memory("seven", folder, "cpu", "auto")
 

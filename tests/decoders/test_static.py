@@ -127,8 +127,9 @@ OTHER_VALUES: dict[str, tuple[object, ...]] = {
 REFUSED = {"draft", "masked"}
 """Of ``speculative`` alone, which a GPU refuses with a sentence."""
 HELD = {*CAPTURED, "target"}  # a target without a threshold that adapts
-LOOPING = {"stop_loops"}
-"""Those that ask for a text that repeats itself: tests/decoders/test_repeats.py."""
+ELSEWHERE = {"stop_loops", "aim"}
+"""What asks for a text that repeats itself (tests/decoders/test_repeats.py), and what only says how
+B is chosen where it is left to be (tests/decoders/test_drafting.py)."""
 
 
 def others(line: Setting) -> tuple[object, ...]:
@@ -140,7 +141,7 @@ def others(line: Setting) -> tuple[object, ...]:
 def test_a_captured_step_obeys_every_setting_but_those_that_it_is_said_to_hold(name: str) -> None:
     """Changed alone: it changes the decoding, and the same way as in the cursor batch; what is held
     changes nothing, and the events say so."""
-    if name in REFUSED | LOOPING:
+    if name in REFUSED | ELSEWHERE:
         return
     script, prompt = foresight_script(1), [3, 4, 5, 3, 4, 5, 3, 4]
 

@@ -351,7 +351,8 @@ class WhatIfStrip {
       },
       { passive: true },
     );
-    element.addEventListener("pointerover", (event) => this.point(indexOf(event)));
+    // Not pointerover: cells that scroll below a resting pointer are not pointed at.
+    element.addEventListener("pointermove", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
     element.addEventListener("click", (event) => {

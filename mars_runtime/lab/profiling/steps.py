@@ -96,10 +96,17 @@ class Marked:
         self._model = model
 
     def read(
-        self, hidden: Any, head: Any, forbidden: Any, metrics: Any, draws: Any, groups: Any
+        self,
+        hidden: Any,
+        head: Any,
+        forbidden: Any,
+        metrics: Any,
+        draws: Any,
+        groups: Any,
+        penalties: Any = (),
     ) -> Any:
         """As the model's own, but for what a sampler head ranks anew: that has no part here."""
-        return read(self.logits(hidden, head), forbidden, metrics, draws)
+        return read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._model, name)
