@@ -30,8 +30,6 @@ OF_NO_CHECKPOINT = {"paper.json", "shape_int4.json", "shape_int8.json"}
 FIGURE = re.compile(
     r"[-+]?\d[\d.,]*( ?%| of \d+)?( · \d[\d.]*| ± \d[\d.]*| \[.*\]|(, \d[\d.]*)+)?|–|—"
 )
-    r"[-+]?\d[\d.,]*( ?%| of \d+)?( · \d[\d.]*| ± \d[\d.]*| \[.*\]|(, \d[\d.]*)+)?|–|—"
-)
 """A cell that is a figure, or would be one."""
 
 
