@@ -63,7 +63,7 @@ def go_live(page: playwright.Page) -> None:
 def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
     page: playwright.Page, scripted_backend: ScriptedBackend, served_handlers: Handlers
 ) -> None:
-    scripted_backend.forward_seconds = 0.02
+    scripted_backend.forward_seconds = 0.1  # it is still going when it is left
     set_knob(page, "tau", 0.6)
     before = page.input_value("#prompt textarea")
     page.evaluate(HERE)

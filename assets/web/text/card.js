@@ -64,12 +64,13 @@ export function penaltyText(settings) {
 }
 
 /**
- * How a lane decodes, in words that need no legend.
+ * How a lane decodes, in words that need no legend; `chosen`: B of its latest forward, where that is left to be chosen.
  * @param {Settings | null} settings
+ * @param {number} [chosen]
  */
-export function laneWords(settings) {
+export function laneWords(settings, chosen) {
   if (settings?.method === "ar") return "one token per pass";
-  if (settings?.method !== "mars") return settingsText(settings);
+  if (settings?.method !== "mars") return settingsText(settings, chosen);
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless, drafts by masks${settings.lookup ? " and look-up" : ""}${most}`;
   const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
