@@ -450,7 +450,7 @@ class Opening {
   // Called at each draw.
   follow() {
     const { root, run, player, playhead, wanted } = this.view;
-    if (!run?.lanes.every((lane) => lane.end)) return;
+    if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // going on, or refused
     const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
     if (!isWanted) root.dataset.opening = "false";
     if (!this.isDue) return;
