@@ -191,9 +191,14 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, them
     assert bar["height"] <= 112
     assert not page.locator("#knobs").is_visible()  # running folded it
     assert bar["y"] + bar["height"] == 844
-    tops = {each.bounding_box()["y"] for each in page.locator("#race .rv-figure").all()}
-    assert len(tops) == 1
-    for selector in ("#race .rv-figures", MARS_PANE, AR_PANE):
+    counts = page.locator("#race .rv-count b").all()  # by passes these are the large figures
+    assert len(counts) == 2
+    for count in counts:
+        found = count.bounding_box()
+        assert found is not None
+        assert 0 <= found["y"] <= found["y"] + found["height"] <= bar["y"]
+        assert found["x"] + found["width"] <= 390
+    for selector in ("#race .rv-beat", MARS_PANE, AR_PANE):
         found = box(selector)
         assert found["y"] >= 0
         assert found["y"] + found["height"] <= bar["y"]
