@@ -187,6 +187,9 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, them
     start(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.wait_for_function("window.scrollY > 100")
+    page.wait_for_function(
+        "document.querySelector('#race').getBoundingClientRect().top >= 0", timeout=15_000
+    )
     bar = box("#bar")
     assert bar["height"] <= 112
     assert not page.locator("#knobs").is_visible()  # running folded it

@@ -46,7 +46,9 @@ function mountKeys() {
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
     const pressed = around(event, RUNS);
-    if (pressed && window.innerWidth < 900) document.getElementById(RUNS[pressed])?.scrollIntoView();
+    if (!pressed || window.innerWidth >= 900) return;
+    // Once the controls that running folds are gone, or the lanes would end up above what is seen.
+    setTimeout(() => document.getElementById(RUNS[pressed])?.scrollIntoView(), 100);
   });
 
   document.addEventListener("keydown", (event) => {
