@@ -48,7 +48,9 @@ class PositionedKVCache:
         self.rows = torch.arange(rows, device=device)[:, None]
         self.at, self.end = self.rows, 0
 
-    def update(self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
         """Write [R, H, Q, D] and read [R, H, end, D]."""
         self.keys[layer][self.rows, self.at] = keys.transpose(1, 2)
         self.values[layer][self.rows, self.at] = values.transpose(1, 2)
