@@ -36,6 +36,20 @@ export function mountPage() {
   });
 }
 
+const SETTLES = 10_000; // milliseconds at most until what stands above a stage is folded, the answer of a server included
+const ACTS = ["wheel", "touchstart", "pointerdown", "keydown"];
+
+// A stage stays at the upper edge while what stands above it folds away, unless the visitor does something.
+/** @param {Element} stage */
+function bringIntoSight(stage) {
+  const place = () => stage.scrollIntoView();
+  const timer = setInterval(place, 200);
+  const stop = () => clearInterval(timer);
+  place();
+  setTimeout(stop, SETTLES);
+  for (const act of ACTS) addEventListener(act, stop, { once: true, passive: true });
+}
+
 function mountKeys() {
   /** @param {string} id */
   const press = (id) => document.getElementById(id)?.click();
@@ -46,9 +60,8 @@ function mountKeys() {
   // Where the lanes stand below the controls, running brings them into sight.
   document.addEventListener("click", (event) => {
     const pressed = around(event, RUNS);
-    if (!pressed || window.innerWidth >= 900) return;
-    // Once the controls that running folds are gone, or the lanes would end up above what is seen.
-    setTimeout(() => document.getElementById(RUNS[pressed])?.scrollIntoView(), 100);
+    const stage = pressed && document.getElementById(RUNS[pressed]);
+    if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
   document.addEventListener("keydown", (event) => {
