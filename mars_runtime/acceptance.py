@@ -207,15 +207,15 @@ def read(
     logits: Tensor,
     forbidden: Tensor,
     metrics: Sequence[Metric],
-    draws: Sequence[Draw | None] | None = None,
+    draws: Sequence[Draw | None] = (),
     penalties: Sequence[Penalty | None] = (),
 ) -> list[list[Proposal]]:
     """Token, confidence and runners-up of every slot in one pass, as plain Python values.
 
     logits: [R, H, V] of any float dtype. forbidden: int64 ids that can never come out.
     metrics: one for each row. draws: for each row how it draws its tokens, None for greedy.
-    penalties: for each row, of its logits before anything is read of them; empty where none has
-    one.
+    penalties: for each row, of its logits before anything is read of them. Either is empty where no
+    row has one.
     Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
     drawn, so that tau means the same at every temperature; a negative margin counts as 0.
     Raises DecodeError for NaN or infinite logits.
@@ -227,9 +227,8 @@ def read(
     probabilities = table.softmax(-1)
     best, ids = probabilities.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
     parts = [best, ids.float()]
-    is_drawn = draws is not None and any(draws)
+    is_drawn = any(draws)
     if is_drawn:
-        assert draws is not None
         tokens = _drawn_tokens(table, draws)
         parts += [tokens.float(), probabilities.gather(-1, tokens)]
     if "entropy" in metrics:

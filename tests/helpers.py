@@ -15,9 +15,8 @@ import torch
 from tiny_tokenizer import write_tokenizer
 from torch import Tensor
 
-from mars_runtime.acceptance import read
-from mars_runtime.events import Event, RowStep, Step
-from mars_runtime.model.forward import Branches
+from mars_runtime.events import Event, Proposal, RowStep, Step
+from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.text import Tokenizer
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
@@ -117,8 +116,10 @@ class ScriptedModel:
             return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
         return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
 
-    def read(self, hidden, head, forbidden, metrics, draws=None, groups=(), penalties=()):  # type: ignore[no-untyped-def]
-        return read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
+    def read(
+        self, hidden: Hidden, head: Tensor | slice, sampling: SamplingMetadata
+    ) -> list[list[Proposal]]:
+        return sampling.read(self.logits(hidden, head))
 
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
         """Only the slots that are asked for may cost anything."""

@@ -26,6 +26,7 @@ from mars_runtime.decoders.drafting import Feed
 from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
 
@@ -209,8 +210,8 @@ def _branch(
     forbidden = forbidden_ids(vocabulary, model)
     size = model.config.vocab_size
     penalty = Penalty.of(settings, prefix, [len(prefix)] * (num_masks + 1), size)
-    kind = [settings.metric], [draw]
-    return model.read(hidden, head, forbidden, *kind, penalties=[penalty])[0]
+    sampling = SamplingMetadata(forbidden, [settings.metric], [draw], penalties=[penalty])
+    return model.read(hidden, head, sampling)[0]
 
 
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
-from mars_runtime.model.forward import Branches, Layout
+from mars_runtime.model.forward import Branches, Layout, SamplingMetadata
 from mars_runtime.model.native.model import NativeModel
 
 CAPACITY = 160
@@ -195,12 +195,13 @@ def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
 ) -> None:
     model = native_model(name)
     hidden = model.hidden(ids_of(count, 6), model.new_cache(1, CAPACITY))
+    sampling = SamplingMetadata(FORBIDDEN, [metric])
     with on_threads(model, threads):
-        together = model.read(hidden, slice(0, count), FORBIDDEN, [metric])[0]
+        together = model.read(hidden, slice(0, count), sampling)[0]
         logits = model.logits(hidden, slice(0, count))
     for slot in range(count):
         one = slice(slot, slot + 1)
-        assert model.read(hidden, one, FORBIDDEN, [metric])[0] == [together[slot]]
+        assert model.read(hidden, one, sampling)[0] == [together[slot]]
         assert torch.equal(model.logits(hidden, one)[0, 0], logits[0, slot])
 
 
@@ -209,11 +210,11 @@ def test_a_row_that_draws_leaves_the_reading_of_others_alone() -> None:
 
     model = native_model("llama")
     hidden = model.hidden(ids_of(6, 7).view(2, 3), model.new_cache(2, CAPACITY))
-    head, metrics = slice(0, 3), ["probability", "probability"]
-    plain = model.read(hidden, head, FORBIDDEN, metrics)
-    mixed = model.read(hidden, head, FORBIDDEN, metrics, [None, Draw(0.8, 1, range(3))])
+    head, greedy = slice(0, 3), SamplingMetadata(FORBIDDEN, ["probability", "probability"])
+    sampling = replace(greedy, draws=[None, Draw(0.8, 1, range(3))])
+    plain, mixed = model.read(hidden, head, greedy), model.read(hidden, head, sampling)
     assert mixed[0] == plain[0]
-    again = model.read(hidden[1:], head, FORBIDDEN, metrics[1:], [Draw(0.8, 1, range(3))])
+    again = model.read(hidden[1:], head, sampling.of([1]))
     assert again[0] == mixed[1]
 
 

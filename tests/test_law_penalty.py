@@ -36,7 +36,7 @@ from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.drafting import basis_of
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.model.forward import MaskGroup
+from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError, captured
 from tests import slow_twin
@@ -256,10 +256,11 @@ def test_native_readings_are_those_of_the_penalised_logits(name: str, metric: An
         Penalty.of(replace(now, repetition_penalty=1.1), best[:9], range(8), size),
     ]
     forbidden, metrics = torch.tensor([0, MASK_ID]), [metric] * 3
-    for draws in (None, [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
-        found = model.read(hidden, slice(0, 8), forbidden, metrics, draws, penalties=penalties)
-        wanted = acceptance.read(logits, forbidden, metrics, draws, penalties)
-        assert found != model.read(hidden, slice(0, 8), forbidden, metrics, draws)
+    for draws in ((), [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
+        plain = SamplingMetadata(forbidden, metrics, draws)
+        held = replace(plain, penalties=penalties)
+        found, wanted = model.read(hidden, slice(0, 8), held), held.read(logits)
+        assert found != model.read(hidden, slice(0, 8), plain)
         for ours, theirs in zip(found, wanted, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 assert one.token == other.token
@@ -277,8 +278,8 @@ def test_candidates_are_ranked_as_the_penalty_left_them() -> None:
     groups = [MaskGroup(0, 1, range(2, 5))]
 
     def read(penalty: Penalty | None, among: Sequence[MaskGroup]) -> Any:
-        kind = forbidden, ["probability"], None
-        return model.read(hidden, slice(0, 5), *kind, among, [penalty])[0]
+        sampling = SamplingMetadata(forbidden, ["probability"], (), among, [penalty])
+        return model.read(hidden, slice(0, 5), sampling)[0]
 
     loved = [slot.token for slot in read(None, ())]
     now = DecodeSettings(repetition_penalty=2.0)

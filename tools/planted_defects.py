@@ -259,7 +259,7 @@ DEFECTS = (
     ),
     Defect(
         IMPORT,
-        "app/compare.py",
+        "app/imported_runs.py",
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
         ("tests/app/test_recordings.py", "tests/attack/test_imports_stall.py"),

@@ -2,9 +2,9 @@
 guessed.
 
 A run that comes by a link comes from anybody: whatever brings it, the trace reader checks it and
-writes it anew (``app/compare.py``), verdicts are left out, and what is drawn of it is marked as a
-recording. Kept are checked runs alone, in the folder MARS_DATA, few of one address in an hour and
-so many in all: where there is no room the oldest goes, and its link with it. Knows no gradio.
+writes it anew (``app/imported_runs.py``), verdicts are left out, and what is drawn of it is marked
+as a recording. Kept are checked runs alone, in the folder MARS_DATA, few of one address in an hour
+and so many in all: where there is no room the oldest goes, and its link with it. Knows no gradio.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.compare import read_import
 from app.controls import TITLES
+from app.imported_runs import read_import
 from app.run_log import RunLog
 from mars_runtime.trace import Header, read_trace
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, Penalty
+from mars_runtime.acceptance import DecodeError
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
-from mars_runtime.model.forward import Branches, MaskGroup
+from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixHit
-from mars_runtime.settings import DecodeSettings, Metric
+from mars_runtime.settings import DecodeSettings
 
 PREFILL_CHUNK = 512
 
@@ -59,11 +59,7 @@ class CausalModel(Protocol):
         self,
         hidden: Any,
         head: Tensor | slice,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        draws: Sequence[Draw | None] | None = None,
-        groups: Sequence[MaskGroup] = (),
-        penalties: Sequence[Penalty | None] = (),
+        sampling: SamplingMetadata,
     ) -> list[list[Proposal]]: ...
 
 

@@ -36,7 +36,7 @@ from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import FINAL, Proposal, RowStep, Step
-from mars_runtime.model.forward import Branches
+from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 
@@ -228,9 +228,8 @@ class CursorBatch(Batch):
         metrics: list[Metric] = ["probability"] * len(wanted)
         head = slice(0, max(counts))
         try:
-            readings = self._model.read(
-                hidden[list(places)], head, self._forbidden, metrics, draws, penalties=penalties
-            )
+            sampling = SamplingMetadata(self._forbidden, metrics, draws, penalties=penalties)
+            readings = self._model.read(hidden[list(places)], head, sampling)
         except DecodeError:  # logits are no numbers: what is only shown must not end a run
             return step
         found = {
@@ -259,9 +258,8 @@ class CursorBatch(Batch):
         head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed, device)
         groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
         try:
-            predictions = self._model.read(
-                hidden, head, self._forbidden, metrics, draws, groups, penalties
-            )
+            sampling = SamplingMetadata(self._forbidden, metrics, draws, groups, penalties)
+            predictions = self._model.read(hidden, head, sampling)
         except DecodeError as error:
             numbers = tuple(plans[place].row.number for place in error.rows)
             raise DecodeError(str(error), numbers) from error

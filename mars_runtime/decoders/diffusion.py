@@ -31,7 +31,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.loops import up_to_loop
-from mars_runtime.model.forward import Branches
+from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.settings import DecodeSettings
 
 UNTRAINED = "This checkpoint was not trained to fill blocks: choose another method."
@@ -149,7 +149,8 @@ class _Filling:
         head = slice(num_pending, num_pending + len(tokens))
         first = cursor + num_pending
         draw = Draw.of(settings, range(first, first + len(tokens)))
-        slots = self._model.read(hidden, head, self._forbidden, [settings.metric], [draw])[0]
+        sampling = SamplingMetadata(self._forbidden, [settings.metric], [draw])
+        slots = self._model.read(hidden, head, sampling)[0]
         self._cache.cursors[0] += num_pending
         self._pending = []
         return slots, cursor, num_pending

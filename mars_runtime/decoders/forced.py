@@ -17,10 +17,10 @@ from typing import Any
 
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError, Draw, Penalty
+from mars_runtime.acceptance import DecodeError
 from mars_runtime.events import Proposal
-from mars_runtime.model.forward import Branches, MaskGroup
-from mars_runtime.settings import MAX_BLOCK_SIZE, Metric
+from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.settings import MAX_BLOCK_SIZE
 
 TAKEN, REFUSED = 1.0, -1.0
 """Confidences on either side of every τ."""
@@ -109,14 +109,10 @@ class ForcedModel:
         self,
         hidden: Any,
         head: Tensor | slice,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        draws: Sequence[Draw | None] | None = None,
-        groups: Sequence[MaskGroup] = (),
-        penalties: Sequence[Penalty | None] = (),
+        sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
         """What the model predicts from the latest forward, made to follow the histogram."""
-        found = self._model.read(hidden, head, forbidden, metrics, draws, groups, penalties)
+        found = self._model.read(hidden, head, sampling)
         slots = range(len(self._fed[0]))[head] if isinstance(head, slice) else None
         return [
             self._impose(row, one, slots or head[row].tolist())  # type: ignore[index]

@@ -18,7 +18,7 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.base import Vocabulary, check_prompt, forbidden_ids
 from mars_runtime.layers import Column, Fed, Layers, Saying
 from mars_runtime.model.build import Model
-from mars_runtime.model.forward import Branches, Layout, Part
+from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
@@ -131,10 +131,11 @@ class _Looking:
         """For each token what it says before the first layer and after each."""
         states = yield from self._states(tokens, branches, 1)
         said: list[list[Saying]] = [[] for _ in tokens]
+        sampling = SamplingMetadata(self._forbidden, ["probability"])
         for each in states:
             for first in range(0, len(tokens), NUM_STATES):
                 some = slice(first, min(first + NUM_STATES, len(tokens)))
-                (slots,) = self._model.read(each, some, self._forbidden, ["probability"])
+                (slots,) = self._model.read(each, some, sampling)
                 for column, slot in zip(said[some], slots, strict=True):
                     column.append((slot.token, slot.confidence))
                 yield

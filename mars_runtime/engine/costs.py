@@ -17,7 +17,7 @@ from mars_runtime.decoders.base import CausalModel, forbidden_ids
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.static.batch import StepProbe
 from mars_runtime.decoders.static.step import StaticModel
-from mars_runtime.model.forward import MaskGroup
+from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
@@ -177,6 +177,6 @@ class _Timer:
                 MaskGroup(row, real - 1, range(real, length))
                 for row in range(self._num_rows if num_masks else 0)
             ]
-            head, forbidden = slice(0, length), self._forbidden
-            self._model.read(hidden, head, forbidden, metrics, groups=groups)
+            sampling = SamplingMetadata(self._forbidden, metrics, groups=groups)
+            self._model.read(hidden, slice(0, length), sampling)
             return time.perf_counter() - began

@@ -1,22 +1,24 @@
 """What a forward of a model is asked: how its tokens are laid out, and which slots are read.
 
 A token may see less than everything before it: a group of masks after every pending token makes a
-forward a small tree, whose positions are not slots. Knows numbers; knows no tokens, weights or
-settings.
+forward a small tree, whose positions are not slots. Knows numbers; knows no tokens or weights.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mars_runtime.acceptance import Draw, Penalty, read
+from mars_runtime.events import Proposal
 from mars_runtime.model.config import ModelConfig
+from mars_runtime.settings import Metric
 
 
 class LanguageModel(ABC):
@@ -168,6 +170,37 @@ class MaskGroup:
     row: int
     before: int
     masks: range
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SamplingMetadata:
+    """How the slots of a forward are turned into tokens, row by row.
+
+    forbidden: int64 ids that can never come out. metrics: of confidence, one for each row.
+    draws: how a row draws its tokens, None for greedy. penalties: what a row holds against
+    repetition, None for nothing. Either is empty where it says nothing of any row.
+    groups: masks that a sampler head, where there is one, fills from left to right.
+    """
+
+    forbidden: Tensor
+    metrics: Sequence[Metric]
+    draws: Sequence[Draw | None] = ()
+    groups: Sequence[MaskGroup] = ()
+    penalties: Sequence[Penalty | None] = ()
+
+    def read(self, logits: Tensor) -> list[list[Proposal]]:
+        """``acceptance.read`` of logits [R, H, V]: ``groups`` have no part in it."""
+        return read(logits, self.forbidden, self.metrics, self.draws, self.penalties)
+
+    def of(self, rows: Sequence[int]) -> SamplingMetadata:
+        """That of some rows, which are counted anew."""
+        return replace(
+            self,
+            metrics=[self.metrics[row] for row in rows],
+            draws=[self.draws[row] for row in rows] if self.draws else (),
+            groups=[replace(g, row=rows.index(g.row)) for g in self.groups if g.row in rows],
+            penalties=[self.penalties[row] for row in rows] if self.penalties else (),
+        )
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:

@@ -8,7 +8,7 @@ the output head only where it is needed. Checked against transformers' classes i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -17,17 +17,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw, Penalty, read
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.config import ModelConfig, take
-from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, Part, chosen, given
+from mars_runtime.model.forward import (
+    Branches,
+    LanguageModel,
+    Part,
+    SamplingMetadata,
+    chosen,
+    given,
+)
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
-from mars_runtime.settings import Metric
 
 Matrix = Tensor | Int8Matrix
 
@@ -135,18 +140,14 @@ class Qwen2(LanguageModel):
         self,
         hidden: Tensor,
         head: Tensor | slice,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        draws: Sequence[Draw | None] | None = None,
-        groups: Sequence[MaskGroup] = (),
-        penalties: Sequence[Penalty | None] = (),
+        sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
         """What slots of a forward predict: ``acceptance.read`` of their ``logits``, the masks of
-        ``groups`` as a sampler head chooses them, where there is one."""
-        found = read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
-        if self._reranker is None or not groups:
+        groups as a sampler head chooses them, where there is one."""
+        found = sampling.read(self.logits(hidden, head))
+        if self._reranker is None or not sampling.groups:
             return found
-        return self._reranker.rank(chosen(hidden, head), found, groups, metrics)
+        return self._reranker.rank(chosen(hidden, head), found, sampling.groups, sampling.metrics)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:

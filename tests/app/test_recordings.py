@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 
-from app.compare import read_import
+from app.imported_runs import read_import
 from app.record import SCENARIOS, Scenario
 from app.recordings import Recording, RecordingsError, load, measured, read_value
 from app.run_log import RunLog

@@ -9,8 +9,8 @@ import time
 import pytest
 import sample_traces as samples
 
-from app import compare
-from app.compare import read_import
+from app import imported_runs
+from app.imported_runs import read_import
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.timed
@@ -41,25 +41,25 @@ def test_blank_lines_inside_a_trace_are_no_reason_to_rest() -> None:
 
 def test_many_at_once_are_refused_rather_than_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """45 posts while somebody's long trace is read: the server has 40 threads."""
-    monkeypatch.setattr(compare, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(imported_runs, "WAIT_SECONDS", 0.2)
     answers: list[dict[str, object]] = []
     text = "\n".join(lines_of())
     visitors = [
         threading.Thread(target=lambda: answers.append(read_import(text, MOST))) for _ in range(45)
     ]
-    with compare._one_at_a_time:
+    with imported_runs._one_at_a_time:
         began = time.monotonic()
         for visitor in visitors:
             visitor.start()
         for visitor in visitors:
             visitor.join(20)
         assert time.monotonic() - began < 5.0
-    assert [answer["error"] for answer in answers] == [compare.BUSY] * 45
+    assert [answer["error"] for answer in answers] == [imported_runs.BUSY] * 45
     assert read_import(text, MOST)["lines"] == lines_of()
 
 
 def test_reading_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(imported_runs, "READ_SECONDS", 0.0)
     assert "longer than" in read_import("\n".join(lines_of()), MOST)["error"]
 
 
@@ -91,4 +91,4 @@ def test_an_address_leaves_places_to_the_others() -> None:
         for client in crowd:
             client.join(20)
     assert [list(answer) for answer in answers] == [["lines", "pin"]] * 20
-    assert not compare._reading
+    assert not imported_runs._reading

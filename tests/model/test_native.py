@@ -23,7 +23,6 @@ from native_models import (
     random_weights,
 )
 
-from mars_runtime import acceptance
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.model.adapter import Adapter, Update
@@ -34,6 +33,7 @@ from mars_runtime.model.config import (
     expected_names,
     expected_shape,
 )
+from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel, unsupported
 from mars_runtime.model.native.weights import LOW_BITS, pack, packed_bytes
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
@@ -121,8 +121,9 @@ def test_an_adapter_moves_masks_as_in_the_plain_forward_and_nothing_else(bits: i
 def test_readings_are_those_of_the_logits(metric: str, name: str, count: int) -> None:
     model = native_model(name)
     hidden = model.hidden(ids_of(1, count), model.new_cache(1, 32))
-    found = model.read(hidden, slice(0, count), FORBIDDEN, [metric])[0]
-    wanted = acceptance.read(model.logits(hidden, slice(0, count)), FORBIDDEN, [metric])[0]
+    sampling = SamplingMetadata(FORBIDDEN, [metric])
+    found = model.read(hidden, slice(0, count), sampling)[0]
+    wanted = sampling.read(model.logits(hidden, slice(0, count)))[0]
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours.token == theirs.token
         assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-5)
@@ -135,7 +136,7 @@ def test_with_all_but_one_token_forbidden_that_one_is_sure() -> None:
     model = native_model("untied")
     hidden = model.hidden(ids_of(1, 1), model.new_cache(1, 8))
     forbidden = torch.tensor([i for i in range(149) if i != 148])
-    (slot,) = model.read(hidden, slice(0, 1), forbidden, ["probability"])[0]
+    (slot,) = model.read(hidden, slice(0, 1), SamplingMetadata(forbidden, ["probability"]))[0]
     assert (slot.token, slot.confidence, slot.runners_up) == (148, 1.0, ())
 
 
@@ -144,15 +145,16 @@ def test_what_is_no_number_names_its_row() -> None:
     hidden = model.hidden(ids_of(3, 2), model.new_cache(3, 8))
     hidden[1, 1, 5] = torch.nan
     with pytest.raises(DecodeError) as told:
-        model.read(hidden, slice(0, 2), FORBIDDEN, ["probability"] * 3)
+        model.read(hidden, slice(0, 2), SamplingMetadata(FORBIDDEN, ["probability"] * 3))
     assert told.value.rows == (1,)
 
 
 def test_slots_of_ragged_rows_may_be_chosen_one_by_one() -> None:
     model = native_model("llama")
     hidden, head = model.hidden(ids_of(2, 4), model.new_cache(2, 8)), torch.tensor([[0, 1], [2, 3]])
-    found = model.read(hidden, head, FORBIDDEN, ["probability"] * 2)
-    whole = model.read(hidden, slice(None), FORBIDDEN, ["probability"] * 2)
+    sampling = SamplingMetadata(FORBIDDEN, ["probability"] * 2)
+    found = model.read(hidden, head, sampling)
+    whole = model.read(hidden, slice(None), sampling)
     assert found == [whole[0][:2], whole[1][2:]]
 
 

@@ -4,6 +4,7 @@ against it."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapte
 
 from mars_runtime.events import Proposal
 from mars_runtime.model.build import dense_weights
-from mars_runtime.model.forward import MaskGroup
+from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.settings import Metric
@@ -69,6 +70,8 @@ FORBIDDEN = torch.tensor([0, MASK_ID])
 FED = torch.tensor([[70, 9, MASK_ID, MASK_ID, MASK_ID], [11, 12, 13, MASK_ID, MASK_ID]])
 GROUPS = [MaskGroup(0, 1, range(2, 5)), MaskGroup(1, 2, range(3, 5))]
 METRICS: list[Metric] = ["probability", "margin"]
+PLAIN = SamplingMetadata(FORBIDDEN, METRICS)
+RANKED = replace(PLAIN, groups=GROUPS)
 
 
 @pytest.mark.parametrize("width", [32, 40])
@@ -76,8 +79,8 @@ METRICS: list[Metric] = ["probability", "margin"]
 def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None:
     native = of_native(width, target)
     hidden = native.hidden(FED, native.new_cache(2, 8))
-    plain = native.read(hidden, slice(0, 5), FORBIDDEN, METRICS)
-    found = native.read(hidden, slice(0, 5), FORBIDDEN, METRICS, groups=GROUPS)
+    plain = native.read(hidden, slice(0, 5), PLAIN)
+    found = native.read(hidden, slice(0, 5), RANKED)
     config = CONFIGS["llama"]
     weights = dense_weights(random_weights(config, 8))
     adapter = random_adapter(config, sampler_width=width)
@@ -100,10 +103,9 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
 def test_a_native_group_is_ranked_alike_in_any_company() -> None:
     native = of_native(32)
     hidden = native.hidden(FED, native.new_cache(2, 8))
-    both = native.read(hidden, slice(0, 5), FORBIDDEN, METRICS, groups=GROUPS)
-    alone = native.read(
-        hidden[1:], slice(2, 5), FORBIDDEN, METRICS[1:], groups=[MaskGroup(0, 0, range(1, 3))]
-    )
+    both = native.read(hidden, slice(0, 5), RANKED)
+    own = SamplingMetadata(FORBIDDEN, METRICS[1:], groups=[MaskGroup(0, 0, range(1, 3))])
+    alone = native.read(hidden[1:], slice(2, 5), own)
     assert both[1][2:] == alone[0]
 
 
@@ -114,7 +116,7 @@ def test_the_plain_model_ranks_too_where_a_group_is_told() -> None:
         config, dense_weights(random_weights(config, 8)), adapter=adapter, mask_id=MASK_ID
     )
     hidden = model.hidden(FED, model.new_cache(2, 8))
-    plain = model.read(hidden, slice(0, 5), FORBIDDEN, METRICS)
-    found = model.read(hidden, slice(0, 5), FORBIDDEN, METRICS, groups=GROUPS)
+    plain = model.read(hidden, slice(0, 5), PLAIN)
+    found = model.read(hidden, slice(0, 5), RANKED)
     assert [slots[:2] for slots in found] == [slots[:2] for slots in plain]
     assert found[0][2:] != plain[0][2:]

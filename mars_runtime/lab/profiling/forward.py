@@ -18,6 +18,7 @@ import torch
 
 from mars_runtime import statistics
 from mars_runtime.decoders.static.batch import StepProbe
+from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.statistics import Estimate
 
@@ -114,13 +115,14 @@ def _plain_forward(
     cache = model.new_cache(num_rows, context + max(widths))
     cache.cursors[:] = [context] * num_rows
     forbidden = torch.empty(0, dtype=torch.long, device=device)
+    sampling = SamplingMetadata(forbidden, ["probability"] * num_rows)
     tokens = {
         width: torch.ones(num_rows, width, dtype=torch.long, device=device) for width in widths
     }
 
     def step(width: int) -> object:
         hidden = model.hidden(tokens[width], cache)
-        return model.read(hidden, slice(0, (width + 1) // 2), forbidden, ["probability"] * num_rows)
+        return model.read(hidden, slice(0, (width + 1) // 2), sampling)
 
     return step
 

@@ -20,12 +20,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from mars_runtime.acceptance import read
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
 from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, now
 from mars_runtime.lab.tables import NONE, Table
+from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.settings import DecodeSettings
 
@@ -95,18 +95,9 @@ class Marked:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def read(
-        self,
-        hidden: Any,
-        head: Any,
-        forbidden: Any,
-        metrics: Any,
-        draws: Any,
-        groups: Any,
-        penalties: Any = (),
-    ) -> Any:
+    def read(self, hidden: Any, head: Any, sampling: SamplingMetadata) -> Any:
         """As the model's own, but for what a sampler head ranks anew: that has no part here."""
-        return read(self.logits(hidden, head), forbidden, metrics, draws, penalties)
+        return sampling.read(self.logits(hidden, head))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._model, name)

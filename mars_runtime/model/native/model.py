@@ -10,7 +10,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,14 +18,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime import acceptance
-from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Draw, Penalty
+from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Penalty
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.model.forward import Branches, LanguageModel, MaskGroup, Part, chosen, given
+from mars_runtime.model.forward import (
+    Branches,
+    LanguageModel,
+    MaskGroup,
+    Part,
+    SamplingMetadata,
+    chosen,
+    given,
+)
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.weights import (
     TILE,
@@ -206,19 +213,15 @@ class NativeModel(LanguageModel):
         self,
         hidden: Tensor,
         head: Tensor | slice,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        draws: Sequence[Draw | None] | None = None,
-        groups: Sequence[MaskGroup] = (),
-        penalties: Sequence[Penalty | None] = (),
+        sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
         """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
-        draw; the masks of ``groups`` as a sampler head chooses them, where there is one."""
+        draw; the masks of groups as a sampler head chooses them, where there is one."""
         states = chosen(hidden, head)
         return self.threads.run(
             "read",
             *(states.shape[:2].numel(), self.most_threads),
-            partial(self._read, states, forbidden, metrics, draws, groups, penalties),
+            partial(self._read, states, sampling),
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
@@ -231,67 +234,50 @@ class NativeModel(LanguageModel):
         return out
 
     def _read(
-        self,
-        states: Tensor,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        draws: Sequence[Draw | None] | None,
-        groups: Sequence[MaskGroup],
-        penalties: Sequence[Penalty | None],
-        num_threads: int,
+        self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
         """``acceptance.read`` of hidden states [R, H, hidden], and ``Reranker.rank`` of the groups
         of rows that do not draw."""
-        drawing = [row for row, draw in enumerate(draws or ()) if draw]
+        drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
-            return self._greedy(states, forbidden, metrics, groups, penalties, num_threads)
-        assert draws is not None
+            return self._greedy(states, sampling, num_threads)
         found: dict[int, list[Proposal]] = {}
         broken: list[int] = []
-        greedy = [row for row in range(len(metrics)) if row not in drawing]
+        greedy = [row for row in range(len(states)) if row not in drawing]
         for rows in (greedy, drawing):
             if not rows:
                 continue
-            some, measures = states[rows], [metrics[row] for row in rows]
-            held = [penalties[row] for row in rows] if penalties else ()
+            some, own = states[rows], sampling.of(rows)
             try:
                 if rows is greedy:
-                    own = _among(groups, rows)
-                    slots = self._greedy(some, forbidden, measures, own, held, num_threads)
+                    slots = self._greedy(some, own, num_threads)
                 else:
-                    logits, drawn = self._logits(some, num_threads), [draws[row] for row in rows]
-                    slots = acceptance.read(logits, forbidden, measures, drawn, held)
+                    slots = own.read(self._logits(some, num_threads))
                 found.update(zip(rows, slots, strict=True))
             except DecodeError as error:
                 broken += [rows[place] for place in error.rows]
         if broken:
             raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
-        return [found[row] for row in range(len(metrics))]
+        return [found[row] for row in range(len(states))]
 
     def _greedy(
-        self,
-        states: Tensor,
-        forbidden: Tensor,
-        metrics: Sequence[Metric],
-        groups: Sequence[MaskGroup],
-        penalties: Sequence[Penalty | None],
-        num_threads: int,
+        self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
         rows, slots = states.shape[:2]
-        ranked = _numbers(groups if self._ranks else (), slots)
+        ranked = _numbers(sampling.groups if self._ranks else (), slots)
         count = rows * slots
         ids = torch.empty(count, BEST, dtype=torch.int32)
         probabilities = torch.empty(count, BEST)
-        entropies = torch.empty(count) if "entropy" in metrics else None
+        entropies = torch.empty(count) if "entropy" in sampling.metrics else None
         is_finite = torch.empty(count, dtype=torch.bool)
         self._library.mars_read(
             self._model,
             num_threads,
             states.data_ptr(),
             count,
-            len(forbidden),
-            self._rising(forbidden).data_ptr(),
-            _held_against(penalties, slots),
+            len(sampling.forbidden),
+            self._rising(sampling.forbidden).data_ptr(),
+            _held_against(sampling.penalties, slots),
             len(ranked),
             ranked.data_ptr(),
             ids.data_ptr(),
@@ -302,15 +288,15 @@ class NativeModel(LanguageModel):
         if not is_finite.all():
             broken = (~is_finite.view(rows, slots).all(1)).nonzero().flatten().tolist()
             raise DecodeError(NO_NUMBER, tuple(broken))
-        all_metrics = [metric for metric in metrics for _ in range(slots)]
-        most = math.log(max(self.config.vocab_size - len(forbidden), 2))
+        metrics = [metric for metric in sampling.metrics for _ in range(slots)]
+        most = math.log(max(self.config.vocab_size - len(sampling.forbidden), 2))
         found = [
             _proposal(*numbers, most)
             for numbers in zip(
                 ids.tolist(),
                 probabilities.tolist(),
                 [0.0] * count if entropies is None else entropies.tolist(),
-                all_metrics,
+                metrics,
                 strict=True,
             )
         ]
@@ -446,11 +432,6 @@ def _turns(config: ModelConfig, length: int) -> Tensor:
     """[length, dim]: cosines of the rotations of each position, then sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
-
-
-def _among(groups: Sequence[MaskGroup], rows: Sequence[int]) -> list[MaskGroup]:
-    """Those of some rows, which are counted anew."""
-    return [replace(group, row=rows.index(group.row)) for group in groups if group.row in rows]
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:

@@ -46,6 +46,14 @@ struct Matrix {
   }
 };
 
+// Rows from one on, as a product reads them.
+struct RowsFrom {
+  const int8_t* values;
+  const float *scales, *sums;
+  const int32_t* counts;
+  int width, groups;
+};
+
 // Rows in 8 bits, each group of 32 with its own scale.
 struct Rows {
   std::vector<int8_t> values;
@@ -59,6 +67,11 @@ struct Rows {
     if (scales.size() < all) {
       values.resize(all * GROUP), scales.resize(all), sums.resize(all), counts.resize(all);
     }
+  }
+
+  RowsFrom from(int row) const {
+    size_t at = (size_t)row * groups;
+    return {&values[(size_t)row * width], &scales[at], &sums[at], &counts[at], width, groups};
   }
 
   // Puts 32 numbers into group g of a row.
@@ -85,11 +98,7 @@ constexpr int AHEAD = 2048;  // bytes between what is multiplied and what is fet
 template <int BITS, int N>
 static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
-  const int8_t* values = &x.values[(size_t)first * x.width];
-  const float* scales = &x.scales[(size_t)first * x.groups];
-  const float* sums = &x.sums[(size_t)first * x.groups];
-  const int32_t* counts = &x.counts[(size_t)first * x.groups];
-  const int width = x.width, groups = x.groups;
+  const auto [values, scales, sums, counts, width, groups] = x.from(first);
   F acc[N];
   for (int i = 0; i < N; i++) acc[i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += BYTES) {

@@ -49,11 +49,7 @@ static inline void amx_shape(int rows) {
 template <int BITS, int N>
 static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
-  const int8_t* values = &x.values[(size_t)first * x.width];
-  const float* scales = &x.scales[(size_t)first * x.groups];
-  const float* sums = &x.sums[(size_t)first * x.groups];
-  const int32_t* counts = &x.counts[(size_t)first * x.groups];
-  const int width = x.width, groups = x.groups;
+  const auto [values, scales, sums, counts, width, groups] = x.from(first);
   alignas(64) uint8_t weights[STRETCH][512];
   alignas(64) int32_t whole[STRETCH][AMX_ROWS * LANES];
   amx_shape(N);

@@ -1,0 +1,160 @@
+"""Judges a trace that a visitor brings and writes it back as this program would have written it.
+
+Trusts nothing in such a trace: reading is ``mars_runtime.trace``'s, and what it refuses
+becomes one sentence. A few are read by turns, one at each moment, few of one address and none for
+long, so that nobody keeps the server's threads or the interpreter from the others.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from mars_runtime import folds
+from mars_runtime.trace import Trace, TraceError, TraceReader
+
+MAX_NAME_CHARS = 120
+MAX_NOTE_CHARS = 2000
+MAX_RATING = 5
+PIN = "pin"
+"""The type of a line that may stand before a trace: what its owner called and thought of it."""
+
+MAX_LINES = 20_000
+READ_SECONDS = 10.0  # the longest run this program writes takes a fraction of it
+MAX_READ, MAX_OF_ONE = 5, 2  # by turns, of all and of one address
+WAIT_SECONDS = 2.0  # for a turn
+BUSY = "Other runs are being read just now: bring this one again in a moment."
+_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; a decoding thread gets its turn while a trace is read
+_one_at_a_time = threading.Lock()
+_reading: Counter[str] = Counter()  # addresses
+_places = threading.Lock()
+
+
+def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
+    """``{"lines": canonical trace lines, "pin": what its owner said of it}``, or ``{"error": one
+    sentence}``. ``address``: whose places are counted."""
+    try:
+        if not isinstance(text, str):
+            raise TraceError("This is not text.")
+        if len(text) > max_chars:
+            raise TraceError(f"A run of more than {max_chars / 1e6:g} MB is not read.")
+        if text.count("\n") >= MAX_LINES:
+            raise TraceError(f"A run of more than {MAX_LINES:,} lines is not read.")
+        with _admitted(address):
+            return _read(text)
+    except TraceError as error:
+        return {"error": str(error)}
+
+
+@contextmanager
+def _admitted(address: str) -> Iterator[None]:
+    """A place among those that are read. Raises TraceError where there is none for the address."""
+    with _places:
+        if _reading.total() >= MAX_READ or _reading[address] >= MAX_OF_ONE:
+            raise TraceError(BUSY)
+        _reading[address] += 1
+    try:
+        yield
+    finally:
+        with _places:
+            _reading.subtract([address])
+            if not _reading[address]:
+                del _reading[address]
+
+
+class _Turns:
+    """The turns of one reader, each as long as ``_AT_ONCE`` or the line that it is at."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def __enter__(self) -> None:
+        """Begin a turn. Raises TraceError where none comes."""
+        if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
+            raise TraceError(BUSY)
+        self._began = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self._spent += time.monotonic() - self._began
+        _one_at_a_time.release()
+
+    def is_over(self) -> bool:
+        """Whether it is time for another's turn. Raises TraceError after READ_SECONDS of turns."""
+        taken = time.monotonic() - self._began
+        if self._spent + taken > READ_SECONDS:
+            raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
+        return taken > _AT_ONCE
+
+
+def _read(text: str) -> dict[str, Any]:
+    turns = _Turns()
+    with turns:
+        lines = text.split("\n")
+        pin = _pin(lines[0])
+        left = deque(lines if pin is None else ["", *lines[1:]])
+    reader = TraceReader()
+    while left:
+        with turns:
+            while left:
+                reader.feed(left.popleft())
+                if turns.is_over():
+                    break
+        if left:
+            time.sleep(_PAUSE)
+    with turns:
+        return _answer(reader, pin)
+
+
+def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
+    trace = reader.trace()
+    _check(trace)
+    answer = {"lines": list(trace.lines()), "pin": pin or {}}
+    try:
+        json.dumps(answer, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can spell half of a character, an answer cannot hold it
+        raise TraceError("There are characters in it that are no valid text.") from None
+    return answer
+
+
+def _check(trace: Trace) -> None:
+    """A trace can be well written and yet nothing to look at beside others."""
+    rows = folds.rows(trace.events)
+    if not rows:
+        raise TraceError("This trace has no forward in it, so there is nothing to compare.")
+    if rows != (0,):
+        raise TraceError(f"This trace is of {len(rows)} rows; the tray takes runs of one prompt.")
+
+
+def _pin(line: str) -> dict[str, Any] | None:
+    """The owner's words, None where the first line is not a pin. Raises TraceError."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or value.get("type") != PIN:
+        return None
+    return {
+        "name": _words(value, "name", MAX_NAME_CHARS),
+        "note": _words(value, "note", MAX_NOTE_CHARS),
+        "rating": _rating(value),
+        "verdict": value["verdict"] if isinstance(value.get("verdict"), bool) else None,
+    }
+
+
+def _words(value: Mapping[str, Any], key: str, most: int) -> str:
+    words = value.get(key, "")
+    if not isinstance(words, str) or len(words) > most:
+        raise TraceError(f"The {key} of a pinned run is a text of at most {most:,} characters.")
+    return words
+
+
+def _rating(value: Mapping[str, Any]) -> int:
+    rating = value.get("rating", 0)
+    if type(rating) is not int or not 0 <= rating <= MAX_RATING:
+        raise TraceError(f"The rating of a pinned run is 0 (none) to {MAX_RATING}.")
+    return rating
