@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from mars_runtime import folds, tasks
+from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.header import facts_of
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
 from mars_runtime.review.making import Decoder, make
-from mars_runtime.review.prompts import Item
+from mars_runtime.review.prompts import Item, as_jsonl
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import read_ways
 
@@ -182,27 +183,41 @@ def timeless(folder: Path) -> dict[str, Any]:
     return found
 
 
-def command(out: Path) -> subprocess.Popen[bytes]:
-    words = "review make word_problems --ways ar tau=0.5,B=8 lossless --checkpoint mars-tiny"
-    more = ["--name", "same", "--max-new-tokens", "64", "--out", str(out)]
+def words(prompts: str, out: Path) -> list[str]:
+    """The command that makes a set there."""
+    told = f"review make {prompts} --ways ar tau=0.5,B=8 lossless --checkpoint mars-tiny"
+    return [*told.split(), "--name", "same", "--max-new-tokens", "64", "--out", str(out)]
+
+
+def killed_at(num_answers: int, words: list[str], out: Path) -> None:
+    """Run the command in a process of its own, and kill it once so many answers are there."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(
-        [sys.executable, "-m", "mars_runtime", *words.split(), *more], cwd=ROOT, **quiet
-    )  # type: ignore[call-overload,no-any-return]
+    process = subprocess.Popen([sys.executable, "-m", "mars_runtime", *words], cwd=ROOT, **quiet)  # type: ignore[call-overload]
+    while len(list(out.glob("answers/*.jsonl"))) < num_answers and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
 
 
+def test_killed_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
+    killed, whole, file = tmp_path / "killed", tmp_path / "whole", tmp_path / "eight.jsonl"
+    tasks_made = tasks.generate("word_problems", "eval", 0, 8)
+    file.write_text(as_jsonl([Item(f"{n}", t.prompt, task=t) for n, t in enumerate(tasks_made)]))
+    killed_at(5, words(str(file), killed), killed)
+    assert 5 <= len(list(killed.glob("answers/*.jsonl"))) < 24, "it was to be killed midway"
+    for out in (killed, whole):
+        assert main(words(str(file), out)) == 0
+    assert timeless(killed) == timeless(whole)
+
+
+@pytest.mark.slow
 def test_killed_twice_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    beside = command(whole)
     for most in (5, 30):
-        process = command(killed)
-        while len(list(killed.glob("answers/*.jsonl"))) < most and process.poll() is None:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        killed_at(most, words("word_problems", killed), killed)
         assert most <= len(list(killed.glob("answers/*.jsonl"))) < 60, "it was to be killed midway"
-    assert command(killed).wait() == 0
-    assert beside.wait() == 0
+    for out in (killed, whole):
+        assert main(words("word_problems", out)) == 0
     assert timeless(killed) == timeless(whole)
 
 
