@@ -25,7 +25,7 @@ from law_checkpoints import (
     word_prompts,
 )
 from native_models import LLAMA, MASK_ID, native_model
-from test_laws import GRID
+from test_laws import GRID, check_law_3
 from test_laws_speculative import outline
 from test_laws_speculative import run as speculate
 
@@ -85,37 +85,14 @@ def test_greedy_output_is_that_of_transformers(name: str) -> None:
     assert ours != [plain(checkpoint, [prompt], 24)[0] for prompt in prompts]
 
 
-def check(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int) -> float:
-    """Each prompt meets one cell of tau x B and one way to draft; returns tokens per forward."""
-    num_tokens = num_forwards = 0
-    for index, prompt in enumerate(prompts):
-        tau, block_size = GRID[index % len(GRID)]
-        settings = DecodeSettings(
-            tau=tau,
-            block_size=block_size,
-            lossless=True,
-            metric=METRICS[index // len(GRID) % len(METRICS)],
-            groups=GROUPS[index % len(GROUPS)],
-            lookup=index // len(GROUPS) % 2 == 1,
-            max_new_tokens=limit,
-            **PENALTY,
-        )
-        events = run(checkpoint, [prompt], settings)
-        tokens = tokens_of(events)[0]
-        assert tokens == plain(checkpoint, [prompt], limit, **PENALTY)[0], settings
-        num_tokens += len(tokens)
-        num_forwards += len(steps_of(events))
-    return num_tokens / num_forwards
-
-
 def test_lossless_output_is_that_of_ar(small: Checkpoint, foreseeing: Checkpoint) -> None:
-    check(small, word_prompts(small, 54), 20)
-    assert check(foreseeing, word_prompts(foreseeing, 27), 32) > 1.05
+    check_law_3(small, word_prompts(small, 54), 20, **PENALTY)
+    assert check_law_3(foreseeing, word_prompts(foreseeing, 27), 32, **PENALTY) > 1.05
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_lossless_output_on_a_bundled_checkpoint(name: str) -> None:
-    assert check(load(name), task_prompts(name, 18), 32) > 1.02
+    assert check_law_3(load(name), task_prompts(name, 18), 32, **PENALTY) > 1.02
 
 
 @pytest.mark.parametrize("lookup", [False, True])
