@@ -30,6 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One thread, whatever the test before left: more of them spin beside the other processes."""
+    import torch
+
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
 PAGES = Path(__file__).parent / "app"
 
 
@@ -44,13 +53,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 def is_full_attack(request: pytest.FixtureRequest) -> bool:
     """Whether random inputs are tried in full number."""
     return bool(request.config.getoption("--attack-full"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
