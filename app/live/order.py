@@ -28,8 +28,13 @@ from mars_runtime.text import Turn
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
 """What Run posts: the controls, and the conversation that the page keeps."""
-FROM_VIEW = ("prompt", "checkpoint", "given", HISTORY)
+FROM_VIEW = ("prompt", "checkpoint", "given", "instead", HISTORY)
+BESIDES = ("max_new_tokens", "view")
+"""What a view may say beside those, where not the page's own is meant."""
+FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "first run", "branch"
+"""The lane that goes on as a first run did, its title, and that of the branch beside it."""
 MAX_TURNS = 100
+UNREADABLE_GIVEN = "The tokens to go on from cannot be read."
 UNREADABLE = "The conversation cannot be read: press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Lane -> the turns that it goes on from."""
@@ -41,7 +46,10 @@ SWITCH = {"true": True, "false": False}
 class LiveOrder:
     """A run as posted: what to decode, in which lanes, how. ``given``: the first tokens of the
     output, which count among max_new_tokens; only what is left of those is generated. histories:
-    the turns before this one, by lane. view: the methods to run, a lane each."""
+    the turns before this one, by lane. view: the methods to run, a lane each. instead: the token
+    that stood in the place of the last given one in the run that this branches from; it is raced
+    with, by the first of the methods.
+    """
 
     prompt: str
     settings: DecodeSettings
@@ -50,6 +58,7 @@ class LiveOrder:
     checkpoint: str
     given: tuple[int, ...] = ()
     histories: Histories = field(default_factory=dict)
+    instead: int | None = None
 
     @property
     def goes_on(self) -> bool:
@@ -58,10 +67,30 @@ class LiveOrder:
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
-        """Lane name, which is its method, -> its settings, in the order of the page."""
+        """Lane name -> its settings, in the order of the page; a lane is called by its method, but
+        for the one that goes on as a first run did."""
         left = self.settings.max_new_tokens - len(self.given)
         settings = replace(self.settings, max_new_tokens=left)
-        return {name: settings_for(name, settings) for name in self.view}
+        found = {name: settings_for(name, settings) for name in self.view}
+        return found if self.instead is None else {**found, FIRST: found[self.view[0]]}
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Lane name -> what the page calls it."""
+        titles = {name: TITLES[name] for name in self.view}
+        if self.instead is None:
+            return titles
+        return {**titles, self.view[0]: BRANCH_TITLE, FIRST: FIRST_TITLE}
+
+    def given_to(self, lane: str) -> tuple[int, ...]:
+        """What a lane goes on from."""
+        if lane != FIRST or self.instead is None:
+            return self.given
+        return (*self.given[:-1], self.instead)
+
+    def history_of(self, lane: str) -> tuple[Turn, ...]:
+        """The turns that a lane goes on from."""
+        return self.histories.get(self.view[0] if lane == FIRST else lane, ())
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
@@ -69,11 +98,15 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     found = read_live(values, limits)
     settings = found["settings"]
     given = read_given(values.get("given"), settings)
+    instead = values.get("instead")
+    if instead is not None and not (given and type(instead) is int):
+        raise RefusalError("given", UNREADABLE_GIVEN)
     histories = read_history(values.get(HISTORY), limits)
     return LiveOrder(
         *(found["prompt"], settings, found["view"], found["pace"], found["checkpoint"]),
         given=given,
         histories=histories,
+        instead=instead,
     )
 
 
@@ -83,7 +116,7 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
     if value is None or value == "":
         return ()
     if not isinstance(value, list) or not all(type(token) is int for token in value):
-        raise RefusalError("given", "The tokens to go on from cannot be read.")
+        raise RefusalError("given", UNREADABLE_GIVEN)
     if len(value) >= settings.max_new_tokens:
         raise RefusalError(
             "given", "Nothing is left to generate from there on: allow more tokens to generate."
@@ -93,7 +126,8 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
 
 def read_from_view(value: object) -> dict[str, Any]:
     """What a view posted beside the controls: the prompt of the run on show, the turns before it,
-    tokens to go on from, a limit of tokens where not the page's own.
+    tokens to go on from and the one that stood in place of their last, a limit of tokens and
+    methods where not the page's own.
 
     As raw as any control; it is JSON of the page's own script, or of anybody. Raises RefusalError.
     """
@@ -104,7 +138,7 @@ def read_from_view(value: object) -> dict[str, Any]:
     if not isinstance(posted, dict):
         raise RefusalError("given", "What was asked for cannot be read: press Run instead.")
     found = {name: posted.get(name) for name in FROM_VIEW}
-    return found | {name: posted[name] for name in ("max_new_tokens",) if name in posted}
+    return found | {name: posted[name] for name in BESIDES if name in posted}
 
 
 def read_history(value: object, limits: Limits) -> Histories:

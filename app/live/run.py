@@ -49,10 +49,11 @@ class LiveLog(RunLog):
     """The lines of lanes. A status is shown until the next forward or, of the kind ``note``, until
     another follows."""
 
-    def __init__(self, lanes: Sequence[str], pace: float) -> None:
-        titles = [{"lane": name, "title": TITLES[name]} for name in lanes]
-        super().__init__({"lanes": titles, "pace": pace})
-        self._lanes = tuple(lanes)
+    def __init__(self, titles: Mapping[str, str], pace: float) -> None:
+        """``titles``: of the lanes by their names, in their order."""
+        lanes = [{"lane": name, "title": title} for name, title in titles.items()]
+        super().__init__({"lanes": lanes, "pace": pace})
+        self._lanes = tuple(titles)
 
     def refuse(self, text: str) -> None:
         """End every lane with a sentence that says why nothing can be run."""
@@ -71,7 +72,7 @@ class LiveRun(TabRun[LiveOrder]):
     """Its lanes start together and share the device in turn, each until the deadline."""
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
-        log = LiveLog(list(order.lanes), order.pace)
+        log = LiveLog(order.titles, order.pace)
         super().__init__(log, order, book, max_seconds)
         self._in_force: Callable[[DecodeSettings], DecodeSettings] = lambda settings: settings
 
@@ -116,8 +117,9 @@ class LiveRun(TabRun[LiveOrder]):
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
         """From the next forward on."""
         for lane in self.transcripts:
-            steered = self._in_force(settings_for(lane.name, change(lane.run.settings)))
-            if lane.name != "ar" and steered != lane.run.settings:
+            method = lane.run.settings.method
+            steered = self._in_force(settings_for(method, change(lane.run.settings)))
+            if method != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
 
 
@@ -143,7 +145,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
-        return LiveLog(["mars"], 0.0)
+        return LiveLog({"mars": TITLES["mars"]}, 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """What is wrong with these controls, if anything."""
@@ -247,7 +249,7 @@ def start_lanes(
     encode = served.checkpoint.tokenizer.encode_prompt
     requests = {
         lane: Request(
-            [*encode(order.prompt, contexts[lane].history), *order.given],
+            [*encode(order.prompt, contexts[lane].history), *order.given_to(lane)],
             served.in_force(with_draft(settings, served.checkpoint.name)),
             max_seconds,
             is_checked=True,
@@ -266,7 +268,8 @@ def start_lanes(
 def check_order(served: Served, order: LiveOrder) -> None:
     """Raises RefusalError for tokens that no text of this checkpoint could go on from, and for
     answers that it cannot have written."""
-    tokenizer, given = served.checkpoint.tokenizer, order.given
+    tokenizer = served.checkpoint.tokenizer
+    given = {token for lane in order.lanes for token in order.given_to(lane)}
     if any(not 0 <= token < tokenizer.size for token in given):
         raise RefusalError("given", "The tokens to go on from are not of this checkpoint.")
     if tokenizer.eos_ids.intersection(given):
@@ -283,7 +286,7 @@ def check_order(served: Served, order: LiveOrder) -> None:
 def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
     """What stands before the prompt of a lane: of the turns that were posted those that leave room
     for the answer."""
-    posted = order.histories.get(lane, ())
+    posted = order.history_of(lane)
     room = served.engine.capacity - order.settings.max_new_tokens
     kept = fitting(served.checkpoint.tokenizer, order.prompt, posted, room) if posted else ()
     return Context(kept, len(posted) - len(kept), len(order.given))

@@ -14,7 +14,8 @@ Where nothing pays, plain AR steps are taken, with a probe now and then.
 
 That is the aim of least time. Where fewest passes are the aim, further positions are taken to be
 nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by what forwards
-cost here (``Reserve``; ``BlockSizes``). Pure numbers: no tensors, model or clock.
+cost here, or turned out to cost (``Reserve``; ``BlockSizes``; ``Curve.paid``). Pure numbers: no
+tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -247,6 +248,7 @@ class BlockSizes:
     def _look(self, outlooks: Sequence[Outlook], has_found: bool, is_fewest: bool) -> int:
         """Weigh all B anew; in a stretch of AR steps, probe."""
         curve = self._costs.curve(len(outlooks))
+        curve = curve.paid if is_fewest else curve
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
         rates = {size: rate(size, chances, curve) for size in sizes}
@@ -422,7 +424,7 @@ def best_option(
     chances: that the first 1, 2, 3 ... drafts all leave. Masks stand nowhere, after the last draft,
     or where they may branch after each one.
     """
-    plain, extra = curve  # what follows runs thousands of times a second
+    plain, extra, _ = curve  # what follows runs thousands of times a second
     masks, rate, worth = course.num_masks, course.rate, course.worth
     most, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
@@ -519,12 +521,12 @@ class Drafter:
             course = self._course
         option = best_option(self._chances, course, weighed, may_branch=self._may_branch)
         if self._reserve is not None:
-            self._reserve.spend(curve.of(option.width, option.num_masks))
+            self._reserve.spend(curve.paid.of(option.width, option.num_masks))
         return option.feed
 
     def _weighed(self, curve: Curve) -> Curve:
         """What forwards cost, as far as it counts for the aim."""
-        return curve if self._reserve is None else curve.at(self._reserve.share)
+        return curve if self._reserve is None else curve.paid.at(self._reserve.share)
 
     def settle(
         self,

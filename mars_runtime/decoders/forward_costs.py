@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 from mars_runtime.settings import MAX_FED
 
 MAX_LESSONS = 32
+LATEST, ENOUGH = 48, 12  # forwards of each sort by which costs are set right, at most and at least
 
 
 class Curve(NamedTuple):
     """What forwards of one number of rows cost, in forwards of one token per row.
 
     plain: of 1, 2, 3 ... tokens per row. masks: what it adds that there are masks among them, for
-    an adapter that they go through.
+    an adapter that they go through. drift: times as much as runs of late found forwards of more
+    than one token to cost.
     """
 
     plain: Sequence[float]
     masks: float = 0.0
+    drift: float = 1.0
+
+    @property
+    def paid(self) -> Curve:
+        """What forwards turned out to cost, where that is more than was measured."""
+        if self.drift <= 1.0:
+            return self
+        one, *more = self.plain
+        return Curve([one, *(self.drift * cost for cost in more)], self.drift * self.masks)
 
     def of(self, width: int, num_masks: int) -> float:
         """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
@@ -28,6 +41,23 @@ class Curve(NamedTuple):
     def at(self, share: float) -> Curve:
         """As if only a share of what more than one token costs had to be paid."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
+
+
+class Drift:
+    """What the latest forwards took beside what had been measured of them: of one token, and of
+    more. Both are slow on a busy machine; that those of more are slower still is an error of the
+    measurement, or of what it knew of."""
+
+    def __init__(self) -> None:
+        self._one: deque[float] = deque(maxlen=LATEST)
+        self._more: deque[float] = deque(maxlen=LATEST)
+        self.value = 1.0
+
+    def note(self, is_one: bool, ratio: float) -> None:
+        """One more forward."""
+        (self._one if is_one else self._more).append(ratio)
+        if min(len(self._one), len(self._more)) >= ENOUGH:
+            self.value = median(self._more) / median(self._one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +80,7 @@ class ForwardCosts:
     lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
     in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
+    _drift: Drift = field(default_factory=Drift, compare=False, repr=False)
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
 
     def learn(self, basis: Hashable, lesson: Any) -> None:
@@ -63,10 +94,22 @@ class ForwardCosts:
     def curve(self, num_rows: int) -> Curve:
         """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,
         with the threads now in force; what was not measured costs in proportion."""
-        now = self.fewer.get(self.in_force(), self) if self.in_force is not None else self
+        now = self._now()
         if num_rows not in now._curves:
             now._curves[num_rows] = now._curve(num_rows)
-        return now._curves[num_rows]
+        return now._curves[num_rows]._replace(drift=self._drift.value)
+
+    def took(self, width: int, num_masks: int, seconds: float) -> None:
+        """A forward of one row took so long; ``width`` tokens were fed, ``num_masks`` of them masks
+        in a group."""
+        one = self._now().seconds
+        if one and width <= MAX_FED:
+            cost = self.curve(1).of(width, num_masks)
+            self._drift.note(width == 1, seconds / (one * cost))
+
+    def _now(self) -> ForwardCosts:
+        """Those of the threads in force."""
+        return self.fewer.get(self.in_force(), self) if self.in_force is not None else self
 
     def _curve(self, num_rows: int) -> Curve:
         enough = [rows for rows in self.rho if rows >= num_rows]

@@ -52,22 +52,74 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(page: playwrigh
     whole = lane(page)
     page.fill("#prompt textarea", "typed since")
     ask(page, "branch", lane={"name": "mars"}, token=8, id=66)
-    for name in ("mars", "ar"):
+    for name, token in (("mars", 66), ("first", whole["ids"][8])):
         branch = lane(page, name)
         header = branch["header"]
         assert header["prompt"] == "Say it."
         assert header["num_given"] == 9
-        assert header["prompt_ids"][-9:] == [*whole["ids"][:8], 66]
+        assert header["prompt_ids"][-9:] == [*whole["ids"][:8], token]
+        assert header["settings"]["tau"] == 0.5
         assert len(branch["ids"]) == 40 - 9
     assert page.locator(f"{MARS} .rv-given").evaluate("e => e.textContent") == TEXT[:8] + "B"
-    assert page.locator(f"{AR} .rv-given").count() == 1
+    assert page.locator(".rv-fork").all_inner_texts() == ["B", TEXT[8]]
+    assert page.locator(".rv-differs:not(:empty)").count() == 0
+    colours = page.locator(".rv-pane").evaluate_all("all => all.map((e) => e.dataset.colour)")
+    assert len(set(colours)) == 2
     assert page.input_value("#prompt textarea") == "typed since"
-    ask(page, "branch", lane={"name": "ar"}, token=2, id=67)
-    assert lane(page)["given"] == TEXT[:8] + "B" + TEXT[:2] + "C"
+    ask(page, "branch", lane={"name": "first"}, token=2, id=67)
+    assert lane(page)["given"] == TEXT[:9] + TEXT[:2] + "C"
     over(page, lambda: page.click("#run"))
     plain = lane(page)
     assert (plain["header"]["prompt"], plain["header"]["num_given"]) == ("typed since", 0)
+    assert lane(page, "ar")["header"]["num_given"] == 0
     assert page.locator(".rv-given").count() == 0
+
+
+def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
+    page: playwright.Page,
+) -> None:
+    card, whole = f"{ROOT} .rv-card", lane(page)
+    text = page.locator(f"{MARS} .rv-text")
+    token = page.locator(f"{MARS} .rv-t >> nth=4")
+    token.hover()
+    assert "Press the token" in page.inner_text(card)
+    assert page.locator(f"{card} button").count() == 0
+    token.click()
+    page.locator(f"{MARS} .rv-t >> nth=9").hover()
+    assert "token 5" in page.inner_text(f"{card} .rv-title")  # it stays to be pressed
+    page.keyboard.press("Escape")
+    assert page.locator(card).is_hidden()
+    text.focus()
+    for key in ("Home", "ArrowRight", "Enter", "Tab"):
+        page.keyboard.press(key)
+    active = "document.activeElement.className"
+    assert page.evaluate(active) == "rv-other"
+    page.keyboard.press("Shift+Tab")
+    assert "rv-text" in page.evaluate(active)
+    assert page.locator(card).is_visible()
+    page.keyboard.press("Escape")
+    token.click()
+    chosen = page.locator(f"{card} .rv-other >> nth=0").inner_text()
+    over(page, lambda: page.click(f"{card} .rv-other >> nth=0"))
+    assert page.locator(card).is_hidden()
+    given = lane(page)["header"]["prompt_ids"][-5:]
+    assert (given[:4], lane(page, "first")["header"]["prompt_ids"][-5:]) == (
+        whole["ids"][:4],
+        whole["ids"][:5],
+    )
+    tried = page.locator(".ct-tried")
+    assert "the first way" in tried.locator("ul > li > button >> nth=0").inner_text()
+    branch = tried.locator("ul ul > li > button")
+    assert f"token 5: “{chosen}” instead of" in branch.inner_text()
+    assert branch.get_attribute("aria-current") == "true"
+    token = page.locator(f"{MARS} .rv-t >> nth=1")
+    token.click()
+    over(page, lambda: page.click(f"{card} .rv-other >> nth=0"))
+    assert tried.locator("ul ul ul > li > button").count() == 1
+    tried.locator("button >> nth=0").click()
+    page.wait_for_selector(f"{AR}[data-tokens='40']")
+    assert lane(page)["ids"] == whole["ids"]
+    assert tried.locator("button >> nth=0").get_attribute("aria-current") == "true"
 
 
 def test_panels_ask_for_a_branch_and_for_another_threshold(page: playwright.Page) -> None:

@@ -219,9 +219,10 @@ def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
     page.evaluate("""() => document.querySelector("#race .mars-race").lineView.ask(
       "branch", { lane: { name: "mars" }, token: 8, id: 66 })""")
     page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
+    assert page.eval_on_selector(pane, colour) == worn["Run 1"][0]  # a lane keeps its colour
+    page.click(f"{pane} .rv-pin")  # and only a pin whose colour is taken gets another
     page.wait_for_function(f"{line} !== '{worn['Run 1'][1]}'")  # charts are drawn a frame later
     worn["Run 2"] = page.eval_on_selector(pane, colour), page.evaluate(line)
-    page.click(f"{pane} .rv-pin")
     open_tab(page, 2)
     names = page.locator("#compare .cv-name").evaluate_all("nodes => nodes.map((n) => n.value)")
     assert names[0] == f"Branch of Run 1 at token 9: “B” instead of “{TEXT[8]}”"

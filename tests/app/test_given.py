@@ -110,6 +110,27 @@ def test_given_tokens_follow_the_prompt_and_count_among_the_limit(
     assert folds.text(trace) == "Helo, w"
 
 
+def test_a_branch_is_raced_against_what_stood_there(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    """By the method that is posted with it, whatever the page's own are."""
+    posted = asked(instead=121, view=["mars"])
+    value = list(handlers.live.run_from_view("a", posted, controls(max_new_tokens=7)))[-1][0]
+    assert [(each["lane"], each["title"]) for each in lines_of(value)[0]["lanes"]] == [
+        ("mars", "branch"),
+        ("first", "first run"),
+    ]
+    lanes = [lane_trace(value, name) for name in ("mars", "first")]
+    assert [lane.header.given for lane in lanes] == [(72, 101), (72, 121)]
+    assert lanes[0].header.settings == lanes[1].header.settings
+    assert [folds.num_tokens(lane.events) for lane in lanes] == [5, 5]
+    for wrong in ({"instead": 121, "given": []}, {"instead": "y"}, {"instead": True}):
+        ((_, sentence),) = handlers.live.run_from_view("a", asked(**wrong), controls())
+        assert sentence == "The tokens to go on from cannot be read."
+    ((_, sentence),) = handlers.live.run_from_view("a", asked(instead=EOS), controls())
+    assert "ends the text" in sentence
+
+
 def test_what_a_visitor_gave_is_never_judged(
     handlers: Handlers, backend: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

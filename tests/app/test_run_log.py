@@ -55,7 +55,7 @@ def test_lines_of_the_run_are_json_and_end_with_a_newline() -> None:
 
 
 def log_of(text: str) -> LiveLog:
-    made = LiveLog(["mars"], 0.0)
+    made = LiveLog({"mars": "MARS"}, 0.0)
     made.say(text)
     return made
 

@@ -45,9 +45,15 @@ class Text:
         return found
 
 
-def write(drafter: Drafter, text: Text, costs: Sequence[float], length: int) -> tuple[float, int]:
-    """Cost and forwards of writing ``length`` tokens."""
-    curve = Curve(costs)
+def write(
+    drafter: Drafter,
+    text: Text,
+    costs: Sequence[float],
+    length: int,
+    told: Curve | None = None,
+) -> tuple[float, int]:
+    """Cost and forwards of writing ``length`` tokens. told: of what they cost, where not that."""
+    curve = told or Curve(costs)
     place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
         feed = drafter.feed(curve)

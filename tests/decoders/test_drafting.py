@@ -334,6 +334,24 @@ def test_fewest_passes_cost_at_most_a_tenth_of_the_speed(curve: str) -> None:
     assert passes["passes"] < 0.97 * passes["time"]
 
 
+def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
+    """Measured at a lucky moment, further tokens seem to cost half of what runs then find."""
+    known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds=0.01)
+    real = [1.0, *(1.6 * cost for cost in CURVES["gentle"][1:])]
+    speeds = {}
+    for hears in (False, True):
+        for _ in range(12 if hears else 0):  # as a race tells: plain AR, and a run that drafts
+            known.took(1, 0, 0.02)  # the machine is half as fast as it was, for both
+            known.took(4, 3, 0.02 * real[3])
+        drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
+        cost, _ = write(drafter, Text(CHAT), real, 1500, told=known.curve(1))
+        speeds[hears] = 1500 / cost
+    assert speeds[False] < 0.8
+    assert speeds[True] > PACE - 0.01
+    assert known.curve(1).drift == pytest.approx(1.6)
+    assert known.curve(1).of(4, 3) == known.rho[1][3]  # least time goes by what was measured
+
+
 def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
     """Costs at which masks don't pay on everyday text, and more of it is foreseen for free."""
     counts = {

@@ -10,10 +10,11 @@ import {
   readTree,
   roomText,
   toldOf,
+  triedIn,
   upTo,
   written,
 } from "../../assets/web/views/conversation/tree.js";
-import { END, PLAIN, arOf, laneOf } from "./runs.js";
+import { END, PLAIN, arOf, forward, laneOf } from "./runs.js";
 
 const told = (ar, mars = ar) => ({ ids: { mars, ar }, texts: { mars: String(mars), ar: String(ar) } });
 
@@ -144,4 +145,31 @@ test("of runs that are too much to store the latest stay, and what is no convers
   );
   for (const text of ["", "null", "{", "[]", '{"first":0}', '{"first":0,"turns":[null]}'])
     assert.deepEqual(readTree(text).turns, [], text);
+});
+
+test("what branched from an answer is a tree, over a reload too", () => {
+  const tree = new Tree();
+  const first = tree.add(null, "one", "a");
+  const fork = { token: 3, taken: "x", instead: "y" };
+  const branch = tree.add(null, "one", "b", { ...fork, of: first });
+  const again = tree.add(null, "one", "c");
+  const other = tree.add(null, "other", "d");
+  /** @type {(tried: object[]) => unknown} */
+  const named = (tried) => tried.map(({ turn, branches }) => [turn.run, named(branches)]);
+  assert.deepEqual(named(triedIn(tree.besides(first), again)), [["a", [["b", []]]], ["c", []]]); // prettier-ignore
+  assert.deepEqual(triedIn(tree.besides(first), other), []);
+  const twig = tree.add(null, "one", "e", { ...fork, of: branch });
+  const found = [["a", [["b", [["e", []]]]]], ["c", []]]; // prettier-ignore
+  assert.deepEqual(named(triedIn(tree.besides(first), twig)), found);
+  const read = readTree(written(tree));
+  assert.deepEqual(named(triedIn(read.besides(read.turns[0]), read.turns[0])), found);
+  assert.deepEqual([read.turns[1].fork.taken, read.turns[1].fork.of], ["x", read.turns[0]]);
+  tree.remove(first);
+  assert.equal(branch.fork, null);
+});
+
+test("of a branch and the first run beside it the branch alone is the answer", () => {
+  const lanes = [laneOf([forward(0, [[1, 0.9]], 1, "limit")]), laneOf([forward(0, [[2, 0.9]], 1, "limit")], {}, "first")]; // prettier-ignore
+  const { ids, differs } = toldOf({ lanes });
+  assert.deepEqual([ids, differs], [{ mars: [1] }, false]);
 });

@@ -1,7 +1,8 @@
 // The colours of the charts, read from the style sheet where a view stands, so that they follow the theme; and which of
-// the palette a run wears, wherever it is shown: a pinned run keeps its own, any other wears its method's, or where a pinned
-// run has that another, and keeps it when it is pinned. Plain AR is grey.
+// the palette a run wears, wherever it is shown: any run wears its method's, and keeps it when it is pinned, but where another
+// pinned run has that. Plain AR is grey.
 
+import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
 
 const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
@@ -79,24 +80,27 @@ export class RunColours {
 
   /**
    * A place in `runs` of coloursOf; 0 is plain AR's.
-   * @param {Pick<Lane, "header" | "method">} run
+   * @param {Pick<Lane, "header" | "method"> & { name?: string }} run
    */
-  placeOf({ header, method }) {
+  placeOf({ header, method, name = "" }) {
     if (method === "ar") return 0;
-    return (header && this.kept.get(identityOf(header))) ?? this.free(placeOfMethod(method));
+    const own = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method); // beside a branch by the same method
+    return (header && this.kept.get(identityOf(header))) ?? own + 1;
   }
 
   /**
-   * The method's own place, which is no other's, so that a lane keeps its colour whatever is pinned beside it; where a
-   * pinned run has it, one that no method has, and at last the one that the fewest pinned runs have.
-   * @param {number} method
+   * The place that a run gets when it is pinned: the one it wears; where a pinned run has that, one that no method has, and at
+   * last the one that the fewest pinned runs have.
+   * @param {Pick<Lane, "header" | "method">} run
    */
-  free(method) {
+  placeFor(run) {
+    const worn = this.placeOf(run);
+    if (worn === 0) return 0;
     const counts = new Array(NUM_RUNS + 1).fill(0);
     for (const place of this.kept.values()) counts[place] += 1;
     const others = counts.map((_, place) => place).slice(1);
     const spare = others.splice(NUM_METHODS);
-    return [method + 1, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
+    return [worn, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
   }
 }
 

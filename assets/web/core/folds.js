@@ -221,6 +221,12 @@ export function mainLane(run) {
 }
 
 /**
+ * Whether a lane goes on as a first run did, beside a branch of it (app/live/order.py).
+ * @param {{ name: string }} lane
+ */
+export const isFirst = ({ name }) => name === "first";
+
+/**
  * So many of the steps at most, spread over all of them, and the last.
  * @param {Step[]} steps
  * @param {number} most

@@ -87,6 +87,13 @@ export class Lane {
       .join("");
   }
 
+  // The text of the last of them, as far as it is the end of theirs.
+  lastGiven() {
+    const last = this.givenIds().at(-1);
+    const text = last === undefined ? "" : aloneText(this.bytes(last));
+    return this.given.endsWith(text) ? text : "";
+  }
+
   // The tokens of the output that were given: a branch goes on from them.
   givenIds() {
     const ids = this.header?.prompt_ids || [];

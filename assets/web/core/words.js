@@ -80,3 +80,10 @@ export function environment(header) {
 
 /** @param {{ threads?: number }} header */
 export const threads = (header) => (header.threads ? counted(header.threads, "thread") : "");
+
+/**
+ * Where a run left another, and what it took there.
+ * @param {ForkPlace} given
+ */
+export const forkText = ({ token, taken, instead }) =>
+  `token ${token}: “${taken}” ${instead ? `instead of “${instead}”` : "where the text ended"}`;

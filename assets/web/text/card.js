@@ -1,6 +1,6 @@
 // The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
 
-import { make } from "../core/dom.js";
+import { button, make } from "../core/dom.js";
 import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
 import { factsOf, isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
@@ -183,16 +183,24 @@ export function sourceText(lane, token) {
 }
 
 /**
- * [token, share] rows with small bars, the chosen one first.
+ * [token, share] rows with small bars, the chosen one first. `others`: of runners-up that can be gone on with.
  * @param {Lane} lane
  * @param {Proposal} proposal
+ * @param {Others | null} others
  */
-function probs(lane, proposal) {
+function probs(lane, proposal, others) {
   const [token, confidence, runnersUp] = proposal;
   /** @type {[id: number, p: number][]} */
   const rows = [[token, confidence], ...(runnersUp || []).slice(0, 4)];
+  /** @type {(id: number, p: number, isOther: boolean) => HTMLElement} */
+  const name = (id, p, isOther) => {
+    const code = make("code", "", lane.tokenName(id));
+    if (!isOther || !others?.can(id)) return code;
+    const label = `Go on with “${lane.tokenName(id)}” instead, ${probability(p)}`;
+    return button({ class: "rv-other", title: label, "aria-label": label }, [code], () => others.go(id));
+  };
   const cells = rows.flatMap(([id, p], i) => [
-    make("code", "", lane.tokenName(id)),
+    name(id, p, i > 0),
     make("span", i ? "rv-bar" : "rv-bar rv-best", make("i", { style: `width: ${Math.max(0, Math.min(1, p)) * 100}%` })),
     make("span", "", probability(p)),
   ]);
@@ -216,8 +224,10 @@ export class Card {
    * @param {Lane} lane
    * @param {number} index
    * @param {Anchor} anchor
+   * @param {Others | null} [others]
+   * @param {string} [hint] what a press is good for
    */
-  token(lane, index, anchor) {
+  token(lane, index, anchor, others = null, hint = "") {
     const token = lane.tokens[index];
     const { step } = token;
     const name = lane.tokenName(token.id);
@@ -227,9 +237,10 @@ export class Card {
       anchor,
       titleOf(token.isEnd ? `end mark ${name}` : name, `token ${index + 1}`),
       make("div", "rv-where rv-num", `forward ${step.index + 1} · ${place}`),
-      ...(proposal ? [probs(lane, proposal)] : []),
+      ...(proposal ? [probs(lane, proposal, others)] : []),
       this.facts(step, token.confidence, sourceText(lane, token)),
       make("div", "rv-why", whyText(lane, step)),
+      ...(hint ? [make("div", "rv-hint", hint)] : []),
     );
   }
 

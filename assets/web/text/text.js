@@ -69,7 +69,9 @@ export class TokenView {
     const before = this.tokens.length;
     if (before === 0 && lane.end) this.isStuck = false; // it came whole: reading starts at the top
     if (before === 0 && lane.given && !this.given) {
-      this.given = span("rv-given", shown(lane.given));
+      const last = lane.lastGiven(); // a branch begins with it
+      this.given = span("rv-given", shown(lane.given.slice(0, lane.given.length - last.length)));
+      if (last) this.given.append(span("rv-fork", shown(last)));
       this.given.title = "given: decoding began behind it";
       this.groups.segment.prepend(this.given);
     }
@@ -209,13 +211,22 @@ export class TokenView {
     );
     element.addEventListener("click", (event) => {
       const index = targetOf(event).rvToken;
-      if (index !== undefined && window.getSelection()?.isCollapsed)
-        this.report.choose(this.lane, this.lane.tokens[index].step.index);
+      if (index !== undefined && window.getSelection()?.isCollapsed) this.press(index, targetOf(event));
     });
     element.addEventListener("pointerover", (event) => this.point(targetOf(event), "pointer"));
     element.addEventListener("pointerleave", () => this.leave("pointer"));
     element.addEventListener("keydown", (event) => this.key(event));
     element.addEventListener("blur", () => this.leave("keyboard"));
+  }
+
+  /**
+   * Chooses the forward of a token, and keeps its card.
+   * @param {number} index
+   * @param {HTMLElement} node
+   */
+  press(index, node) {
+    this.report.choose(this.lane, this.lane.tokens[index].step.index);
+    this.report.hold?.(this, index, node);
   }
 
   /**
@@ -273,7 +284,7 @@ export class TokenView {
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     const at = this.at;
     const step = at >= 0 ? tokens[at].step.index : -1;
-    if (event.key === "Enter" && step >= 0) return this.report.choose(this.lane, step);
+    if (event.key === "Enter" && step >= 0) return this.press(at, this.tokens[at]);
     /** @param {number} i */
     const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
     /** @type {Record<string, number>} */

@@ -205,7 +205,7 @@ interface Order {
   isKept?: boolean; // whether the controls are to be as before, once somebody says so
   checkpoint: string;
   settings: Partial<Settings>;
-  view: string[];
+  view: string[] | null; // null: as the controls have them
 }
 
 interface ListedRun {

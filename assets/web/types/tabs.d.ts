@@ -67,9 +67,29 @@ interface Told {
   texts: Record<string, string>;
   perForward: number;
   differs: boolean;
+  tokens: number; // of the main lane, and its forwards
+  forwards: number;
   used: number;
   room: number;
   most: number;
+}
+
+// Where a run left another at one of its tokens, counted from 1, and what it took there.
+interface ForkPlace {
+  token: number;
+  taken: string;
+  instead: string;
+}
+
+// of: the turn whose run was left.
+interface Fork extends ForkPlace {
+  of: Turn;
+}
+
+// What was tried in the place of an answer, and what branched from it.
+interface Tried {
+  turn: Turn;
+  branches: Tried[];
 }
 
 // parent: the turn before; next: the one behind it in the branch in force; value: by which a race view shows it, "" while
@@ -82,16 +102,22 @@ interface Turn {
   isOver: boolean;
   value: string;
   told: Told | null;
+  fork: Fork | null; // where it branches from another answer in its place
 }
 
-// A turn over a reload; parent, next: places among the turns, -1 for none.
-type StoredTurn = Pick<Turn, "prompt" | "run" | "told" | "value"> & { parent: number; next: number };
+// A turn over a reload; parent, next, of: places among the turns, -1 for none.
+type StoredTurn = Pick<Turn, "prompt" | "run" | "told" | "value"> & {
+  parent: number;
+  next: number;
+  fork?: (ForkPlace & { of: number }) | null;
+};
 
 // before: the run on show when it was asked.
 interface Expected {
   parent: Turn | null;
   prompt: string;
   before: string;
+  fork?: Fork | null;
 }
 
 interface Going {

@@ -77,10 +77,17 @@ interface MarkdownNode {
   children: (MarkdownNode | Piece)[];
 }
 
+// Which tokens a card lets a reader go on with in the place of the one that was taken.
+interface Others {
+  can(id: number): boolean;
+  go(id: number): void;
+}
+
 interface TextReport {
   token(view: TokenView, index: number, anchor: Element, how: string): void;
   leave(view: TokenView): void;
   choose(lane: Lane, step: number): void;
+  hold?(view: TokenView, index: number, anchor: Element): void; // where a card can be kept
 }
 
 interface ChartReport {

@@ -4,6 +4,7 @@
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
 import { Lane } from "../../core/trace.js";
+import { forkText } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
 import { Store } from "./store.js";
 
@@ -109,11 +110,11 @@ export class Tray {
     this.tell();
   }
 
-  // A run keeps its number, and the colour that it wears when it is pinned.
+  // A run keeps its number, and its colour.
   /** @param {Pin} pin */
   complete({ record, header, method, identity }) {
     record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
-    record.colour ??= runColours.placeOf({ header, method });
+    record.colour ??= runColours.placeFor({ header, method });
     runColours.kept.set(identity, record.colour);
   }
 
@@ -248,5 +249,5 @@ function isParent(lane, ids) {
  */
 export function branchName({ token, taken, instead }, parent) {
   const of = parent ? parent.label : "a run that is not pinned";
-  return `Branch of ${of} at token ${token}: “${taken}” instead of “${instead}”`;
+  return `Branch of ${of} at ${forkText({ token, taken, instead })}`;
 }

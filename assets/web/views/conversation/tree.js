@@ -1,7 +1,7 @@
 // The turns of a conversation as a tree: an edited question or another answer is a branch beside the first one, and what
 // came after either stays. Pure; knows no page.
 
-import { divergence, folds, headerOf, mainLane } from "../../core/folds.js";
+import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
 
@@ -23,10 +23,11 @@ export class Tree {
    * @param {Turn | null} parent
    * @param {string} prompt
    * @param {string} run
+   * @param {Fork | null} [fork]
    */
-  add(parent, prompt, run) {
+  add(parent, prompt, run, fork = null) {
     /** @type {Turn} */
-    const turn = { parent, next: null, prompt, run, isOver: false, value: "", told: null };
+    const turn = { parent, next: null, prompt, run, isOver: false, value: "", told: null, fork };
     this.turns.push(turn);
     this.choose(turn);
     for (const old of this.turns.filter((each) => each.value).slice(0, -MOST_KEPT)) old.value = "";
@@ -39,6 +40,7 @@ export class Tree {
    */
   remove(turn) {
     this.turns = this.turns.filter((each) => each !== turn);
+    for (const each of this.turns) if (each.fork?.of === turn) each.fork = null;
     const other = this.besides(turn).at(-1) || null;
     if (turn.parent) turn.parent.next = other;
     else this.first = other;
@@ -76,6 +78,21 @@ export class Tree {
 }
 
 /**
+ * What was tried in the place of a turn, as trees: runs of the same question, each with what branched from it at a token.
+ * Nothing where nothing branched.
+ * @param {Turn[]} besides
+ * @param {Turn} turn
+ * @returns {Tried[]}
+ */
+export function triedIn(besides, turn) {
+  const same = besides.filter(({ prompt }) => prompt === turn.prompt);
+  /** @type {(of: Turn | null) => Tried[]} */
+  const from = (of) =>
+    same.filter(({ fork }) => (fork?.of ?? null) === of).map((each) => ({ turn: each, branches: from(each) }));
+  return same.some(({ fork }) => fork) ? from(null) : [];
+}
+
+/**
  * A turn and those before it, oldest first.
  * @param {Turn | null} turn
  * @returns {Turn[]}
@@ -88,7 +105,7 @@ export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
  * @returns {Told}
  */
 export function toldOf(run) {
-  const lanes = run.lanes.filter((lane) => lane.header);
+  const lanes = run.lanes.filter((lane) => lane.header && !isFirst(lane));
   const main = mainLane({ lanes });
   const header = headerOf(main);
   const answers = lanes.map((lane) => {
@@ -106,6 +123,8 @@ export function toldOf(run) {
     ids: Object.fromEntries(answers.map(({ name, ids }) => [name, ids])),
     texts: Object.fromEntries(answers.map(({ name, text }) => [name, text])),
     perForward: folds.perForward(main),
+    tokens: folds.tokens(main),
+    forwards: folds.forwards(main),
     differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
     used: Math.max(...answers.map(({ used }) => used)),
     room: header.room || 0,
@@ -177,9 +196,9 @@ export function written(tree) {
   let left = MOST_STORED;
   const values = tree.turns.map((turn) => turn.value).reverse();
   const kept = values.map((value) => ((left -= value.length) >= 0 ? value : "")).reverse();
-  const turns = tree.turns.map(({ parent, next, prompt, run, told }, i) => ({
+  const turns = tree.turns.map(({ parent, next, prompt, run, told, fork }, i) => ({
     ...{ prompt, run, told, value: kept[i] },
-    ...{ parent: placeOf(parent), next: placeOf(next) },
+    ...{ parent: placeOf(parent), next: placeOf(next), fork: fork && { ...fork, of: placeOf(fork.of) } },
   }));
   return JSON.stringify({ first: placeOf(tree.first), turns });
 }
@@ -194,10 +213,14 @@ export function readTree(text) {
     const { first, turns } = /** @type {{ first: number, turns: StoredTurn[] }} */ (JSON.parse(text));
     tree.turns = turns.map(({ prompt, run, told, value }) => ({
       ...{ parent: null, next: null, isOver: true },
-      ...{ prompt: String(prompt), run: String(run), value: String(value), told },
+      ...{ prompt: String(prompt), run: String(run), value: String(value), told, fork: null },
     }));
     const at = (/** @type {number} */ place) => tree.turns[place] || null;
-    tree.turns.forEach((turn, i) => Object.assign(turn, { parent: at(turns[i].parent), next: at(turns[i].next) }));
+    tree.turns.forEach((turn, i) => {
+      const { parent, next, fork } = turns[i];
+      const of = fork ? at(fork.of) : null;
+      Object.assign(turn, { parent: at(parent), next: at(next), fork: of && { ...fork, of } });
+    });
     tree.first = at(first);
     return tree;
   } catch {

@@ -3,8 +3,9 @@
 
 import { shown } from "../../core/bytes.js";
 import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
-import { counted, figure } from "../../core/words.js";
-import { Tree, answerOf, historyOf, restored, roomText, store, toldOf, upTo, valueOfRun } from "./tree.js";
+import { headerOf, mainLane } from "../../core/folds.js";
+import { counted, figure, forkText } from "../../core/words.js";
+import { Tree, answerOf, historyOf, restored, roomText, store, toldOf, triedIn, upTo, valueOfRun } from "./tree.js";
 
 const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
@@ -24,7 +25,8 @@ class ConversationView {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
-    this.holder = ""; // the checkpoint to speak with
+    /** @type {string | null} */
+    this.holder = null; // the checkpoint to speak with; "" for one that holds no conversation
     this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
     this.wanted = null; // what the next press of Run is for, where that is not what the box says
@@ -41,6 +43,7 @@ class ConversationView {
     this.ask = /** @type {HTMLTextAreaElement} */ (find(root, ".ct-ask textarea"));
     find(root, ".ct-ask").addEventListener("submit", (event) => this.send(event));
     this.ask.addEventListener("keydown", (event) => this.typed(event));
+    this.tried = find(root, ".ct-tried");
     this.room = find(root, ".ct-room");
     this.lanes = /** @type {HTMLSelectElement} */ (find(root, "select"));
     this.lanes.addEventListener("change", () => this.draw());
@@ -59,6 +62,7 @@ class ConversationView {
 
   /** @param {string} holder */
   hold(holder) {
+    if (this.holder === "" && holder) this.tree = new Tree(); // what was tried with a model of single tasks
     this.holder = holder;
     this.draw();
   }
@@ -75,7 +79,7 @@ class ConversationView {
     });
     window.addEventListener("pagehide", () => {
       this.tell();
-      store(this.tree);
+      store(this.holder ? this.tree : new Tree());
     });
   }
 
@@ -91,11 +95,11 @@ class ConversationView {
    * @param {Run} run
    * @param {Expected} expected
    */
-  begin(run, { parent, prompt }) {
+  begin(run, { parent, prompt, fork }) {
     const before = this.going;
     this.expected = null;
     this.edited = null;
-    this.going = { turn: this.tree.add(parent, prompt, run.id), run };
+    this.going = { turn: this.tree.add(parent, prompt, run.id, fork), run };
     if (before) this.end(before);
     this.before = box()?.value ?? "";
     if (this.ask.value === prompt) this.ask.value = "";
@@ -128,25 +132,37 @@ class ConversationView {
   turn(names, values) {
     const of = Object.fromEntries(names.map((name, i) => [name, values[i]]));
     const typed = String(of.prompt || "").trim() ? String(of.prompt) : "";
-    const again = typed ? null : this.shown;
+    const again = typed || !this.holder ? null : this.shown;
     const wanted = this.wanted || { parent: again?.parent ?? null, prompt: again?.prompt };
     this.wanted = null;
     this.tell();
     const isHeld = Boolean(this.holder) && of.checkpoint === this.holder;
     const parent = isHeld && wanted.parent?.told?.checkpoint === of.checkpoint ? wanted.parent : null;
     const prompt = wanted.prompt ?? typed;
-    this.expected = isHeld ? { parent, prompt, before: race()?.run?.id || "" } : null;
+    this.expected = { parent, prompt, before: race()?.run?.id || "" };
     const history = JSON.stringify(historyOf(upTo(parent), this.isOwn));
     return names.map((name) => ({ ...of, prompt, history })[name]);
   }
 
   /**
-   * A view runs once more what it shows, or goes on from a token of it: a branch, where that is a turn.
+   * A view runs once more what it shows, or goes on from a token of it: beside that turn, and where it is none yet, as a
+   * recording is, it becomes one.
    * @param {Run} run
+   * @param {ForkPlace | null} fork
    */
-  branch(run) {
-    const turn = this.tree.turns.find((each) => each.run === run.id);
-    this.expected = turn ? { parent: turn.parent, prompt: turn.prompt, before: run.id } : null;
+  branch(run, fork) {
+    const of = this.tree.turns.find((each) => each.run === run.id) || (fork && this.adopt(run));
+    if (!of) this.expected = null;
+    else {
+      const { parent, prompt } = of;
+      this.expected = { parent, prompt, before: run.id, fork: fork && { ...fork, of } };
+    }
+  }
+
+  /** @param {Run} run */
+  adopt(run) {
+    const turn = this.tree.add(null, headerOf(mainLane(run)).prompt, run.id);
+    return Object.assign(turn, { isOver: true, told: toldOf(run), value: valueOfRun(run) });
   }
 
   /**
@@ -201,8 +217,10 @@ class ConversationView {
 
   draw() {
     const { path } = this.tree;
-    this.root.hidden = !this.holder;
-    if (this.root.hidden) return;
+    this.drawTried();
+    this.root.dataset.holds = String(Boolean(this.holder));
+    this.root.hidden = !this.holder && this.tried.hidden;
+    if (!this.holder) return;
     this.root.dataset.turns = String(path.length);
     this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
     const wanted = wantedOf(box()?.value ?? "");
@@ -232,6 +250,38 @@ class ConversationView {
     [...keyed].find((each) => each.dataset.key === this.key)?.focus({ preventScroll: true });
     const row = shown && rows[path.indexOf(shown)];
     if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
+  }
+
+  // Below the turns, what was tried in the place of the one on show, each run pressed to see it.
+  drawTried() {
+    const { shown } = this;
+    const trees = shown ? triedIn(this.tree.besides(shown), shown) : [];
+    this.tried.hidden = !trees.length;
+    const state = [this.going?.turn.run, shown?.run, ...this.tree.turns.map(({ run, isOver }) => `${run}${isOver}`)];
+    if (state.join() === this.triedState) return;
+    this.triedState = state.join();
+    /** @type {(tried: Tried) => HTMLElement} */
+    const item = ({ turn, branches }) =>
+      make("li", "", this.triedRow(turn), ...(branches.length ? [make("ul", "", ...branches.map(item))] : []));
+    find(this.tried, "ul").replaceChildren(...trees.map(item));
+  }
+
+  /** @param {Turn} turn */
+  triedRow(turn) {
+    const { fork, told } = turn;
+    const figures = told
+      ? `${counted(told.tokens, "token")} in ${counted(told.forwards, "pass", "passes")}`
+      : "running";
+    const parts = [
+      make("span", "", fork ? forkText(fork) : "the first way"),
+      make("span", "ct-figure rv-num", figures),
+    ];
+    const node = button({ title: turn.value || !turn.isOver ? "Show this run above" : GONE }, parts, () =>
+      this.show(turn),
+    );
+    node.disabled = Boolean(this.going) || !turn.value;
+    if (turn === this.shown) attribute(node, { "aria-current": true });
+    return node;
   }
 
   // The keyboard stays where it was: rows are made anew, and their buttons rest while a run goes on.
@@ -264,8 +314,8 @@ export const turn = (names, values) => (current ? current.turn(names, values) : 
 // Runs the prompt in the box as the first question of a conversation.
 export const runFirst = () => (current ? current.run(null) : press("run"));
 
-/** @param {Run} run */
-export const branch = (run) => current?.branch(run);
+/** @type {(run: Run, fork: ForkPlace | null) => void} */
+export const branch = (run, fork) => current?.branch(run, fork);
 
 /**
  * The prompt that the answers on show are expected to be of, or null: a question of the conversation is in its place.

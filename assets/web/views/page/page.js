@@ -2,7 +2,7 @@
 // Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
 
 import { NO_COPY, attribute, button, copied, find, ledTo, tabOf, targetOf, whenThere } from "../../core/dom.js";
-import { headerOf, mainLane } from "../../core/folds.js";
+import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
 import { openLink } from "../../export/link.js";
@@ -252,23 +252,58 @@ let ordered = null;
  */
 function orderOf({ kind, lane, token, id, settings }, run) {
   const main = mainLane(run);
-  const from =
-    kind === "branch"
-      ? run.lanes.find((each) => each.name === (typeof lane === "string" ? lane : lane.name)) || main
-      : main;
+  const from = kind === "branch" ? laneOf(run, lane) : main;
   const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
-  const names = run.lanes.map((each) => each.name);
+  const { checkpoint, prompt } = headerOf(from);
+  const names = run.lanes.map((each) => each.name).filter((name) => name in METHODS);
   return {
-    checkpoint: headerOf(from).checkpoint,
+    checkpoint,
     asked: JSON.stringify({
-      prompt: headerOf(from).prompt,
-      checkpoint: headerOf(from).checkpoint,
-      given: [...from.givenIds(), ...behind],
+      ...{ prompt, checkpoint, given: [...from.givenIds(), ...behind] },
       history: Object.fromEntries(run.lanes.map((each) => [each.name, each.header?.history || []])),
+      ...(kind === "branch" ? raced(from, main, token) : {}),
     }),
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
-    view: names.filter((name) => name in METHODS),
+    view: kind === "branch" || run.lanes.some(isFirst) ? null : names,
   };
+}
+
+/**
+ * Where a branch leaves a run, in words.
+ * @param {Run} run
+ * @param {AskDetail} given
+ */
+function forkOf(run, { lane, token, id }) {
+  const from = laneOf(run, lane);
+  const { tokens } = from;
+  return {
+    token: token + 1,
+    taken: from.tokenName(id),
+    instead: tokens[token] ? from.tokenName(tokens[token].id) : "",
+  };
+}
+
+/**
+ * The lane of a run that is meant, else its main one.
+ * @param {Run} run
+ * @param {AskDetail["lane"]} lane
+ */
+function laneOf(run, lane) {
+  const name = typeof lane === "string" ? lane : lane.name;
+  return run.lanes.find((each) => each.name === name) || mainLane(run);
+}
+
+/**
+ * A branch is raced by the run's main method, against the token that stood there: a text that ended there cannot go on.
+ * @param {Lane} from
+ * @param {Lane} main
+ * @param {number} place
+ */
+function raced(from, main, place) {
+  const token = from.tokens[place];
+  const history = { [main.method]: from.header?.history || [] };
+  const instead = token && !token.isEnd ? token.id : null;
+  return { view: [main.method], history, instead };
 }
 
 /**
@@ -301,7 +336,7 @@ const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
  */
 function filled({ checkpoint, settings, view }, names, now) {
   /** @type {Record<string, unknown>} */
-  const chosen = { checkpoint, view };
+  const chosen = { checkpoint, ...(view ? { view } : {}) };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
   if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
   if (chosen.auto) delete chosen.block_size;
@@ -351,7 +386,7 @@ function mountAsks() {
     const { lineView: view } = target;
     if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
     const order = orderOf(detail, view.run);
-    branch(view.run);
+    branch(view.run, detail.kind === "branch" ? forkOf(view.run, detail) : null);
     ask(order, target);
   });
 }

@@ -1,7 +1,10 @@
 // What happens where a reader points, in a text or a chart: the card, the line in the charts, the lit forward.
 
-import { make, put } from "../../core/dom.js";
+import { make, put, targetOf } from "../../core/dom.js";
 import { endIds, proposalRows } from "../../folds/proposals.js";
+
+const HINT = "Press the token to go on from here with another.";
+const CHOOSE = "Choose another token: a run goes on from here with it, raced against this one.";
 
 export class Pointing {
   /** @param {RaceView} view */
@@ -11,6 +14,82 @@ export class Pointing {
     this.masks = new Masks();
     /** @type {TokenView | undefined} */
     this.lit = undefined;
+    /** @type {TokenView | null} */
+    this.held = null; // the text whose card stays where it is
+    view.root.ownerDocument.addEventListener("pointerdown", ({ target }) => {
+      if (this.held && target instanceof Element && !view.card.element.contains(target)) this.leave();
+    });
+  }
+
+  /**
+   * What the pointer comes over changes no card that is held.
+   * @param {TokenView} text
+   * @param {number} index
+   * @param {Element} anchor
+   * @param {string} how
+   */
+  token(text, index, anchor, how) {
+    if (this.held && how === "pointer") return;
+    this.release();
+    const others = this.others(text.lane, index);
+    this.show(text, index, anchor, how, null, others ? HINT : "");
+  }
+
+  /**
+   * The card of a token stays, and its other tokens are buttons, until something else is pressed.
+   * @param {TokenView} text
+   * @param {number} index
+   * @param {Element} anchor
+   */
+  hold(text, index, anchor) {
+    const others = this.others(text.lane, index);
+    if (!others) return;
+    const { element } = this.view.card;
+    this.held = text;
+    element.classList.add("rv-held");
+    this.show(text, index, anchor, this.isByKey ? "keyboard" : "pointer", others, CHOOSE);
+  }
+
+  /**
+   * The runners-up of a token, where the page lets one go on with them.
+   * @param {Lane} lane
+   * @param {number} index
+   * @returns {Others | null}
+   */
+  others(lane, index) {
+    const { step, position } = lane.tokens[index];
+    const ends = endIds(this.view.now.lanes);
+    const runnersUp = (step.proposals[position]?.[2] ?? []).map(([id]) => id).filter((id) => !ends.has(id));
+    if (!runnersUp.length || !this.view.canAsk("branch")) return null;
+    return {
+      can: (id) => runnersUp.includes(id),
+      go: (id) => {
+        this.leave();
+        this.view.ask("branch", { lane, token: index, id });
+      },
+    };
+  }
+
+  release() {
+    this.held = null;
+    this.view.card.element.classList.remove("rv-held");
+  }
+
+  /**
+   * Tab goes from a text into the card that is held for it and back, Escape lets go of it.
+   * @param {KeyboardEvent} event
+   */
+  key(event) {
+    const { held } = this;
+    if (!held || !["Tab", "Escape"].includes(event.key)) return;
+    const buttons = [...this.view.card.element.querySelectorAll("button")];
+    const at = buttons.findIndex((each) => each === targetOf(event));
+    if (at < 0 && targetOf(event) !== held.element) return;
+    if (event.key === "Escape") this.leave();
+    const next = event.key === "Escape" ? undefined : buttons[at + (event.shiftKey ? -1 : 1)];
+    if (at < 0 && !next) return;
+    event.preventDefault();
+    (next ?? held.element).focus({ preventScroll: true });
   }
 
   /**
@@ -18,14 +97,16 @@ export class Pointing {
    * @param {number} index
    * @param {Element} anchor
    * @param {string} how
+   * @param {Others | null} others
+   * @param {string} hint
    */
-  token(text, index, anchor, how) {
+  show(text, index, anchor, how, others, hint) {
     const { card, charts, now, voice } = this.view;
     const { lane } = text;
     this.isByKey = how === "keyboard";
     const { left, right, top, bottom } = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
     const lowest = this.masks.show(text, lane.tokens[index].step.index, endIds(now.lanes));
-    card.token(lane, index, { left, right, top, bottom: lowest ?? bottom });
+    card.token(lane, index, { left, right, top, bottom: lowest ?? bottom }, others, hint);
     charts.cursor({ lane, step: lane.tokens[index].step.index });
     if (this.isByKey) put(voice.element, card.element.innerText.replace(/\s+/g, " "));
   }
@@ -36,6 +117,7 @@ export class Pointing {
    * @param {Anchor} point
    */
   step(lane, index, point) {
+    this.release();
     const { card, charts, playhead } = this.view;
     const { view } = this.view.paneOf(lane);
     view.highlight(index);
@@ -57,6 +139,7 @@ export class Pointing {
   }
 
   leave() {
+    this.release();
     this.isByKey = false;
     this.masks.hide();
     this.view.card.hide();

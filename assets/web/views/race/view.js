@@ -4,7 +4,7 @@
 import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
 import { attribute, button, find, make, put } from "../../core/dom.js";
-import { compared, divergence, headerOf, mainLane, photoFinish } from "../../core/folds.js";
+import { compared, divergence, headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
 import { Lane } from "../../core/trace.js";
@@ -111,6 +111,7 @@ export class RaceView extends LineView {
   /** @param {RaceHead} head */
   start(head) {
     this.card.hide();
+    this.pointing.release();
     this.lens.clear();
     this.selected = null;
     this.run = runOf(head);
@@ -121,8 +122,9 @@ export class RaceView extends LineView {
     /** @type {TextReport} */
     const report = {
       token: (view, index, anchor, how) => this.pointing.token(view, index, anchor, how),
-      leave: () => this.pointing.leave(),
+      leave: () => this.pointing.held || this.pointing.leave(),
       choose: (lane, step) => this.choose(lane, step),
+      hold: (view, index, anchor) => this.pointing.hold(view, index, anchor),
     };
     this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
     if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
@@ -314,7 +316,7 @@ export class RaceView extends LineView {
       for (const pane of this.entries)
         if (pane.lane !== reference) pane.comparedWith(reference, (lane) => this.shown(lane));
     }
-    if (run.lanes.length !== 2) return null;
+    if (run.lanes.length !== 2 || run.lanes.some(isFirst)) return null; // two ways from a token differ by design
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
     const shown = run.lanes.map((lane) => this.shown(lane));
@@ -335,6 +337,7 @@ export class RaceView extends LineView {
    * @param {KeyboardEvent} event
    */
   key(event) {
+    this.pointing.key(event);
     if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
     event.preventDefault();
     return this.choose(null);
