@@ -11,7 +11,11 @@ from typing import Any, NamedTuple
 from mars_runtime.settings import MAX_FED
 
 MAX_LESSONS = 32
-LATEST, ENOUGH = 48, 12  # forwards of each sort by which costs are set right, at most and at least
+# Forwards of more than one token by which costs are set right, at most and at least; those of one
+# that each is held against, at most and at least; how many others may lie between the two.
+LATEST, ENOUGH = 48, 12
+BESIDE, FEW = 8, 3
+APART = 6
 
 
 class Curve(NamedTuple):
@@ -44,20 +48,30 @@ class Curve(NamedTuple):
 
 
 class Drift:
-    """What the latest forwards took beside what had been measured of them: of one token, and of
-    more. Both are slow on a busy machine; that those of more are slower still is an error of the
-    measurement, or of what it knew of."""
+    """What forwards of more than one token took beside what had been measured of them, in the
+    measure of those of one token around them, as a race has them: both are slow on a busy machine;
+    what the former are slower still is an error of the measurement, or beyond what it knew."""
 
     def __init__(self) -> None:
-        self._one: deque[float] = deque(maxlen=LATEST)
-        self._more: deque[float] = deque(maxlen=LATEST)
+        self._ones: deque[float] = deque(maxlen=BESIDE)
+        self._found: deque[float] = deque(maxlen=LATEST)
+        self._num_apart = 0
         self.value = 1.0
 
     def note(self, is_one: bool, ratio: float) -> None:
         """One more forward."""
-        (self._one if is_one else self._more).append(ratio)
-        if min(len(self._one), len(self._more)) >= ENOUGH:
-            self.value = median(self._more) / median(self._one)
+        if is_one:
+            self._ones.append(ratio)
+            self._num_apart = 0
+            return
+        self._num_apart += 1
+        if self._num_apart > APART:
+            self._ones.clear()
+        if len(self._ones) < FEW:
+            return
+        self._found.append(ratio / median(self._ones))
+        if len(self._found) >= ENOUGH:
+            self.value = median(self._found)
 
 
 @dataclass(frozen=True, slots=True)
