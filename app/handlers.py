@@ -8,6 +8,8 @@ from app.batch.run import BatchHandlers
 from app.examples.book import ExampleBook
 from app.grid.run import GridHandlers
 from app.live.run import LiveHandlers
+from app.review.library import Library
+from app.review.making import Making
 from app.run_log import RunLogs
 from app.serving.checkpoints import CheckpointHandlers
 from app.serving.engines import Engines
@@ -26,11 +28,14 @@ class Handlers:
     batch: BatchHandlers
     grid: GridHandlers
     traffic: TrafficHandlers
+    library: Library
+    making: Making
 
 
 def make_handlers(engines: Engines) -> Handlers:
     """All of them over these engines, with examples and logs of their own."""
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
+    library = Library(engines.settings.data)
     return Handlers(
         engines,
         book,
@@ -40,4 +45,6 @@ def make_handlers(engines: Engines) -> Handlers:
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
         TrafficHandlers(engines, logs, book),
+        library,
+        Making(engines, library),
     )

@@ -31,6 +31,7 @@ ENTRIES = (
     "views/grid/view.js",
     "views/load/view.js",
     "views/frontier/view.js",
+    "views/review/opening.js",
     "views/page/page.js",
 )
 """Modules whose exports called ``mount...`` are what components, or the page itself, call:
@@ -86,7 +87,7 @@ class BundleError(ValueError):
 
 @lru_cache(maxsize=4)
 def bundle(entries: Sequence[str] = ENTRIES) -> str:
-    """A script that sets ``window.mars`` to the ``mount...`` exports of ``entries``.
+    """A script that adds the ``mount...`` exports of ``entries`` to ``window.mars``.
 
     Raises BundleError for an import that names nothing or leaves the folder, for other forms than
     ``import { a } from "./b.js";`` and ``export`` before a declaration of one name, and where two
@@ -105,7 +106,7 @@ def bundle(entries: Sequence[str] = ENTRIES) -> str:
     _refuse_twins(mounts)
     parts = [code for code, _ in order.values()]
     named = [f"{name}: {_name(where.split(': ')[0])}.{name}" for where, name in mounts.items()]
-    parts.append(f"window.mars = {{ {', '.join(named)} }};")
+    parts.append(f"window.mars = {{ ...window.mars, {', '.join(named)} }};")
     return "(() => {\n" + "\n".join(parts) + "\n})();"
 
 

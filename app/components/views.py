@@ -202,6 +202,18 @@ class FrontierView(View):
         super().__init__("", assets.template(self.page), "element, server", asked, **place)
 
 
+class ReviewView(View):
+    """Answers of several ways read side by side. Its script and style come when the tab is opened
+    (``app/review/routes.py``), and it asks for everything there."""
+
+    page = "views/review/review.html"
+    mount = "mountReviewTab"
+
+    def __init__(self, **place: Any) -> None:
+        template = assets.template(self.page, plotly=plotly_url())
+        super().__init__("", template, "element", [], **place)
+
+
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
     """What the page's script calls by ``name``. Gradio marks it, so it is a function of its own."""
 

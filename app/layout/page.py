@@ -14,7 +14,7 @@ import gradio as gr
 from app.api.endpoints import wire_endpoints
 from app.batch.tab import batch_tab
 from app.compare import compare_tab
-from app.components.views import ConversationView, ExplainView
+from app.components.views import ConversationView, ExplainView, ReviewView
 from app.examples.book import set_for
 from app.frontier import frontier_tab
 from app.grid.tab import grid_tab
@@ -67,6 +67,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 compare_tab(engines.settings.max_import_bytes)
             with gr.Tab("Frontier", elem_id="frontier-tab"):
                 frontier_tab()
+            with gr.Tab("Review", elem_id="review-tab"):
+                ReviewView(elem_id="review")
             with gr.Tab("Load lab", elem_id="load-tab"):
                 traffic_tab(page, handlers.traffic, tab.controls["checkpoint"])
             with gr.Tab("How it works"):

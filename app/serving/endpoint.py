@@ -4,11 +4,12 @@ be asked for by name. Knows no gradio.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from app.controls import RefusalError
 from app.serving.engines import Engines, UnavailableError
-from mars_runtime.serving.app import PATHS, make_app
+from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
 from mars_runtime.serving.requests import Caps
@@ -46,15 +47,16 @@ class PageModels:
 
 
 class Beside:
-    """ASGI middleware: the endpoint answers at its own paths, the page everywhere else."""
+    """ASGI middleware: an endpoint answers at its own paths, the page everywhere else."""
 
-    def __init__(self, app: Application, endpoint: Application) -> None:
+    def __init__(self, app: Application, endpoint: Application, paths: re.Pattern[str]) -> None:
         self._app = app
         self._endpoint = endpoint
+        self._paths = paths
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass the request on to whom it concerns."""
-        is_own = scope["type"] == "http" and PATHS.fullmatch(scope["path"])
+        is_own = scope["type"] == "http" and self._paths.fullmatch(scope["path"])
         await (self._endpoint if is_own else self._app)(scope, receive, send)
 
 

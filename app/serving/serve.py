@@ -30,12 +30,14 @@ from app.layout.page import build
 from app.layout.theme import head, theme
 from app.layout.wiring import RUN
 from app.recordings import Recording
+from app.review.routes import PATHS as REVIEW
+from app.review.routes import make_review
 from app.serving.endpoint import Beside, make_endpoint
-from app.serving.engines import Engines
 from app.serving.routes import CALLS, OTHER_VALUES, Refusals, Routes, Takes
 from app.serving.run_limits import RunLimits
 from app.serving.settings import AppSettingsError
 from mars_runtime.engine.backend import where
+from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import configured
@@ -85,7 +87,7 @@ def serve(
             max_file_size="1mb",
             state_session_capacity=200,
             app_kwargs={
-                "middleware": _middleware(handlers.engines, page),
+                "middleware": _middleware(handlers, page),
                 "exception_handlers": {RequestValidationError: _misfit},
             },
             prevent_thread_lock=not is_blocking,
@@ -95,12 +97,14 @@ def serve(
     return page
 
 
-def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
-    """What a request passes before gradio sees it, the first one first: the endpoint for programs,
-    which answers at its own addresses; small requests everywhere
+def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
+    """What a request passes before gradio sees it, the first one first: the endpoint for programs
+    and what is reviewed, which answer at their own addresses; small requests everywhere
     but where a recorded run is brought, which travels as JSON text; only to what is used; and only
     so many runs, for whoever watches them."""
+    engines = handlers.engines
     settings = engines.settings
+    review = make_review(handlers.library, handlers.making, settings)
     imports = {CALLS: 2 * settings.max_import_bytes}
     addresses = [plotly_url(), shell_address()]
 
@@ -111,7 +115,8 @@ def _middleware(engines: Engines, page: gr.Blocks) -> list[Middleware]:
     return [
         Middleware(Faults, respond=_respond),
         Middleware(Proxies, number=settings.num_proxies),
-        Middleware(Beside, endpoint=make_endpoint(engines)),
+        Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
+        Middleware(Beside, endpoint=review, paths=REVIEW),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _takes(page), map(file_path, filter(None, addresses)), has_tools()),

@@ -41,9 +41,11 @@ class AppSettings:
     max_body_bytes: larger requests are answered with 413 before they are read.
     max_import_bytes: a recorded run that a visitor brings to compare may be so large.
     data: a folder in which runs are kept that visitors share by links, if they are too long for
-        one; empty keeps none.
+        one, and what is judged in the Review tab; empty keeps none.
     remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
         itself. remote_key: the key that machine asks for.
+    review_key: whoever has it judges in the Review tab so that it is kept in ``data``, and makes sets
+        as large as the command's; empty: every browser keeps its own.
     api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
     """
 
@@ -64,6 +66,7 @@ class AppSettings:
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
     data: str = ""
+    review_key: str = field(default="", repr=False)
     remote: str = ""
     remote_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)

@@ -1,12 +1,13 @@
 // Records kept in the visitor's browser (IndexedDB), by their `id`. Where the browser forbids that they
 // are kept in memory until the page is closed, and `why` says so. Knows nothing of what is in a record.
 
-const NAME = "mars-live";
-const RECORDS = "pins";
-
-const FORBIDDEN = "This browser does not let the page keep anything; pinned runs stay until the page is closed.";
-const FULL =
-  "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.";
+/** What is kept by default: pinned runs. Each kind of record has a database of its own. */
+const PINS = {
+  name: "mars-live",
+  records: "pins",
+  forbidden: "This browser does not let the page keep anything; pinned runs stay until the page is closed.",
+  full: "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.",
+};
 
 /**
  * @template T
@@ -31,17 +32,22 @@ function channelTo(name) {
   }
 }
 
+/** @template {{ id: string }} R */
 export class Store {
-  /** @type {Map<string, PinRecord>} */
+  /** @type {Map<string, R>} */
   memory = new Map(); // what the browser did not take
   /** @type {Promise<IDBDatabase | null> | undefined} */
   opened;
 
-  /** @param {() => IDBFactory} [database] */
-  constructor(database = () => window.indexedDB) {
+  /**
+   * @param {() => IDBFactory} [database]
+   * @param {typeof PINS} [kind] names, and sentences for where nothing can be kept
+   */
+  constructor(database = () => window.indexedDB, kind = PINS) {
     this.database = database;
+    this.kind = kind;
     this.why = "";
-    this.channel = channelTo(NAME);
+    this.channel = channelTo(kind.name);
   }
 
   /**
@@ -54,40 +60,43 @@ export class Store {
 
   open() {
     this.opened ||= this.connect().catch(() => {
-      this.why = FORBIDDEN;
+      this.why = this.kind.forbidden;
       return null;
     });
     return this.opened;
   }
 
   async connect() {
-    const request = this.database().open(NAME, 1);
-    request.onupgradeneeded = () => request.result.createObjectStore(RECORDS, { keyPath: "id" });
+    const request = this.database().open(this.kind.name, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(this.kind.records, { keyPath: "id" });
     const opened = await settled(request);
     opened.onversionchange = () => opened.close(); // another page of a later version wants to go on
     return opened;
   }
 
+  /** @returns {Promise<R[]>} */
   async all() {
     const database = await this.open();
-    const kept = database ? await settled(database.transaction(RECORDS).objectStore(RECORDS).getAll()) : [];
+    const kept = database
+      ? await settled(database.transaction(this.kind.records).objectStore(this.kind.records).getAll())
+      : [];
     return [...kept.filter((record) => !this.memory.has(record.id)), ...this.memory.values()];
   }
 
   /**
    * "" when the record is kept, otherwise the sentence that says why it is only in memory.
-   * @param {PinRecord} record
+   * @param {R} record
    */
   async put(record) {
     const database = await this.open();
     try {
-      if (!database) throw new Error(FORBIDDEN);
+      if (!database) throw new Error(this.kind.forbidden);
       await this.write(database, (records) => records.put(record));
       this.memory.delete(record.id);
       return "";
     } catch {
       this.memory.set(record.id, record);
-      return database ? FULL : this.why;
+      return database ? this.kind.full : this.why;
     }
   }
 
@@ -106,13 +115,13 @@ export class Store {
   write(database, change) {
     return /** @type {Promise<void>} */ (
       new Promise((resolve, reject) => {
-        const transaction = database.transaction(RECORDS, "readwrite");
+        const transaction = database.transaction(this.kind.records, "readwrite");
         transaction.oncomplete = () => {
           this.channel.postMessage("changed");
           resolve();
         };
         transaction.onabort = () => reject(transaction.error);
-        change(transaction.objectStore(RECORDS));
+        change(transaction.objectStore(this.kind.records));
       })
     );
   }

@@ -90,7 +90,7 @@ export class Tray {
   /** @type {Set<() => void>} */
   listeners = new Set();
 
-  /** @param {Store} [store] */
+  /** @param {Store<PinRecord>} [store] */
   constructor(store = new Store()) {
     this.store = store;
   }

@@ -204,9 +204,14 @@ function place(desk) {
   }
 }
 
-// A link may bring a run: it is shown as soon as the view stands.
+// A link may bring a run: it is shown as soon as the view stands. One that names a set to review opens its tab.
 function mountLink() {
   if (!location.hash) return;
+  if (location.hash.startsWith("#review="))
+    return whenThere(
+      () => tabOf("Review"),
+      (tab) => tab.click(),
+    );
   whenThere(
     () => document.querySelector(VIEWS.live)?.lineView,
     (view) => openLink(view, location.hash),
@@ -383,12 +388,23 @@ function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (!(target instanceof Element)) return;
     if (detail.kind === "way") return ask(wayOrder(detail), target);
+    if (detail.kind === "replay") return replay(detail.value, target);
     const { lineView: view } = target;
     if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
     const order = orderOf(detail, view.run);
     branch(view.run, detail.kind === "branch" ? forkOf(view.run, detail) : null);
     ask(order, target);
   });
+}
+
+/**
+ * A run that is there already, shown with everything that Live shows of one.
+ * @param {string} value
+ * @param {Element} target
+ */
+function replay(value, target) {
+  document.querySelector(VIEWS.live)?.lineView?.read(value);
+  showLive(target);
 }
 
 /**

@@ -1,0 +1,429 @@
+"""The sets that this page has to review, what it tells of them, and judgements that are kept here.
+
+There are the study that comes with the program, the owner's sets (folders and archives below
+``review/`` in MARS_DATA) and visitors' own, which their browsers keep sealed and which lie here for
+a while. A masked pair is told apart from everything that would give its sides away. Knows no route
+and no gradio.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.components.assets import ASSETS
+from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.machine import cache_folder
+from mars_runtime.review import exports
+from mars_runtime.review.answers import marks
+from mars_runtime.review.figures import figures, study
+from mars_runtime.review.judgements import (
+    Judgement,
+    JudgementError,
+    JudgementStore,
+    current,
+    merged,
+    read_judgement,
+)
+from mars_runtime.review.masked import seal, secret_in, sides, unseal
+from mars_runtime.review.sets import ReviewSet, SetError, unpacked
+
+STUDY = "study"
+NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
+ARCHIVE = ".tar.xz"
+MAX_LISTED = 200
+MAX_OPEN, MAX_VISITORS = 12, 40
+"""Sets that are held in memory, and visitors' sets that lie here."""
+MAX_ROWS = 20_000
+"""Judgements that are worked on at a time: 500 prompts by ten people, each four times."""
+HEAD = 90
+"""Characters of a prompt in a list."""
+Pair = tuple[int, int]
+log = logging.getLogger(__name__)
+NO_SUCH = "There is no such set here: choose one from the list."
+NO_PROMPT = "This set has no such prompt or way: reload the page."
+GONE = "This set is not here any more: open it again from the list."
+
+
+class Library:
+    """All of them by name; opened when they are first asked for. ``data``: MARS_DATA, empty for
+    none."""
+
+    def __init__(self, data: str) -> None:
+        self._folder = Path(data) / "review" if data else None
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, Shown] = OrderedDict()
+        self._visitors: OrderedDict[str, Path] = OrderedDict()
+        self._secret = b""
+        self._store: JudgementStore | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether judgements can be kept here."""
+        return self._folder is not None
+
+    @property
+    def secret(self) -> bytes:
+        """From which sides are drawn. Raises OSError."""
+        with self._lock:
+            if not self._secret:
+                self._secret = secret_in(self._folder or cache_folder())
+            return self._secret
+
+    @property
+    def store(self) -> JudgementStore:
+        """Where judgements are kept. Raises SetError where they can't be."""
+        if self._folder is None:
+            raise SetError("This page keeps no judgements: your browser does.")
+        with self._lock:
+            try:
+                self._store = self._store or JudgementStore(self._folder / "judgements.sqlite")
+            except (OSError, sqlite3.Error) as error:
+                raise SetError("Judgements can't be kept here just now.") from error
+            return self._store
+
+    def names(self) -> list[str]:
+        """The study and the owner's sets."""
+        owned: list[str] = []
+        if self._folder is not None and self._folder.is_dir():
+            for path in sorted(self._folder.iterdir()):
+                name = path.name.removesuffix(ARCHIVE)
+                is_set = path.name.endswith(ARCHIVE) or (path / "set.json").is_file()
+                if is_set and NAME.fullmatch(name):
+                    owned.append(name)
+        return [STUDY, *(name for name in owned[:MAX_LISTED] if name != STUDY)]
+
+    def find(self, name: str) -> Shown:
+        """A set by its name. Raises SetError."""
+        with self._lock:
+            known = self._open.get(name)
+            if known is not None:
+                self._open.move_to_end(name)
+                return known
+        made = Shown(name, ReviewSet.open(self._path(name)))
+        with self._lock:
+            self._open[name] = made
+            while len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+        return made
+
+    def _path(self, name: str) -> Path:
+        if name == STUDY:
+            return ASSETS / "review" / f"{STUDY}{ARCHIVE}"
+        if name in self._visitors:
+            return self._visitors[name]
+        if self._folder is None or not NAME.fullmatch(name):
+            raise SetError(NO_SUCH)
+        for path in (self._folder / name, self._folder / f"{name}{ARCHIVE}"):
+            if (path / "set.json").is_file() or path.is_file():
+                return path
+        raise SetError(GONE if name.startswith(VISITORS) else NO_SUCH)
+
+    def place(self, name: str = "") -> tuple[str, Path]:
+        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set.
+        The oldest goes where there are many."""
+        name = name or VISITORS + secrets.token_urlsafe(16)
+        folder = Path(tempfile.mkdtemp(prefix="mars-review-"))
+        with self._lock:
+            self._visitors[name] = folder
+            while len(self._visitors) > MAX_VISITORS:
+                old, path = self._visitors.popitem(last=False)
+                self._open.pop(old, None)
+                shutil.rmtree(path, ignore_errors=True)
+        return name, folder
+
+    def forget(self, name: str) -> None:
+        """Let go of a set that changed, so that it is opened anew."""
+        with self._lock:
+            self._open.pop(name, None)
+
+    def close(self) -> None:
+        """Remove visitors' sets."""
+        for path in self._visitors.values():
+            shutil.rmtree(path, ignore_errors=True)
+
+    def sealed(self, name: str) -> str:
+        """A visitor's set as its browser keeps it. Raises SetError."""
+        if name not in self._visitors:
+            raise SetError(GONE)
+        with tempfile.TemporaryDirectory() as folder:
+            packed = Path(folder) / "set.tar.xz"
+            self.find(name).review.pack(packed)
+            body = base64.b64encode(packed.read_bytes()).decode()
+        return seal(self.secret, {"name": name, "archive": body})
+
+    def bring(self, text: str) -> str:
+        """A set that a browser kept, here again; its name. Raises SealError, SetError."""
+        told = as_mapping(unseal(self.secret, text))
+        name = as_text(told["name"])
+        if name in self._visitors:
+            return name
+        with tempfile.TemporaryDirectory() as folder:
+            packed = Path(folder) / "set.tar.xz"
+            packed.write_bytes(base64.b64decode(as_text(told["archive"])))
+            try:
+                found = unpacked(packed)
+            except (OSError, ValueError) as error:
+                raise SetError("This set is damaged: make it again.") from error
+        _, place = self.place(name)
+        shutil.copytree(found, place, dirs_exist_ok=True)
+        return name
+
+    def masked(self, name: str, pair: Pair) -> dict[str, Any]:
+        """The prompts of a masked pair: which are the same by both ways, and nothing else."""
+        review = self.find(name).review
+        _check_pair(review, pair)
+        items = []
+        for number, item in enumerate(review.items):
+            texts = {_text(review, number, way) for way in pair}
+            items.append({**_listed(review, number), "id": item.id, "same": len(texts) == 1})
+        return {**_head(name, review), "items": items, "marks": []}
+
+    def masked_item(self, name: str, pair: Pair, number: int) -> dict[str, Any]:
+        """A prompt with two texts, left and right as they were drawn, and the seal on which is
+        which. Raises SetError."""
+        review = self.find(name).review
+        _check_pair(review, pair)
+        _check_item(review, number)
+        item = review.items[number]
+        names = {review.about.ways[way].name: way for way in pair}
+        drawn = sides(self.secret, review.id, item.id, sorted(names))
+        left, right = (_text(review, number, names[side]) for side in drawn)
+        told = {"set": review.id, "item": item.id, "left": drawn[0], "right": drawn[1]}
+        return {**_asked(review, number), "left": left, "right": right, "sealed": self._seal(told)}
+
+    def _seal(self, told: Mapping[str, str]) -> str:
+        return seal(self.secret, told)
+
+    def reveal(self, name: str, texts: Iterable[Any]) -> list[dict[str, str]]:
+        """Which way stood on which side, for each seal. Raises SetError, SealError."""
+        review = self.find(name).review
+        return [_sides(self._opened(review, as_text(each))) for each in texts]
+
+    def _opened(self, review: ReviewSet, text: str) -> Mapping[str, Any]:
+        told = as_mapping(unseal(self.secret, text))
+        if told.get("set") != review.id:
+            raise SetError("These sides are of another set.")
+        return told
+
+    def read_row(self, name: str, value: Any) -> Judgement:
+        """A judgement as a page sends it, its sides sealed or open. Raises SetError, SealError,
+        JudgementError."""
+        review = self.find(name).review
+        told = dict(as_mapping(value))
+        if "sealed" in told:
+            opened = self._opened(review, as_text(told.pop("sealed")))
+            if opened["item"] != told.get("item"):
+                raise JudgementError("The sides of a judgement are those of another prompt.")
+            told |= _sides(opened)
+        told.pop("pair", None)
+        row = read_judgement(told)
+        if row.item not in {item.id for item in review.items}:
+            raise JudgementError("A judgement is about a prompt that this set does not have.")
+        if not {row.left, row.right} <= {way.name for way in review.about.ways}:
+            raise JudgementError("A judgement is about a way that this set does not have.")
+        return row
+
+    def read_rows(self, name: str, values: Any) -> list[Judgement]:
+        """Several. Raises as ``read_row``."""
+        given = as_list(values)
+        if len(given) > MAX_ROWS:
+            raise JudgementError(f"At most {MAX_ROWS:,} judgements are worked on at a time.")
+        return [self.read_row(name, each) for each in given]
+
+    def keep(self, name: str, value: Any) -> dict[str, Any]:
+        """A judgement that is on disk when this returns, as the page that sent it may know it."""
+        row = self.read_row(name, value)
+        kept = self.store.add(self.find(name).review.id, row).as_json()
+        return _resealed(kept, as_mapping(value).get("sealed"))
+
+    def kept(self, name: str, is_masked: bool) -> list[dict[str, Any]]:
+        """All judgements of a set; for a page that is masked the sides of masked ones sealed."""
+        review = self.find(name).review
+        rows = [row.as_json() for row in self.store.rows(review.id)]
+        if not is_masked:
+            return rows
+        return [
+            _resealed(row, self._seal({"set": review.id, "item": row["item"], **_sides(row)}))
+            if row["is_masked"]
+            else row
+            for row in rows
+        ]
+
+    def figures(self, name: str, rows: Any) -> dict[str, Any]:
+        """What judgements say together."""
+        return figures(self.find(name).review, current(self.read_rows(name, rows)).values())
+
+    def export(self, name: str, form: str, rows: Any, way: int = 0) -> str:
+        """A file of the set and its judgements. Raises SetError for an unknown form."""
+        review, read = self.find(name).review, self.read_rows(name, rows)
+        if form == "csv":
+            return exports.to_csv(review, read)
+        if form == "jsonl":
+            return exports.to_jsonl(review, read)
+        if form == "html":
+            return exports.to_html(review, read)
+        if form == "comparator" and way in review.about.others:
+            return exports.to_comparator(review, read, way)
+        raise SetError("A set is exported as csv, jsonl, html or comparator.")
+
+    def merge(self, name: str, rows: Any, text: str) -> dict[str, Any]:
+        """A page's judgements and those of a file. Raises JudgementError that names the line."""
+        review = self.find(name).review
+        brought = exports.read_jsonl(text, review.id)
+        for row in brought:
+            self.read_row(name, row.as_json())
+        found = merged([self.read_rows(name, rows), brought])
+        return {
+            "rows": [row.as_json() for row in found.rows],
+            "num_conflicts": found.num_conflicts,
+            "num_brought": len(brought),
+        }
+
+
+VISITORS = "own-"
+"""How names of visitors' sets begin."""
+
+
+class Shown:
+    """An opened set and what is told of it, packed when it is first asked for."""
+
+    def __init__(self, name: str, review: ReviewSet) -> None:
+        self.name = name
+        self.review = review
+        self._packed: dict[object, bytes] = {}
+
+    def told(self) -> bytes:
+        """Ways, prompts and automatic marks, as gzipped JSON."""
+        return self._once("", self._about)
+
+    def item(self, number: int) -> bytes:
+        """A prompt and all its answers, as gzipped JSON. Raises SetError."""
+        _check_item(self.review, number)
+        return self._once(number, lambda: self._item(number))
+
+    def trace(self, number: int, way: int) -> list[str]:
+        """The lines of a trace; none where there is text alone. Raises SetError."""
+        _check_item(self.review, number)
+        _check_way(self.review, way)
+        return self.review.lines(number, way)
+
+    def _once(self, key: object, make: Callable[[], Any]) -> bytes:
+        found = self._packed.get(key)
+        if found is None:
+            text = json.dumps(make(), ensure_ascii=False, separators=(",", ":"))
+            found = self._packed[key] = _gzipped(text.encode())
+        return found
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            **_head(self.name, self.review),
+            "marks": study(self.review)["marks"],
+            "items": [
+                {**_listed(self.review, number), "id": item.id, "marks": self._marks(number)}
+                for number, item in enumerate(self.review.items)
+            ],
+        }
+
+    def _marks(self, number: int) -> list[dict[str, Any] | None]:
+        """Of the answer by each way, beside the reference's; None where one is missing."""
+        review = self.review
+        reference = review.answer(number, review.about.reference)
+        told: list[dict[str, Any] | None] = []
+        for way in range(len(review.about.ways)):
+            answer = review.answer(number, way)
+            if answer is None or reference is None:
+                told.append(None)
+                continue
+            found = asdict(marks(answer, reference))
+            difference = found.pop("difference")
+            word = None if difference is None else difference["word"]
+            told.append({**found, "word": word, "num_tokens": answer.num_tokens})
+        return told
+
+    def _item(self, number: int) -> dict[str, Any]:
+        answers = [self.review.answer(number, way) for way in range(len(self.review.about.ways))]
+        return {
+            **_asked(self.review, number),
+            "answers": [None if each is None else each.as_json() for each in answers],
+        }
+
+
+def _head(name: str, review: ReviewSet) -> dict[str, Any]:
+    """What a set is, and nothing of its answers."""
+    about = review.about
+    return {
+        "address": name,
+        "id": review.id,
+        "name": about.name,
+        "reference": about.reference,
+        "ways": [way.as_json() for way in about.ways],
+        "made": dict(about.made),
+    }
+
+
+def _listed(review: ReviewSet, number: int) -> dict[str, Any]:
+    """What a list tells of a prompt."""
+    item = review.items[number]
+    return {"category": item.category, "head": " ".join(item.prompt[: 2 * HEAD].split())[:HEAD]}
+
+
+def _asked(review: ReviewSet, number: int) -> dict[str, Any]:
+    """What was asked: all of a prompt but what its checker knows."""
+    item = review.items[number]
+    told = {name: getattr(item, name) for name in ("id", "prompt", "system", "category")}
+    return {**told, "turns": item.turns, "reference": item.reference}
+
+
+def _text(review: ReviewSet, number: int, way: int) -> str:
+    answer = review.answer(number, way)
+    if answer is None:
+        raise SetError("An answer of this prompt is missing: finish the set first.")
+    return answer.text
+
+
+def _sides(told: Mapping[str, Any]) -> dict[str, str]:
+    return {side: as_text(told[side]) for side in ("left", "right")}
+
+
+def _resealed(row: dict[str, Any], sealed: Any) -> dict[str, Any]:
+    """Without its sides where they are sealed; which two they are is told in order of names."""
+    if not sealed:
+        return row
+    kept = {name: value for name, value in row.items() if name not in ("left", "right")}
+    return {**kept, "pair": sorted([row["left"], row["right"]]), "sealed": sealed}
+
+
+def _check_item(review: ReviewSet, number: int) -> None:
+    if not 0 <= number < len(review.items):
+        raise SetError(NO_PROMPT)
+
+
+def _check_way(review: ReviewSet, way: int) -> None:
+    if not 0 <= way < len(review.about.ways):
+        raise SetError(NO_PROMPT)
+
+
+def _check_pair(review: ReviewSet, pair: Pair) -> None:
+    for way in pair:
+        _check_way(review, way)
+    if pair[0] == pair[1]:
+        raise SetError("A pair is of two ways that differ.")
+
+
+def _gzipped(body: bytes) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    return packer.compress(body) + packer.flush()

@@ -1,0 +1,286 @@
+"""Sets that a page makes: of prompts that somebody brings, in the engines that serve everybody, one
+thread for each; and of answers that are there already, such as runs pinned in the Compare tab and
+what ``lm_eval --log_samples`` wrote.
+
+A visitor's places are those of any other run of theirs: the engine deals them out by address. Knows
+no route and no gradio.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.compare import read_import
+from app.controls import RefusalError
+from app.review.library import Library
+from app.serving.engines import Engines, UnavailableError
+from mars_runtime.engine.engine import EngineError
+from mars_runtime.engine.header import Facts, facts_of
+from mars_runtime.outputs import OutputError
+from mars_runtime.provenance import provenance
+from mars_runtime.review.making import Decoder, Progress, make
+from mars_runtime.review.prompts import MAX_PROMPTS, Item, PromptError, bundled, read_prompts
+from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
+from mars_runtime.settings import SettingsError
+from mars_runtime.trace import TraceError
+
+MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
+"""Of a visitor's set."""
+MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 2, 1, 40
+"""Sets in the making, those of one address, and those that are known at all."""
+MAX_TOKENS = 128
+FULL = "Other sets are being made just now: try again in a while."
+ONE = "A set of yours is being made: wait for it, or stop it."
+NO_JOB = "This set is not being made any more."
+PAUSE_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class Job:
+    """A set in the making. state: making, paused, stopped, done or failed."""
+
+    name: str
+    address: str
+    review: ReviewSet
+    state: str = "making"
+    progress: Progress = field(default_factory=lambda: Progress(0, 0))
+    error: str = ""
+    began: float = field(default_factory=time.monotonic)
+    num_before: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is done for it any more."""
+        return self.state in ("stopped", "done", "failed")
+
+
+class Making:
+    """Begins, steers and tells of them."""
+
+    def __init__(self, engines: Engines, library: Library) -> None:
+        self._engines = engines
+        self._library = library
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def told(self, is_owner: bool) -> dict[str, Any]:
+        """What may be made."""
+        most = (MAX_PROMPTS, MAX_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
+        names = list(self._engines.entries)
+        return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
+
+    def begin(self, told: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
+        """Begin one; its name and what is wrong with lines of its prompts. Raises PromptError,
+        SettingsError, SetError, RefusalError."""
+        most = self.told(is_owner)
+        items, faults = _items(told, most["prompts"])
+        words = told.get("ways")
+        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+            raise SettingsError(f"Give {MIN_WAYS} to {most['ways']} ways of decoding.")
+        if not MIN_WAYS <= len(words) <= most["ways"]:
+            raise SettingsError(f"Give {MIN_WAYS} to {most['ways']} ways of decoding.")
+        limit = told.get("max_new_tokens", MAX_TOKENS)
+        if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
+            raise SettingsError("Choose a limit on tokens that this page has.")
+        checkpoint = str(told.get("checkpoint") or self._engines.default)
+        ways = read_ways(words, checkpoint, max_new_tokens=limit)
+        for way in ways:
+            self._engines.entry(way.checkpoint)
+        about = About(_name(told), ways, 0, {**provenance()})
+        with self._lock:
+            going = [job for job in self._jobs.values() if not job.is_over]
+            if sum(job.address == address for job in going) >= MAX_OF_ONE:
+                raise SetError(ONE)
+            if len(going) >= MAX_JOBS:
+                raise SetError(FULL)
+            name, folder = self._library.place()
+            review = ReviewSet.create(folder, about, items)
+            job = self._jobs[name] = Job(name, address, review)
+            job.progress = Progress(0, len(items) * len(ways))
+            for old in list(self._jobs)[:-MAX_KEPT]:
+                if self._jobs[old].is_over:
+                    del self._jobs[old]
+        threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
+        return {"name": name, "faults": faults}
+
+    def progress(self, name: str) -> dict[str, Any]:
+        """How far a set is. seconds_left: by what was made since it began, None before that."""
+        job = self._jobs.get(name)
+        if job is None:
+            return {"state": "gone", "error": NO_JOB}
+        done = job.progress.num_done - job.num_before
+        left = job.progress.num_all - job.progress.num_done
+        spent = time.monotonic() - job.began
+        is_known = job.state == "making" and done > 0
+        return {
+            "state": job.state,
+            "error": job.error,
+            **asdict(job.progress),
+            "seconds_left": round(spent / done * left) if is_known else None,
+        }
+
+    def steer(self, name: str, do: object) -> dict[str, Any]:
+        """Pause, resume or stop one."""
+        job = self._jobs.get(name)
+        states = {"pause": "paused", "resume": "making", "stop": "stopped"}
+        if job is not None and not job.is_over and isinstance(do, str) and do in states:
+            if do == "resume" and job.state == "paused":
+                job.began, job.num_before = time.monotonic(), job.progress.num_done
+            job.state = states[do]
+        return self.progress(name)
+
+    def _run(self, job: Job) -> None:
+        try:
+            while not job.is_over:
+                if job.state == "paused":
+                    time.sleep(PAUSE_SECONDS)
+                    continue
+                self._work(job)
+        except (SetError, OutputError, RefusalError, UnavailableError, EngineError) as error:
+            job.error, job.state = str(error), "failed"
+        finally:
+            self._library.forget(job.name)
+
+    def _work(self, job: Job) -> None:
+        """Until it is done, or somebody pauses or stops it: what is going on then is dropped, what
+        is done is kept."""
+        work = make(job.review, self._decoder, job.address, self._engines.settings.max_seconds)
+        for progress in work:
+            job.progress = progress
+            if job.state != "making":
+                work.close()  # type: ignore[attr-defined]
+                return
+        job.state = "done"
+
+    def _decoder(self, name: str) -> Decoder:
+        served = self._engines.get(name)
+        about = served.about
+        facts = about if isinstance(about, Facts) else facts_of(about)
+        return Decoder(served.engine, served.checkpoint.tokenizer, facts)
+
+    def bring(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
+        lm_eval by way). Raises SetError, PromptError, TraceError."""
+        items, ways, answers = _of_pins(told) if "pins" in told else _of_samples(told)
+        name, folder = self._library.place()
+        review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
+        for (item, way), answer in answers.items():
+            if isinstance(answer, str):
+                review.add_text(item, way, answer)
+            else:
+                review.add_trace(item, way, answer)
+        review.summarize()
+        return {"name": name}
+
+
+Answers = dict[tuple[int, int], str | list[str]]
+"""(item, way) -> a text, or the lines of a trace."""
+
+
+def _name(told: Mapping[str, Any]) -> str:
+    given = told.get("name")
+    return given.strip()[:80] if isinstance(given, str) and given.strip() else "a set"
+
+
+def _items(told: Mapping[str, Any], most: int) -> tuple[list[Item], list[str]]:
+    """Prompts and what is wrong with the lines that gave none. Raises PromptError."""
+    if source := told.get("source"):
+        items, faults = bundled(str(source)), []
+    else:
+        text = told.get("prompts")
+        if not isinstance(text, str):
+            raise PromptError("Give prompts as text, CSV or JSON Lines.")
+        found = read_prompts(text, name=str(told.get("file", ""))[:200])
+        items, faults = found.items, [str(each) for each in found.faults]
+    if len(items) > most:
+        raise PromptError(f"Give at most {most} prompts: these are {len(items)}.")
+    return items, faults
+
+
+def _of_pins(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answers]:
+    """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings."""
+    pins = told.get("pins")
+    if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
+        raise SetError("Pin at least two runs of one prompt in the Compare tab.")
+    asked: dict[str, Item] = {}
+    ways: dict[str, Way] = {}
+    answers: Answers = {}
+    for text in pins:
+        read = read_import(text, MAX_PIN_CHARS)
+        if "error" in read:
+            raise SetError(read["error"])
+        header = json.loads(read["lines"][0])
+        item = asked.setdefault(header["prompt"], Item(str(len(asked) + 1), header["prompt"]))
+        way = _way(header)
+        ways.setdefault(way.name, way)
+        place = list(asked).index(item.prompt), list(ways).index(way.name)
+        answers.setdefault(place, read["lines"])
+    if not MIN_WAYS <= len(ways) <= MAX_WAYS:
+        raise SetError(f"A set has {MIN_WAYS} to {MAX_WAYS} ways: the pinned runs have {len(ways)}.")
+    return list(asked.values()), tuple(ways.values()), answers
+
+
+MAX_PIN_CHARS = 4_000_000
+
+
+def _way(header: Mapping[str, Any]) -> Way:
+    """Settings are told in the trace itself: what a machine chose needs not be repeatable here."""
+    settings, checkpoint = header["settings"], str(header["checkpoint"])
+    words = ["ar"] if settings["method"] == "ar" else [f"tau={settings['tau']:g}"]
+    words += ["lossless"] if settings.get("lossless") else []
+    words += [f"B={settings['block_size']}"] if settings["method"] != "ar" else []
+    return Way(f"{','.join(words)},{checkpoint}"[:80])
+
+
+def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answers]:
+    """What ``lm_eval --log_samples`` wrote, a file for each way: prompts that all of them have."""
+    files = told.get("samples")
+    if not isinstance(files, list) or not MIN_WAYS <= len(files) <= MAX_WAYS:
+        raise SetError(f"Give {MIN_WAYS} to {MAX_WAYS} files of samples, one for each way.")
+    read: dict[str, dict[str, str]] = {}
+    for number, file in enumerate(files, 1):
+        name = str(file.get("name", ""))[:80] if isinstance(file, dict) else ""
+        name = name or f"way {number}"
+        if not isinstance(file, dict) or not isinstance(file.get("text"), str) or name in read:
+            raise SetError("Each file of samples needs a name of its own and a text.")
+        read[name] = _samples(name, file["text"])
+    shared = [prompt for prompt in next(iter(read.values())) if all(prompt in f for f in read.values())]
+    if not shared:
+        raise SetError("These files have no prompt in common: bring samples of one task.")
+    items = [Item(str(n), prompt) for n, prompt in enumerate(shared[:MAX_PROMPTS], 1)]
+    answers: Answers = {
+        (n, way): found[item.prompt]
+        for n, item in enumerate(items)
+        for way, found in enumerate(read.values())
+    }
+    return items, tuple(Way(name) for name in read), answers
+
+
+def _samples(name: str, text: str) -> dict[str, str]:
+    """Prompt -> answer. Raises SetError that names the line."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            told = json.loads(line)
+            arguments = told["arguments"]
+            first = arguments["gen_args_0"]["arg_0"] if isinstance(arguments, dict) else arguments[0][0]
+            answer = told["resps"][0]
+            answer = answer[0] if isinstance(answer, list) else answer
+            if not isinstance(first, str) or not isinstance(answer, str) or not first.strip():
+                raise TypeError
+            first.encode(), answer.encode()
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            raise SetError(
+                f"{name}, line {number}: it is no sample of lm_eval with a text as its answer."
+            ) from None
+        found.setdefault(first[:8000], answer)
+    return found

@@ -1,0 +1,216 @@
+// The Review tab. The server's side: app/review/*.py, mars_runtime/review/*.py.
+
+// What a machine marks of an answer beside the reference's. word: of the first difference, from 0, null for none.
+interface ReviewMark {
+  is_same: boolean;
+  word: number | null;
+  is_looped: boolean;
+  is_right: boolean | null;
+  tpf: number | null;
+  end: string;
+  num_tokens: number;
+}
+
+// A prompt in a list. marks: by way; of a masked pair there are none, and same says whether its texts are.
+interface ReviewListed {
+  id: string;
+  category: string;
+  head: string;
+  marks?: (ReviewMark | null)[];
+  same?: boolean;
+}
+
+interface ReviewWay {
+  name: string;
+  checkpoint: string;
+  settings: Partial<Settings> | null;
+}
+
+interface ReviewTotals {
+  way: string;
+  category: string;
+  num_answers: number;
+  tpf: number | null;
+  num_same: number;
+  first_word: number | null;
+  num_looped: number;
+  num_right: number;
+  num_checked: number;
+}
+
+interface ReviewAbout {
+  address: string;
+  id: string;
+  name: string;
+  reference: number;
+  ways: ReviewWay[];
+  made: Json;
+  marks: ReviewTotals[];
+  items: ReviewListed[];
+}
+
+interface ReviewAsked {
+  id: string;
+  prompt: string;
+  system: string;
+  category: string;
+  turns: [string, string][];
+  reference: string;
+}
+
+// pieces: the text token by token; groups: tokens of each forward; otherwise: what AR would have said, by token.
+interface ReviewAnswer {
+  text: string;
+  pieces: string[];
+  groups: number[];
+  otherwise: Record<string, string>;
+  num_tokens: number;
+  end: string;
+  is_right: boolean | null;
+  is_looped: boolean;
+  tpf: number | null;
+}
+
+interface ReviewPrompt extends ReviewAsked {
+  answers: (ReviewAnswer | null)[];
+}
+
+interface MaskedPrompt extends ReviewAsked {
+  left: string;
+  right: string;
+  sealed: string;
+}
+
+type Preference = "left" | "right" | "equal" | "";
+
+// What one person says of one pair of answers (mars_runtime/review/judgements.py). Masked ones have `sealed` in place of
+// their sides until they are revealed. set, pair, isSent: the browser's own.
+interface JudgementRow {
+  id: string;
+  set: string;
+  pair: string[];
+  isSent: boolean;
+  reviewer: string;
+  item: string;
+  left?: string;
+  right?: string;
+  sealed?: string;
+  preference: Preference;
+  ratings: number[];
+  tags: string[][];
+  note: string;
+  is_masked: boolean;
+  is_revealed: boolean;
+  undoes: string;
+  time: string;
+}
+
+type Said = Pick<JudgementRow, "preference" | "ratings" | "tags" | "note">;
+
+// A note that is being written, kept at each key.
+interface NoteDraft {
+  id: string;
+  note: string;
+}
+
+interface ReviewWord {
+  text: string;
+  from: number;
+  to: number;
+}
+
+// Where two texts part: words from a of the first and from b of the second.
+interface ReviewPlace {
+  kind: "different" | "missing" | "added" | "doubled";
+  a: number;
+  numA: number;
+  b: number;
+  numB: number;
+}
+
+// A piece of a text that is drawn alike. group: of the forward that brought it, -1 without a trace; place: of the
+// difference that it belongs to, -1 for none; gap: of one that has no word here, before it.
+interface ReviewRun {
+  text: string;
+  group: number;
+  size: number;
+  place: number;
+  gap: number;
+  otherwise: string | null;
+}
+
+interface ReviewShown {
+  name: string;
+  way: number;
+  side: "left" | "right" | "";
+  text: string;
+  answer: ReviewAnswer | null;
+  mark: ReviewMark | null;
+}
+
+interface ReviewFilter {
+  category: string;
+  agreement: string;
+  judged: string;
+  tag: string;
+  rating: string;
+  tpf: string;
+  text: string;
+  sort: string;
+}
+
+interface ReviewEstimate {
+  value: number;
+  low: number;
+  high: number;
+}
+
+interface ReviewPreferred {
+  way: string;
+  num_prompts: number;
+  num_judgements: number;
+  num_identical: number;
+  better: ReviewEstimate;
+  equal: ReviewEstimate;
+  worse: ReviewEstimate;
+}
+
+interface ReviewSaid {
+  way: string;
+  num_judgements: number;
+  rating: ReviewEstimate | null;
+  tags: Record<string, ReviewEstimate>;
+}
+
+interface ReviewFigures {
+  preferences: ReviewPreferred[];
+  by_category: Record<string, ReviewPreferred[]>;
+  said: ReviewSaid[];
+  agreement: { num_reviewers: number; num_shared: number; preference: number | null; rating: number | null };
+  caution: string;
+}
+
+interface ReviewMaking {
+  prompts: number;
+  ways: number;
+  checkpoints: string[];
+  isOwner: boolean;
+}
+
+interface ReviewProgress {
+  state: "making" | "paused" | "stopped" | "done" | "failed" | "gone";
+  error: string;
+  num_done: number;
+  num_all: number;
+  refused: string[];
+  seconds_left: number | null;
+}
+
+// A set of a visitor's own, as its browser keeps it.
+interface OwnSet {
+  id: string;
+  name: string;
+  sealed: string;
+}
+
+type ReviewServer = import("../views/review/server.js").Server;

@@ -1,0 +1,133 @@
+// What stands around the answers: the bar with set, pair and sides, and below them who judges, where that is kept and the
+// way out with it. Builds and reports; knows no set.
+
+import { button, make, put } from "../../core/dom.js";
+import { MOST } from "./rows.js";
+
+const NAME = "mars-review-name";
+/** @type {Record<string, string>} */
+const SIDES = { "": "shown", each: "masked, told after each", end: "masked, told at the end" };
+/** @type {[form: string, text: string][]} */
+const FORMS = [
+  ["jsonl", "JSONL"],
+  ["csv", "CSV"],
+  ["html", "HTML"],
+  ["comparator", "LLM Comparator"],
+];
+/** @type {[keys: string, what: string][]} */
+const KEYS = [
+  ["J K", "next prompt, the one before"],
+  ["X", "next prompt that you have not judged"],
+  ["N P", "next difference, the one before"],
+  ["A S D", "left is better, equal, right is better"],
+  ["1 to 5", "rate the left answer; with Shift the right one"],
+  ["T", "tag the left answer; with Shift the right one (Enter adds, Esc leaves)"],
+  ["C", "write a note (Esc leaves)"],
+  ["U", "undo your last judgement"],
+  ["O", "open the right answer in Live"],
+];
+
+/** @param {string} text */
+function choice(text) {
+  const select = make("select");
+  const name = make("span", "", text);
+  return { select, name, label: make("label", "rw-choice", name, select) };
+}
+
+export class Bar {
+  /** @param {{ open(name: string): void, pair(way: number): void, mask(how: string): void, widen(): void, go(by: number): void }} report */
+  constructor(report) {
+    this.sets = choice("Set");
+    this.beside = choice("Beside");
+    this.sides = choice("Sides");
+    this.sides.select.append(...Object.entries(SIDES).map(([value, text]) => make("option", { value }, text)));
+    this.sets.select.addEventListener("change", () => report.open(this.sets.select.value));
+    this.beside.select.addEventListener("change", () => report.pair(Number(this.beside.select.value)));
+    this.sides.select.addEventListener("change", () => report.mask(this.sides.select.value));
+    this.wide = button({ class: "rw-wide", "aria-pressed": "false" }, "All ways", () => report.widen());
+    this.revealer = button("rw-reveal", "Reveal all", () => report.mask(""));
+    this.place = make("p", { class: "rw-place rw-num", role: "status" });
+    const steps = make(
+      "div",
+      "rw-steps",
+      button({ "aria-label": "Prompt before" }, "‹", () => report.go(-1)),
+      this.place,
+      button({ "aria-label": "Next prompt" }, "›", () => report.go(1)),
+    );
+    const parts = [this.sets.label, this.beside.label, this.wide, this.sides.label, this.revealer, steps];
+    this.element = make("div", "rw-bar", ...parts);
+  }
+
+  /** @param {string[]} names */
+  list(names) {
+    this.sets.select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+  }
+
+  /** @param {{ id: string, name: string }} own a set that this browser keeps */
+  listOwn({ id, name }) {
+    const { select } = this.sets;
+    if (![...select.options].some(({ value }) => value === id))
+      select.append(make("option", { value: id }, `${name} (yours)`));
+  }
+
+  /**
+   * @param {ReviewAbout} about
+   * @param {number} other
+   * @param {string} masked
+   * @param {boolean} isWide
+   */
+  fill({ ways, reference, address }, other, masked, isWide) {
+    this.sets.select.value = address;
+    this.sides.select.value = masked;
+    const others = ways.flatMap(({ name }, way) => (way === reference ? [] : [make("option", { value: way }, name)]));
+    this.beside.select.replaceChildren(...others);
+    this.beside.select.value = String(other);
+    put(this.beside.name, `Beside ${ways[reference].name}`);
+    this.wide.hidden = Boolean(masked) || ways.length < 3;
+    this.wide.setAttribute("aria-pressed", String(isWide));
+    this.revealer.hidden = !masked;
+  }
+}
+
+const someName = () => `reviewer-${crypto.randomUUID().slice(0, 4)}`;
+
+export class Keeping {
+  /** @param {{ renamed(): void, unlock(key: string): void, save(form: string): void, merge(file: File): void }} report */
+  constructor(report) {
+    this.where = make("p", { class: "rw-where", role: "status" });
+    this.name = make("input", { class: "rw-name", maxlength: MOST.reviewer });
+    this.name.value = localStorage.getItem(NAME) || someName();
+    localStorage.setItem(NAME, this.name.value);
+    this.name.addEventListener("change", () => {
+      this.name.value = this.name.value.trim() || someName();
+      localStorage.setItem(NAME, this.name.value);
+      report.renamed();
+    });
+    this.key = make("input", { class: "rw-key", type: "password", autocomplete: "off" });
+    this.key.addEventListener("change", () => report.unlock(this.key.value.trim()));
+    this.keyLabel = make("label", "rw-choice", "Review key", this.key);
+    this.exports = make("div", { class: "rw-exports", role: "group", "aria-label": "Export and merge" }, "Export");
+    for (const [form, text] of FORMS) this.exports.append(button({ "data-form": form }, text, () => report.save(form)));
+    const given = { type: "file", class: "rw-file", "aria-label": "Judgements of another reviewer", hidden: "" };
+    const file = make("input", given);
+    file.addEventListener("change", () => {
+      const chosen = file.files?.[0];
+      if (chosen) report.merge(chosen);
+      file.value = "";
+    });
+    this.exports.append(
+      button("rw-merge", "Merge a file…", () => file.click()),
+      file,
+    );
+    const name = make("label", "rw-choice", "Reviewer", this.name);
+    this.element = make("div", "rw-keep", this.where, name, this.keyLabel, this.exports);
+  }
+}
+
+export const keysHelp = () =>
+  make(
+    "details",
+    "rw-help",
+    make("summary", "", "Keys"),
+    make("dl", "rw-keys", ...KEYS.flatMap(([key, what]) => [make("dt", "", key), make("dd", "", what)])),
+  );

@@ -1,0 +1,177 @@
+// Where judgements are: in this browser, all of them, and on the server those that it has acknowledged. A row is kept
+// here before anything else, so that reloads, crashes and other windows lose nothing; what the server has not
+// acknowledged is sent again. Notes are kept at each key while they are written.
+
+import { Store } from "../compare/store.js";
+import { current, keepable, sendable, without } from "./rows.js";
+import { pathOf } from "./server.js";
+
+const AGAIN = 5000; // milliseconds until what could not be sent is sent again
+const HERE = "This browser does not let the page keep anything: export before you close it.";
+const FULL = "This browser has no room left: export, and judge on elsewhere.";
+
+/** @type {(what: string) => { name: string, records: string, forbidden: string, full: string }} */
+const kindOf = (what) => ({ name: `mars-review-${what}`, records: what, forbidden: HERE, full: FULL });
+
+export class Judgements {
+  /** @type {Map<string, JudgementRow>} */
+  rows = new Map(); // of the set on show
+  /** @type {Map<string, JudgementRow>} */
+  counting = new Map(); // by unit
+  set = "";
+  address = "";
+  isMasked = false;
+  isSending = false;
+  why = "";
+
+  /**
+   * changed(): rows have come or changed, perhaps in another window.
+   * @param {ReviewServer} server
+   * @param {() => void} changed
+   */
+  constructor(server, changed) {
+    this.server = server;
+    this.changed = changed;
+    /** @type {Store<JudgementRow>} */
+    this.store = new Store(undefined, kindOf("rows"));
+    /** @type {Store<NoteDraft>} */
+    this.drafts = new Store(undefined, kindOf("drafts"));
+    /** @type {Store<OwnSet>} */
+    this.sets = new Store(undefined, kindOf("sets"));
+    /** @type {Map<string, string>} */
+    this.notes = new Map();
+    this.last = "";
+    this.store.watch(() => this.reload());
+  }
+
+  /**
+   * The rows of a set. isMasked: whether the server may tell sides.
+   * @param {{ id: string, address: string }} set
+   * @param {boolean} isMasked
+   */
+  async open({ id, address }, isMasked) {
+    Object.assign(this, { set: id, address, isMasked });
+    this.notes = new Map((await this.drafts.all()).map((draft) => [draft.id, draft.note]));
+    await this.reload();
+    this.send();
+    await this.pull();
+  }
+
+  async reload() {
+    const { set } = this;
+    const all = await this.store.all();
+    if (set !== this.set) return;
+    this.rows = new Map(all.filter((row) => row.set === set).map((row) => [row.id, row]));
+    this.fold();
+  }
+
+  fold() {
+    this.counting = current(this.rows.values());
+    for (const { time } of this.rows.values()) if (time > this.last) this.last = time;
+    this.changed();
+  }
+
+  // What others and other browsers have said to the server.
+  async pull() {
+    if (!this.server.key) return;
+    const { set } = this;
+    const { rows } = await this.server.json(`${pathOf(this.address)}/judgements${this.isMasked ? "?masked" : ""}`);
+    const fresh = rows.filter((/** @type {Json} */ told) => !this.rows.get(told.id)?.isSent);
+    await this.take(fresh.map((/** @type {Json} */ told) => keepable(told, set, told.pair)));
+  }
+
+  /**
+   * Rows from elsewhere, as they are.
+   * @param {JudgementRow[]} rows
+   */
+  async take(rows) {
+    for (const row of rows) {
+      this.rows.set(row.id, row);
+      this.why = await this.store.put(row);
+    }
+    if (rows.length) this.fold();
+  }
+
+  /**
+   * A new row: kept here when this is done, then on its way to the server.
+   * @param {Omit<JudgementRow, "id" | "set" | "isSent" | "time">} said
+   */
+  async add(said) {
+    const row = { ...said, id: crypto.randomUUID(), set: this.set, isSent: false, time: this.now() };
+    this.rows.set(row.id, row);
+    this.fold();
+    this.why = await this.store.put(row);
+    this.send();
+    return row;
+  }
+
+  // The time, later than that of every row that is known: the order of rows is that of their times.
+  now() {
+    const after = this.last ? Date.parse(this.last) + 1 : 0;
+    this.last = new Date(Math.max(Date.now(), after)).toISOString().replace("Z", "+00:00");
+    return this.last;
+  }
+
+  get unsent() {
+    return [...this.rows.values()].filter(({ isSent }) => !isSent);
+  }
+
+  // One after the other in their order; what fails stays and is sent again.
+  async send() {
+    if (this.isSending || !this.server.key || !this.unsent.length) return;
+    this.isSending = true;
+    const { set, address } = this;
+    try {
+      for (const row of this.unsent.sort((a, b) => (a.time < b.time ? -1 : 1))) {
+        const { row: told } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
+        const kept = keepable({ ...told, ...sidesOf(this.rows.get(row.id)) }, set, row.pair);
+        await this.store.put(kept);
+        if (set === this.set) this.rows.set(row.id, kept);
+      }
+    } catch (error) {
+      if (/** @type {{ status?: number }} */ (error).status !== 401) setTimeout(() => this.send(), AGAIN);
+    }
+    this.isSending = false;
+    this.fold();
+  }
+
+  /**
+   * Which side was which, for masked rows: told by the server, kept from now on.
+   * @param {JudgementRow[]} rows
+   */
+  async reveal(rows) {
+    const sealed = rows.filter((row) => row.sealed !== undefined);
+    if (!sealed.length) return;
+    const texts = sealed.map((row) => row.sealed);
+    const { sides } = await this.server.json(`${pathOf(this.address)}/reveal`, { sealed: texts });
+    const open = sealed.map((row, i) => {
+      return { ...without(this.rows.get(row.id) || row, "sealed"), ...sides[i] };
+    });
+    await this.take(open);
+  }
+
+  /**
+   * A note as it stands while it is written; kept until it is a part of a row.
+   * @param {string} unit
+   * @param {string} note
+   */
+  async draft(unit, note) {
+    this.notes.set(unit, note);
+    this.why = await this.drafts.put({ id: unit, note });
+  }
+
+  /** @param {string} unit */
+  async drop(unit) {
+    if (!this.notes.delete(unit)) return;
+    await this.drafts.remove(unit);
+  }
+}
+
+/**
+ * What is known of the sides by now.
+ * @param {JudgementRow | undefined} row
+ */
+function sidesOf(row) {
+  if (!row || row.left === undefined) return {};
+  return { left: row.left, right: row.right, sealed: undefined };
+}

@@ -1,0 +1,40 @@
+// The Review tab before it is opened: nothing of it is loaded until it is on show.
+
+import { fileAddress, find, make, put } from "../../core/dom.js";
+
+const FAILED = "This tab could not be loaded: see that the server runs, and reload the page.";
+
+/**
+ * Called by the component's js_on_load.
+ * @param {HTMLElement} element
+ */
+export function mountReviewTab(element) {
+  const root = find(element, ".mars-review");
+  const observer = new ResizeObserver(() => {
+    if (!root.clientWidth) return;
+    observer.disconnect();
+    load(root);
+  });
+  observer.observe(root);
+}
+
+/** @param {HTMLElement} root */
+async function load(root) {
+  const style = make("link", { rel: "stylesheet", href: fileAddress("/review/view.css") });
+  const script = make("script", { src: fileAddress("/review/view.js") });
+  const loaded = [style, script].map(
+    (node) =>
+      new Promise((resolve, reject) => {
+        node.onload = resolve;
+        node.onerror = reject;
+      }),
+  );
+  document.head.append(style, script);
+  try {
+    await Promise.all(loaded);
+    /** @type {(root: HTMLElement) => void} */ (window.mars.mountReview)(root);
+  } catch {
+    root.dataset.phase = "error";
+    put(find(root, ".rw-status"), FAILED);
+  }
+}

@@ -1,0 +1,209 @@
+// Answers side by side: each text with what it does not share with the other, the tokens that came together, and a strip
+// of all its forwards. What is masked has its words and their differences alone, on both sides alike.
+
+import { attribute, make, shape } from "../../core/dom.js";
+import { counted, figure, joined } from "../../core/words.js";
+import { placesOf, runsOf, stripOf, wordsOf } from "./align.js";
+
+const KINDS = {
+  different: "different words",
+  missing: "missing words",
+  added: "added words",
+  doubled: "doubled words",
+};
+
+export class Reading {
+  /** @type {ReviewPlace[]} */
+  places = [];
+  at = -1; // the difference that is looked at
+
+  /**
+   * open(way): an answer is to be shown with all panels
+   * @param {HTMLElement} element
+   * @param {{ open(way: number): void }} report
+   */
+  constructor(element, report) {
+    this.element = element;
+    this.report = report;
+  }
+
+  /**
+   * The first text is what the others are aligned with, symmetrically: each pair marks both.
+   * @param {ReviewShown[]} shown
+   */
+  show(shown) {
+    this.at = -1;
+    const pair = shown.filter(({ side }) => side);
+    const [left, right] = pair.map(({ text }) => wordsOf(text));
+    this.places = left && right ? placesOf(left, right) : [];
+    this.columns = shown.map((each) => this.column(each, pair[0], left));
+    this.element.replaceChildren(...this.columns);
+    this.element.dataset.columns = String(shown.length);
+  }
+
+  /**
+   * @param {ReviewShown} shown
+   * @param {ReviewShown} first
+   * @param {ReviewWord[]} base
+   */
+  column(shown, first, base) {
+    const { name, side, text, answer, mark } = shown;
+    const words = wordsOf(text);
+    const places = side ? this.places : placesOf(base, words);
+    const isFirst = shown === first;
+    const spans = places.map(({ a, numA, b, numB }) => (isFirst ? { from: a, num: numA } : { from: b, num: numB }));
+    const runs = runsOf(text, answer, words, spans);
+    const body = make("div", "rw-text", ...nodesOf(runs, places, isFirst));
+    const head = make("div", "rw-colhead", make("h3", "", name));
+    if (answer?.pieces.length) head.append(this.opener(shown));
+    const column = make("article", { class: "rw-answer", "data-side": side }, head);
+    if (mark) column.append(make("p", "rw-marks rv-num", marksText(mark)));
+    if (answer?.pieces.length) column.append(stripFor(answer, name, body));
+    column.append(body);
+    return column;
+  }
+
+  /** @param {ReviewShown} shown */
+  opener({ way, name }) {
+    const given = { class: "rw-open", type: "button", "aria-label": `Open ${name} in Live` };
+    const node = make("button", given, "Open in Live");
+    node.addEventListener("click", () => this.report.open(way));
+    return node;
+  }
+
+  // The next difference, or the one before: in sight in both texts.
+  /** @param {number} by */
+  step(by) {
+    const { length } = this.places;
+    if (!length) return "";
+    this.at = this.at < 0 ? (by > 0 ? 0 : length - 1) : (this.at + by + length) % length;
+    for (const node of this.element.querySelectorAll(".rw-now")) node.classList.remove("rw-now");
+    for (const column of this.element.querySelectorAll(".rw-answer:not([data-side=''])")) {
+      const found = [...column.querySelectorAll(`[data-place="${this.at}"]`)];
+      for (const node of found) node.classList.add("rw-now");
+      if (found[0]) inSight(found[0]);
+    }
+    return `Difference ${this.at + 1} of ${length}: ${KINDS[this.places[this.at].kind]}.`;
+  }
+}
+
+/**
+ * Into the middle of the text that scrolls, without moving the page more than it must.
+ * @param {Element} node
+ */
+function inSight(node) {
+  const text = /** @type {HTMLElement} */ (node.closest(".rw-text"));
+  const [own, box] = [node.getBoundingClientRect(), text.getBoundingClientRect()];
+  text.scrollTop += own.top - box.top - text.clientHeight / 2;
+  node.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+/**
+ * @param {ReviewRun[]} runs
+ * @param {ReviewPlace[]} places
+ * @param {boolean} isFirst
+ */
+function nodesOf(runs, places, isFirst) {
+  /** @type {HTMLElement[]} */
+  const groups = [];
+  let open = -2;
+  for (const run of runs) {
+    if (run.group !== open || run.group < 0) {
+      const n = Math.min(run.size, 5);
+      groups.push(make("span", run.group < 0 ? "rw-group" : `rw-group rw-n${n}`));
+      if (run.group >= 0) attribute(groups[groups.length - 1], { "data-group": run.group });
+      open = run.group;
+    }
+    groups[groups.length - 1].append(...pieces(run, places, isFirst));
+  }
+  return groups;
+}
+
+/**
+ * @param {ReviewRun} run
+ * @param {ReviewPlace[]} places
+ * @param {boolean} isFirst
+ */
+function pieces({ text, place, gap, otherwise }, places, isFirst) {
+  const found = [];
+  if (gap >= 0) {
+    const what = places[gap].kind === "doubled" ? "doubled" : isFirst ? "added" : "missing";
+    found.push(
+      make("span", {
+        class: "rw-gap",
+        "data-place": gap,
+        "data-kind": what,
+        title: "Words of the other text stand here",
+      }),
+    );
+  }
+  if (place < 0 && otherwise === null) return [...found, text];
+  /** @type {Attributes} */
+  const given = { class: "rw-run" };
+  if (place >= 0) Object.assign(given, { "data-place": place, "data-kind": places[place].kind });
+  if (otherwise !== null) {
+    given.class += " rw-otherwise";
+    given.title = `AR would have said: ${otherwise}`;
+  }
+  return [...found, make("span", given, text)];
+}
+
+/**
+ * A bar for each forward, as wide as it gave tokens; a tick where AR would have said otherwise. A press goes there.
+ * @param {ReviewAnswer} answer
+ * @param {string} name
+ * @param {HTMLElement} text
+ */
+function stripFor(answer, name, text) {
+  const forwards = stripOf(answer);
+  const others = forwards.filter(({ isOtherwise }) => isOtherwise).length;
+  const num = answer.groups.reduce((sum, size) => sum + size, 0);
+  const label = joined(
+    `${name}: ${counted(forwards.length, "forward")} for ${counted(num, "token")}`,
+    others ? `AR would have said otherwise in ${others}` : "",
+  );
+  const given = {
+    class: "rw-strip",
+    role: "img",
+    "aria-label": label,
+    viewBox: `0 0 ${num} 10`,
+    preserveAspectRatio: "none",
+  };
+  const strip = shape("svg", given);
+  let at = 0;
+  forwards.forEach(({ size, isOtherwise }, group) => {
+    const bar = { class: `rw-b${Math.min(size, 5)}`, x: at, y: 3, width: size, height: 7, "data-group": group };
+    strip.append(shape("rect", bar));
+    if (isOtherwise)
+      strip.append(shape("rect", { class: "rw-tick", x: at, y: 0, width: size, height: 2.4, "data-group": group }));
+    at += size;
+  });
+  strip.addEventListener("click", (event) => {
+    const { group } = /** @type {SVGElement} */ (event.target).dataset;
+    const node = group === undefined ? null : text.querySelector(`[data-group="${group}"]`);
+    if (!node) return;
+    for (const lit of text.querySelectorAll(".rw-lit")) lit.classList.remove("rw-lit");
+    node.classList.add("rw-lit");
+    inSight(node);
+  });
+  return strip;
+}
+
+/**
+ * What a machine marks, in a line.
+ * @param {ReviewMark} mark
+ */
+export function marksText(mark) {
+  const same = mark.is_same
+    ? "same text"
+    : mark.word === null
+      ? "same words, other spaces"
+      : `differs from word ${mark.word + 1}`;
+  return joined(
+    same,
+    mark.tpf === null ? "" : `${figure(mark.tpf)} tokens per forward`,
+    mark.is_looped ? "begins to repeat itself" : "",
+    mark.is_right === null ? "" : mark.is_right ? "✓ checker says right" : "✗ checker says wrong",
+    mark.end === "limit" ? "stopped at the limit" : "",
+  );
+}

@@ -1,0 +1,89 @@
+// What the Review tab asks of its server: JSON over plain routes, refusals as sentences.
+
+import { fileAddress } from "../../core/dom.js";
+
+const AWAY = "The server does not answer: see that it runs, and try again.";
+
+export class Refusal extends Error {
+  /**
+   * @param {string} sentence
+   * @param {number} status 0 where nobody answered
+   */
+  constructor(sentence, status) {
+    super(sentence);
+    this.sentence = sentence;
+    this.status = status;
+  }
+}
+
+export class Server {
+  key = "";
+
+  /**
+   * @param {string} path
+   * @param {object} [posted]
+   * @returns {Promise<any>}
+   */
+  async json(path, posted) {
+    return (await this.ask(path, posted)).json();
+  }
+
+  /**
+   * @param {string} path
+   * @param {object} [posted]
+   */
+  async text(path, posted) {
+    return (await this.ask(path, posted)).text();
+  }
+
+  /**
+   * @param {string} path
+   * @param {object} [posted]
+   */
+  async ask(path, posted) {
+    /** @type {Record<string, string>} */
+    const headers = this.key ? { "x-review-key": this.key } : {};
+    const sent = posted
+      ? { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(posted) }
+      : { headers };
+    const answer = await fetch(fileAddress(`/review/${path}`), sent).catch(() => {
+      throw new Refusal(AWAY, 0);
+    });
+    if (answer.ok) return answer;
+    const told = await answer.json().catch(() => ({}));
+    throw new Refusal(typeof told.detail === "string" ? told.detail : AWAY, answer.status);
+  }
+}
+
+/** @type {(name: string) => string} */
+export const pathOf = (name) => `sets/${encodeURIComponent(name)}`;
+
+/**
+ * Prompts of a set, asked for once each, those beside the one on show ahead.
+ * @template P
+ */
+export class Ahead {
+  /** @type {Map<number, Promise<P>>} */
+  asked = new Map();
+
+  /** @param {(number: number) => Promise<P>} ask */
+  constructor(ask) {
+    this.ask = ask;
+  }
+
+  /** @param {number} number */
+  get(number) {
+    let found = this.asked.get(number);
+    if (!found) {
+      found = this.ask(number);
+      this.asked.set(number, found);
+      found.catch(() => this.asked.delete(number));
+    }
+    return found;
+  }
+
+  /** @param {number[]} numbers */
+  fetch(numbers) {
+    for (const number of numbers) this.get(number).catch(() => {});
+  }
+}

@@ -1,0 +1,666 @@
+// The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
+
+import { find, isModified, make, put, targetOf } from "../../core/dom.js";
+import { Lane } from "../../core/trace.js";
+import { valueOf } from "../../core/wire.js";
+import { counted, dayOf, joined } from "../../core/words.js";
+import { download, textBlob } from "../../export/files.js";
+import { Bar, Keeping, keysHelp } from "./frame.js";
+import { Judging, noteOf } from "./judging.js";
+import { Judgements } from "./kept.js";
+import { Reading } from "./reading.js";
+import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
+import { Ahead, Server, pathOf } from "./server.js";
+
+const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on show
+const KEY = "mars-review-key";
+const HOLD = "Charts, marks, exports and Live wait for the reveal.";
+const NO_SETS = "There is no set here.";
+const STUDY = "study";
+
+export class ReviewView {
+  /** @type {ReviewAbout} */
+  about;
+  /** @type {number[]} */
+  order = []; // prompts in the order in which they are read
+  at = 0; // place in it
+  other = 0; // the way beside the reference
+  isWide = false; // all ways, not the pair alone
+  masked = /** @type {"" | "each" | "end"} */ ("");
+  token = 0; // of the latest prompt that was asked for
+  /** @type {ReviewPrompt | null} */
+  prompt = null;
+  /** @type {MaskedPrompt | null} */
+  hidden = null;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.root = root;
+    this.status = find(root, ".rw-status");
+    this.server = new Server();
+    this.server.key = sessionStorage.getItem(KEY) || "";
+    this.judgements = new Judgements(this.server, () => this.renew());
+    this.bar = new Bar({
+      open: (name) => this.open(name),
+      pair: (way) => this.pairWith(way),
+      mask: (how) => this.mask(/** @type {"" | "each" | "end"} */ (how)),
+      widen: () => this.widen(!this.isWide),
+      go: (by) => this.go(by),
+    });
+    this.keeping = new Keeping({
+      renamed: () => this.renew(),
+      unlock: (key) => this.unlock(key),
+      save: (form) => this.save(form),
+      merge: (file) => this.merge(file),
+    });
+    this.keeping.key.value = this.server.key;
+    this.said = make("p", { class: "rw-said", role: "status" });
+    this.asked = make("div", "rw-asked");
+    const answers = make("div", "rw-answers");
+    const judging = make("div", "rw-judging");
+    this.reading = new Reading(answers, { open: (way) => this.openLive(way) });
+    this.judging = new Judging(judging, {
+      say: (said) => this.say(said),
+      note: (text, isDone) => this.noted(text, isDone),
+    });
+    this.body = find(root, ".rw-body");
+    this.body.replaceChildren(
+      this.bar.element,
+      this.asked,
+      answers,
+      this.said,
+      judging,
+      this.keeping.element,
+      keysHelp(),
+    );
+    document.addEventListener("keydown", (event) => this.pressed(event));
+    window.addEventListener("hashchange", () => this.follow());
+    this.begin();
+  }
+
+  get reviewer() {
+    return this.keeping.name.value;
+  }
+
+  async begin() {
+    try {
+      const { sets, keeps } = await this.server.json("sets");
+      this.canKeep = keeps;
+      this.keeping.keyLabel.hidden = !keeps;
+      this.bar.list(sets);
+      for (const own of await this.judgements.sets.all()) this.bar.listOwn(own);
+      if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
+      await this.follow(true);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  // What the address says: a set, a prompt, a pair, whether sides are masked.
+  async follow(isFirst = false) {
+    const told = new URLSearchParams(location.hash.slice(1));
+    if (!isFirst && (!told.has("review") || location.hash === this.hash)) return;
+    const masked = told.get("masked");
+    this.masked = masked === "each" || masked === "end" ? masked : "";
+    this.other = Number(told.get("beside")) || 0;
+    this.isWide = told.has("all");
+    await this.open(told.get("review") || STUDY, told.get("at") || "");
+  }
+
+  /**
+   * @param {string} address
+   * @param {string} [item] the prompt to begin with
+   */
+  async open(address, item = "") {
+    put(this.status, "Opening…");
+    try {
+      await this.bring(address);
+      const path = pathOf(address);
+      const pair = this.masked ? await this.maskedPair(path) : "";
+      const about = await this.server.json(pair ? `${path}/masked/${pair}` : path);
+      this.about = about;
+      const { ways, reference } = this.about;
+      if (!ways[this.other] || this.other === reference) this.other = ways.findIndex((_, way) => way !== reference);
+      /** @type {Ahead<ReviewPrompt>} */
+      this.prompts = new Ahead((number) => this.server.json(`${path}/items/${number}`));
+      /** @type {Ahead<MaskedPrompt>} */
+      this.maskeds = new Ahead((number) => this.server.json(`${path}/masked/${pair}/${number}`));
+      this.fillBar();
+      await this.judgements.open(this.about, Boolean(this.masked));
+      this.arrange(item);
+      this.body.hidden = false;
+      this.root.dataset.phase = "open";
+      put(this.status, this.origin());
+      await this.draw();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  // A visitor's own set may not be on the server any more: the browser has it sealed.
+  /** @param {string} address */
+  async bring(address) {
+    const own = (await this.judgements.sets.all()).find(({ id }) => id === address);
+    if (own) await this.server.json("sets", { sealed: own.sealed });
+  }
+
+  // A pair as the server names it, in whatever order: its sides are the server's affair.
+  /** @param {string} path */
+  async maskedPair(path) {
+    const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
+    return `${known}-${this.other === known ? (known === 0 ? 1 : 0) : this.other}`;
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    put(
+      this.status,
+      /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown: reload the page.",
+    );
+    this.root.dataset.phase = "error";
+  }
+
+  origin() {
+    const { about } = this;
+    const { hardware, date = "" } = about.made;
+    const categories = new Set(about.items.map(({ category }) => category).filter(Boolean)).size;
+    return joined(
+      `${about.name}: ${counted(about.items.length, "prompt")}`,
+      categories > 1 ? `${categories} categories` : "",
+      counted(about.ways.length, "way"),
+      hardware?.processor || "",
+      dayOf({ date }),
+    );
+  }
+
+  fillBar() {
+    this.bar.fill(this.about, this.other, this.masked, this.isWide);
+    this.keeping.exports.hidden = Boolean(this.masked);
+    this.root.dataset.masked = this.masked;
+  }
+
+  // Which prompts are read, in their order: of a masked pair those whose texts differ.
+  arrange(item = "") {
+    const { items } = this.about;
+    const before = item || items[this.order[this.at]]?.id || "";
+    this.order = items.map((_, number) => number).filter((number) => !items[number].same);
+    this.at = Math.max(
+      0,
+      this.order.findIndex((number) => items[number].id === before),
+    );
+  }
+
+  get number() {
+    return this.order[this.at] ?? -1;
+  }
+
+  /** @param {number} by */
+  go(by) {
+    this.to(this.at + by);
+  }
+
+  /** @param {number} place */
+  to(place) {
+    this.leaveNote();
+    this.at = Math.max(0, Math.min(this.order.length - 1, place));
+    return this.draw();
+  }
+
+  toUnjudged() {
+    const { items } = this.about;
+    const { length } = this.order;
+    for (let step = 1; step <= length; step += 1) {
+      const place = (this.at + step) % length;
+      if (!this.rowOf(items[this.order[place]].id)?.preference) return this.to(place);
+    }
+    put(this.said, "You have judged all of these.");
+    return undefined;
+  }
+
+  /** @param {number} other */
+  pairWith(other) {
+    this.leaveNote();
+    this.other = other;
+    if (this.masked) return this.open(this.about.address);
+    this.fillBar();
+    return this.draw();
+  }
+
+  /** @param {boolean} isWide */
+  widen(isWide) {
+    this.isWide = isWide;
+    this.fillBar();
+    return this.draw();
+  }
+
+  // Masks sides, or tells them all: what was judged masked is revealed then.
+  /** @param {"" | "each" | "end"} masked */
+  async mask(masked) {
+    this.leaveNote();
+    if (!masked) {
+      try {
+        await this.judgements.reveal([...this.judgements.rows.values()]);
+      } catch (error) {
+        put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+        this.bar.sides.select.value = this.masked;
+        return;
+      }
+    }
+    const item = this.about.items[this.number]?.id || "";
+    this.masked = masked;
+    this.prompt = null;
+    await this.open(this.about.address, item);
+  }
+
+  async draw() {
+    const { number, about } = this;
+    this.link();
+    if (number < 0) return this.drawNothing();
+    this.token += 1;
+    const { token } = this;
+    try {
+      if (this.masked) {
+        const hidden = await this.maskeds.get(number);
+        if (token !== this.token) return;
+        this.hidden = hidden;
+        this.prompt = null;
+        this.drawAsked(hidden);
+        await this.drawMasked();
+      } else {
+        const prompt = await this.prompts.get(number);
+        if (token !== this.token) return;
+        Object.assign(this, { prompt, hidden: null });
+        this.drawAsked(prompt);
+        this.reading.show(this.shown(prompt));
+      }
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+      return;
+    }
+    put(
+      this.said,
+      this.reading.places.length
+        ? `${counted(this.reading.places.length, "difference")}: N goes to the next.`
+        : "The words are the same.",
+    );
+    this.root.dataset.at = about.items[number].id;
+    this.drawJudgement();
+    const near = NEAR.map((by) => this.order[this.at + by]).filter((each) => each !== undefined);
+    (this.masked ? this.maskeds : this.prompts).fetch(near);
+  }
+
+  drawNothing() {
+    this.asked.replaceChildren(
+      make(
+        "p",
+        "",
+        this.masked ? "The two ways wrote the same texts: all count as equal unasked." : "No prompt is in this set.",
+      ),
+    );
+    this.reading.show([]);
+    this.drawJudgement();
+  }
+
+  // The texts of a masked pair; once its judgement is revealed the same texts with all that is known of them.
+  async drawMasked() {
+    const { hidden } = this;
+    if (!hidden) return;
+    const row = this.rowOf(hidden.id);
+    if (row?.left !== undefined) {
+      const prompt = await this.prompts.get(this.number);
+      if (hidden !== this.hidden) return;
+      this.prompt = prompt;
+      const names = [row.left, row.right];
+      const shown = names.flatMap((name, i) =>
+        this.column(
+          prompt,
+          this.about.ways.findIndex((way) => way.name === name),
+          i ? "right" : "left",
+        ),
+      );
+      this.reading.show(shown);
+      return;
+    }
+    /** @type {(text: string, side: "left" | "right") => ReviewShown} */
+    const plain = (text, side) => ({
+      name: side === "left" ? "Left" : "Right",
+      way: -1,
+      side,
+      text,
+      answer: null,
+      mark: null,
+    });
+    this.reading.show([plain(hidden.left, "left"), plain(hidden.right, "right")]);
+  }
+
+  /** @param {ReviewPrompt} prompt */
+  shown(prompt) {
+    const { ways, reference } = this.about;
+    const numbers = this.isWide ? ways.map((_, way) => way) : [reference, this.other];
+    const sorted = [reference, ...numbers.filter((way) => way !== reference)];
+    return sorted.flatMap((way) =>
+      this.column(prompt, way, way === reference ? "left" : way === this.other ? "right" : ""),
+    );
+  }
+
+  /**
+   * @param {ReviewPrompt} prompt
+   * @param {number} way
+   * @param {"left" | "right" | ""} side
+   * @returns {ReviewShown[]}
+   */
+  column(prompt, way, side) {
+    const answer = prompt.answers[way];
+    if (!answer) return [{ name: this.about.ways[way].name, way, side, text: "", answer: null, mark: null }];
+    const mark = this.about.items[this.number].marks?.[way] ?? null;
+    return [{ name: this.about.ways[way].name, way, side, text: answer.text, answer, mark }];
+  }
+
+  /** @param {ReviewAsked} asked */
+  drawAsked({ id, prompt, system, category, turns, reference }) {
+    const before = [...(system ? [["system", system]] : []), ...turns];
+    const parts = before.map(([role, text]) => make("p", "rw-before", make("b", "", role), ` ${text}`));
+    const head = make("p", "rw-item", joined(id, category.replaceAll("_", " ")));
+    this.asked.replaceChildren(
+      head,
+      ...parts,
+      make("div", { class: "rw-prompt", tabindex: "0", role: "region", "aria-label": "Prompt" }, prompt),
+    );
+    if (reference && !this.masked)
+      this.asked.append(make("details", "rw-reference", make("summary", "", "Reference answer"), reference));
+    const same = this.masked ? this.about.items.length - this.order.length : 0;
+    const beside = same ? `; ${same} more are the same both ways and count as equal` : "";
+    put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
+  }
+
+  // The names of the two answers as they stand: null while that is masked.
+  get sidesShown() {
+    if (this.masked) return null;
+    const { ways, reference } = this.about;
+    return { left: ways[reference].name, right: ways[this.other].name };
+  }
+
+  get pair() {
+    const { ways, reference } = this.about;
+    return pairOf(ways[reference].name, ways[this.other].name);
+  }
+
+  /**
+   * What the reviewer said of a prompt and the pair on show. Masked, what was said with the sides in sight does not count.
+   * @param {string} item
+   */
+  rowOf(item) {
+    const row = this.judgements.counting.get(unitOf({ reviewer: this.reviewer, item, pair: this.pair }));
+    return row && this.masked && !row.is_masked ? undefined : row;
+  }
+
+  get item() {
+    return this.about.items[this.number]?.id || "";
+  }
+
+  get draftOf() {
+    return JSON.stringify([this.about.id, unitOf({ reviewer: this.reviewer, item: this.item, pair: this.pair })]);
+  }
+
+  drawJudgement() {
+    const row = this.rowOf(this.item);
+    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
+    const sides =
+      this.sidesShown ||
+      (row?.left === undefined ? { left: "Left", right: "Right" } : { left: row.left, right: row.right || "" });
+    this.judging.show(said, [sides.left, sides.right], this.judgements.notes.get(this.draftOf));
+    this.judging.disable(this.number < 0);
+    this.root.dataset.judged = String(this.numJudged);
+    this.tellWhere();
+  }
+
+  get numJudged() {
+    const { reviewer } = this;
+    return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
+  }
+
+  // Rows have changed: here, in another window, or by what the server knows.
+  renew() {
+    if (!this.about) return;
+    this.drawJudgement();
+    if (this.masked && this.hidden && !this.prompt && this.rowOf(this.hidden.id)?.left !== undefined) this.drawMasked();
+  }
+
+  /** @param {Said} said */
+  async say(said) {
+    const { hidden, masked, number } = this;
+    if (number < 0 || (masked && !hidden)) return;
+    const { reviewer, item, pair } = this;
+    const known = [...this.judgements.rows.values()].filter((row) => unitOf(row) === unitOf({ reviewer, item, pair }));
+    const isRevealed = Boolean(masked) && known.some((row) => !row.is_masked || row.left !== undefined);
+    const counted2 = this.rowOf(item);
+    const open =
+      masked && counted2?.left !== undefined ? { left: counted2.left, right: counted2.right } : this.sidesShown;
+    const sides = open || { sealed: hidden?.sealed };
+    const note = noteOf(this.root).value;
+    const told = {
+      ...said,
+      note,
+      reviewer,
+      item,
+      pair,
+      is_masked: Boolean(masked),
+      is_revealed: isRevealed,
+      undoes: "",
+      ...sides,
+    };
+    const draft = this.draftOf;
+    const row = await this.judgements.add(told);
+    this.judgements.drop(draft);
+    if (masked === "each" && row.preference && row.sealed !== undefined) await this.tell(row);
+  }
+
+  /** @param {JudgementRow} row */
+  async tell(row) {
+    try {
+      await this.judgements.reveal([row]);
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+    }
+  }
+
+  /**
+   * @param {string} text
+   * @param {boolean} isDone
+   */
+  noted(text, isDone) {
+    this.judgements.draft(this.draftOf, text);
+    if (isDone) this.leaveNote();
+  }
+
+  // What was typed becomes a part of the judgement, if it says anything new.
+  leaveNote() {
+    const text = this.judgements.notes.get(this.draftOf);
+    if (text === undefined) return;
+    const row = this.rowOf(this.item);
+    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
+    if (isSaidAlike(said, { ...said, note: text })) this.judgements.drop(this.draftOf);
+    else this.say({ ...said, note: text });
+  }
+
+  async undo() {
+    const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
+    if (!last) return put(this.said, "There is nothing to undo.");
+    const told = without(last, "id", "set", "time", "isSent");
+    await this.judgements.add({ ...told, ...NOTHING, undoes: last.id });
+    const place = this.order.findIndex((number) => this.about.items[number].id === last.item);
+    if (place >= 0 && place !== this.at) await this.to(place);
+    put(this.said, "Your last judgement is undone.");
+    return undefined;
+  }
+
+  tellWhere() {
+    const { why, unsent } = this.judgements;
+    const waiting = unsent.length;
+    const kept = this.server.key
+      ? `Kept in this browser and on this server${waiting ? `; ${counted(waiting, "judgement")} not sent yet` : ""}.`
+      : `Kept in this browser alone${this.canKeep ? ", and on this server for who has its key" : ""}.`;
+    const sealed = this.masked
+      ? 0
+      : [...this.judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
+    const waits = sealed
+      ? ` ${counted(sealed, "masked judgement")} not revealed yet: choose masked to go on, then Reveal all.`
+      : "";
+    put(
+      this.keeping.where,
+      `${why || kept} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${this.masked ? ` ${HOLD}` : waits}`,
+    );
+    this.root.dataset.unsent = String(waiting);
+  }
+
+  /** @param {string} key */
+  async unlock(key) {
+    this.server.key = key.trim();
+    try {
+      await this.judgements.pull();
+      if (this.server.key) sessionStorage.setItem(KEY, this.server.key);
+      else sessionStorage.removeItem(KEY);
+      this.judgements.send();
+    } catch (error) {
+      this.server.key = "";
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+    }
+    this.tellWhere();
+  }
+
+  /** @param {string} form */
+  async save(form) {
+    const { about } = this;
+    const rows = [...this.judgements.rows.values()].map(sendable);
+    const path = `${pathOf(about.address)}/export`;
+    const [ending, kind] = {
+      jsonl: ["jsonl", "application/x-ndjson"],
+      csv: ["csv", "text/csv"],
+      html: ["html", "text/html"],
+    }[form] || ["json", "application/json"];
+    try {
+      const text = await this.server.text(path, { form, rows, way: this.other });
+      const what = form === "comparator" ? `-comparator-${this.other}` : "";
+      download(`review-${about.name.replaceAll(/[^\w-]+/g, "-")}${what}.${ending}`, textBlob(text, kind));
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+    }
+  }
+
+  /** @param {File} file */
+  async merge(file) {
+    const { about } = this;
+    const own = [...this.judgements.rows.values()];
+    try {
+      const text = await file.text();
+      const told = await this.server.json(`${pathOf(about.address)}/merge`, { rows: own.map(sendable), text });
+      const known = new Map(own.map((row) => [row.id, row]));
+      const fresh = told.rows
+        .filter((/** @type {Json} */ row) => !known.has(row.id))
+        .map((/** @type {Json} */ row) => ({
+          ...row,
+          set: about.id,
+          pair: pairOf(row.left, row.right),
+          isSent: false,
+        }));
+      await this.judgements.take(fresh);
+      this.judgements.send();
+      const conflicts = told.num_conflicts
+        ? `; ${counted(told.num_conflicts, "conflict")}, of which both sides are kept`
+        : "";
+      put(this.said, `${counted(fresh.length, "row")} of ${file.name} came in${conflicts}.`);
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || `${file.name} could not be read.`);
+    }
+  }
+
+  /** @param {number} way */
+  async openLive(way) {
+    const { about, number } = this;
+    const ar = about.ways.findIndex(({ settings }) => settings?.method === "ar");
+    const ways = ar >= 0 && ar !== way ? [way, ar] : [way];
+    try {
+      const texts = await Promise.all(
+        ways.map((each) => this.server.text(`${pathOf(about.address)}/items/${number}/${each}`)),
+      );
+      const lanes = texts.map((text, i) => {
+        const { settings } = about.ways[ways[i]];
+        return Lane.of(text.split("\n"), { lane: settings?.method ?? "mars", title: about.ways[ways[i]].name });
+      });
+      const named = lanes.map(({ name, title }) => ({ lane: name, title }));
+      const recorded = joined(dayOf(lanes[0].header), `${about.name}, ${about.items[number].id}`);
+      const head = { run: `review-${about.id}-${number}-${way}`, lanes: named, pace: 0, recorded };
+      const detail = { kind: "replay", value: valueOf(head, lanes) };
+      this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This answer could not be opened.");
+    }
+  }
+
+  // The address brings back what is on show.
+  link() {
+    /** @type {Record<string, string>} */
+    const told = { review: this.about.address, at: this.item, beside: String(this.other) };
+    if (this.masked) told.masked = this.masked;
+    if (this.isWide && !this.masked) told.all = "1";
+    this.hash = `#${new URLSearchParams(told)}`;
+    if (this.root.clientWidth) history.replaceState(history.state, "", this.hash);
+  }
+
+  /** @param {KeyboardEvent} event */
+  pressed(event) {
+    const target = targetOf(event);
+    if (!this.about || !this.root.clientWidth || isModified(event) || event.defaultPrevented) return;
+    const isOwn = target === document.body || this.root.contains(target) || target.id === "review-tab-button";
+    if (!isOwn || document.querySelector("dialog[open]")) return;
+    if (target.matches("input, textarea, select")) {
+      if (event.key === "Escape") this.leave(event);
+      return;
+    }
+    const act = this.actOf(event);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** @param {KeyboardEvent} event */
+  leave(event) {
+    event.stopPropagation();
+    targetOf(event).blur();
+    this.root.focus({ preventScroll: true });
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @returns {(() => unknown) | undefined}
+   */
+  actOf({ key, code, shiftKey }) {
+    const digit = /^(?:Digit|Numpad)([1-5])$/.exec(code);
+    if (digit) return () => this.judging.rate(shiftKey ? 1 : 0, Number(digit[1]));
+    if (key.toLowerCase() === "t") return () => this.judging.sides[shiftKey ? 1 : 0].field.focus();
+    if (shiftKey) return undefined;
+    /** @type {Record<string, () => unknown>} */
+    const acts = {
+      j: () => this.go(1),
+      k: () => this.go(-1),
+      x: () => this.toUnjudged(),
+      n: () => put(this.said, this.reading.step(1)),
+      p: () => put(this.said, this.reading.step(-1)),
+      a: () => this.judging.prefer("left"),
+      s: () => this.judging.prefer("equal"),
+      d: () => this.judging.prefer("right"),
+      c: () => noteOf(this.root).focus(),
+      u: () => this.undo(),
+      o: () => (this.masked ? put(this.said, HOLD) : this.openLive(this.other)),
+    };
+    return acts[key];
+  }
+}
+
+/**
+ * Called once the tab is opened and this script has come.
+ * @param {HTMLElement} root
+ */
+export function mountReview(root) {
+  Object.assign(root, { reviewView: new ReviewView(root) });
+}
