@@ -25,8 +25,8 @@ def visit(arrive: Arrive, address: str, scripted_backend: ScriptedBackend) -> Vi
     """Open the page as a new visitor, at full speed."""
     scripted_backend.forward_seconds = 0.001
 
-    def open_page(query: str = "") -> playwright.Page:
-        page = arrive(f"{address}?max_new_tokens=40{query}")
+    def open_page(query: str = "", *size: int) -> playwright.Page:
+        page = arrive(f"{address}?max_new_tokens=40{query}", *size)
         wait_loaded(page)
         return page
 
@@ -148,3 +148,29 @@ def test_views_stand_where_the_browser_forbids_channels(
     page.wait_for_selector("#compare .cv-said:text('does not let the page keep anything')")
     assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
     context.close()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_jumps_when_run_is_pressed(
+    visit: Visit, scripted_backend: ScriptedBackend, width: int
+) -> None:
+    """The lanes stand where they stood: while a prompt is typed, while its run begins, and after."""
+    scripted_backend.forward_seconds = 0.02
+    page = visit("", width, 900)
+    place = f"document.querySelector('{ROOT} .rv-panes').offsetTop"
+    run(page, "Say it.")
+    before = page.evaluate(place)
+    page.fill("#prompt textarea", "Say something else.")
+    page.wait_for_selector(FOREIGN)
+    places = [page.evaluate(place)]
+    page.evaluate(
+        """([root, place]) => {
+          window.places = new Set();
+          const look = () => { window.places.add(eval(place)); requestAnimationFrame(look); };
+          look();
+        }""",
+        [ROOT, place],
+    )
+    run(page)
+    places += page.evaluate("[...window.places]")
+    assert set(places) == {before}

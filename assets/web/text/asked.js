@@ -38,7 +38,7 @@ export class Asked {
    * @param {string | null} [wanted]
    */
   draw(prompt, settings = "", wanted = null) {
-    const isForeign = prompt !== null && wanted !== null && wanted !== prompt;
+    const isForeign = Boolean(prompt) && wanted !== null && wanted !== prompt;
     this.element.hidden = prompt === null;
     this.element.dataset.foreign = String(isForeign);
     put(this.prompt, prompt || "");
@@ -47,7 +47,7 @@ export class Asked {
   }
 
   /**
-   * As a race tells it: by the first header that came.
+   * As a race tells it: by the first header that came; until then its room is kept, so that nothing jumps.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
    */
@@ -55,7 +55,7 @@ export class Asked {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(header ? header.prompt || "" : null, header && header.settings ? onceText(header.settings) : "", wanted);
+    this.draw(lanes.length ? header?.prompt || "" : null, header && header.settings ? onceText(header.settings) : "", wanted);
   }
 }
 

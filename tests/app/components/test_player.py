@@ -308,14 +308,15 @@ def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Sho
 
 
 @needs_browser
-def test_a_bar_of_a_chart_chooses_its_forward_and_heads_stay_on_one_line(show: Show) -> None:
+def test_a_bar_of_a_chart_chooses_its_forward_and_heads_are_alike(show: Show) -> None:
     page = show("maths", width=1440)
     wait_for_charts(page)
     page.eval_on_selector(ROOT, "n => { n.style.width = '996px' }")
     heights = page.eval_on_selector_all(
         ".rv-head", "l => l.map(h => h.getBoundingClientRect().height)"
     )
-    assert max(heights) < 44
+    assert max(heights) < 62  # two lines: how it decodes stands in the second, at this width
+    assert len(set(heights)) == 1
     bars = page.locator("[data-chart=forwards] .rv-plot")
     bars.scroll_into_view_if_needed()
     plot = "document.querySelector('[data-chart=forwards] .rv-plot')"

@@ -64,6 +64,11 @@ function mountKeys() {
     if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
+  // On a phone the box shows one line of a prompt where nobody writes in it: its first.
+  document.addEventListener("focusout", ({ target }) => {
+    if (target instanceof HTMLTextAreaElement && target.closest("#bar")) target.scrollTop = 0;
+  });
+
   document.addEventListener("keydown", (event) => {
     const prompt = around(event, PROMPTS);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && prompt) {
