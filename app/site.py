@@ -83,7 +83,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     index = document(assets.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
     pages["how.html"] = filled(_how(), {"title": "How it works"})
-    view = assets.template("views/race/view.html", plotly="", replay="", opens="")
+    view = assets.template("views/race/view.html", plotly="", replay="", opens="passes")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
         data = {"title": recording.title, "why": recording.why, "value": recording.value}
@@ -132,7 +132,7 @@ def shell() -> str:
     of it plotly.js."""
     plotly = assets.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    view = assets.template("views/race/view.html", plotly="", replay="", opens="")
+    view = assets.template("views/race/view.html", plotly="", replay="", opens="passes")
     return document(view, "mountReplay", [*scripts, assets.bundle(ENTRIES)])
 
 

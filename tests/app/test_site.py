@@ -289,6 +289,8 @@ def replay(saved: Path) -> Iterator[playwright.Page]:
 
 def wait_until_drawn(page: playwright.Page) -> None:
     page.wait_for_selector(".mars-race[data-state=finished]")
+    assert page.get_attribute(".mars-race", "data-clock") == "passes"  # a file opens as the page
+    assert "Plain AR: 182. The same text" in page.inner_text(".mars-race .rv-saying")
     page.click(".mars-race .rv-clock button >> text=Seconds")  # the clock that shows every figure
     page.locator(".mars-race .rv-plot.js-plotly-plot").nth(2).wait_for()
 

@@ -154,7 +154,7 @@ def test_views_stand_where_the_browser_forbids_channels(
 def test_nothing_jumps_when_run_is_pressed(
     visit: Visit, scripted_backend: ScriptedBackend, width: int
 ) -> None:
-    """The lanes stand where they stood: while a prompt is typed, while its run begins, and after."""
+    """The lanes stand where they stood: while a prompt is typed, its run begins, and after."""
     scripted_backend.forward_seconds = 0.02
     page = visit("", width, 900)
     place = f"document.querySelector('{ROOT} .rv-panes').offsetTop"

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { CLOCKS } from "../../assets/web/core/clocks.js";
-import { apart } from "../../assets/web/charts/specs.js";
+import { apart, forwardsFigure } from "../../assets/web/charts/specs.js";
 import { Boxes, Dashes, finestOf, stepsIn } from "../../assets/web/charts/marks.js";
+
+import { forward, laneOf } from "./runs.js";
 
 const ALL = { time: 0, height: 0 };
 
@@ -60,4 +62,17 @@ test("labels beside a chart stand near their values, in order, none over another
   const [first, second, third] = apart([100, 100, 100], 112);
   assert.ok(first - second > 11 && second - third > 11);
   assert.ok(Math.min(...apart([0, 0], 100)) > 0);
+});
+
+test("in a bar what look-up gave wears its own colour, above the rest", () => {
+  const lossless = { lossless: true, lookup: true };
+  const rows = [
+    forward(0, [[1, 0.9]], 1, "threshold", { looked_up: [2, 3] }),
+    forward(1, [[2, 0.9], [3, 0.9], [4, 0.8]], 3, "block", { num_pending: 3 }), // prettier-ignore
+  ];
+  const lane = laneOf(rows, { settings: lossless });
+  const colours = { bars: ["one", "two", "three", "four", "five"], lookup: "copied", mars: "cap" };
+  const { shapes } = forwardsFigure(lane, colours, { from: 0, to: 2 }, CLOCKS.passes, false).layout;
+  assert.deepEqual(shapes.map(({ fillcolor }) => fillcolor), ["one", "three", "copied", "cap"]); // prettier-ignore
+  assert.match(shapes[2].path, /^M1.08,1H1.92V3/);
 });

@@ -2,7 +2,7 @@
 // forward. No DOM, no Plotly; colours come in as `c`.
 
 import { runColours } from "../core/colours.js";
-import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
+import { folds, lastOf, photoFinish, sourcesOf, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
@@ -118,6 +118,7 @@ function finishMarks(lanes, c, span, clock) {
 }
 
 /**
+ * Bars as tall as what each forward gave, in the colour of that number; what look-up gave wears its own.
  * seen: the part of the span that is zoomed; what lies outside of it is not drawn.
  * @param {Lane} lane
  * @param {Colours} c
@@ -131,12 +132,15 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
   const near = stepsIn(lane, seen, clock);
   const finest = finestOf(near, seen, 0);
   const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest, clock));
+  const copied = new Boxes(c.lookup, finest, clock);
   const caps = new Boxes(c.mars, finest, clock);
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
   const free = finest.time ? 0 : 0.08;
   for (const step of near) {
     if (!step.count) continue; // block diffusion: it filled places, and nothing left yet
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
+    const num = sourcesOf(lane, step).filter((source) => source === "look-up").length;
+    if (num) copied.add(step, free, step.count - num, step.count);
     if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
   }
   const y = axis(c, "tokens accepted", {
@@ -146,7 +150,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
     dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
   const marks = moveMarks(lane, c, span, true, clock);
-  marks.shapes.unshift(...[...bars, caps].flatMap((boxes) => boxes.shapes));
+  marks.shapes.unshift(...[...bars, copied, caps].flatMap((boxes) => boxes.shapes));
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 

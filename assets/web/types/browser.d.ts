@@ -10,6 +10,7 @@ interface Colours {
   warm: string;
   mars: string;
   ar: string;
+  lookup: string;
   runs: string[]; // by place in the palette, plain AR's first
   bars: string[];
   font: string;

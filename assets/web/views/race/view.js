@@ -64,7 +64,7 @@ export class RaceView extends LineView {
       () => this.moved(),
       () => this.schedule(),
     );
-    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds;
+    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // "passes": of a file, which opens no page
     this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
     this.beat = new Beat(find(root, ".rv-beat"));
     this.headline = new Headline(find(root, ".rv-headline"));
@@ -428,7 +428,7 @@ class Opening {
     const { root, player, playhead, panes } = this.view;
     this.badge.hidden = !recorded;
     this.badge.textContent = typeof recorded === "string" ? `recorded ${recorded.split(", on ")[0]}` : "recorded run";
-    const isFirst = Boolean(root.dataset.opens && recorded && lanes.length === 2);
+    const isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
     this.caption.hidden = !isFirst;
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
