@@ -178,11 +178,11 @@ export function placeIn(scroller, node) {
 }
 
 /**
- * The tab of the page that is called so.
+ * The tab of the page that is called so; on a narrow page some stand in a list behind the others.
  * @param {string} name
  */
 export function tabOf(name) {
-  const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab]"));
+  const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab], .overflow-dropdown button"));
   return [...tabs].find((tab) => tab.textContent?.trim() === name);
 }
 

@@ -1,16 +1,16 @@
 // The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
 
 import { find, isModified, make, put, targetOf } from "../../core/dom.js";
-import { Lane } from "../../core/trace.js";
-import { valueOf } from "../../core/wire.js";
 import { counted, dayOf, joined } from "../../core/words.js";
-import { download, textBlob } from "../../export/files.js";
+import { Charts } from "./charts.js";
+import { mergedRows, replayOf, saveFile } from "./files.js";
 import { Bar, Keeping, keysHelp } from "./frame.js";
 import { Judging, noteOf } from "./judging.js";
 import { Judgements } from "./kept.js";
 import { Reading } from "./reading.js";
-import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
+import { NOTHING, TAGS, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
+import { ALL, Table, filterOf, filtered, linkOf } from "./table.js";
 
 const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on show
 const KEY = "mars-review-key";
@@ -27,6 +27,7 @@ export class ReviewView {
   other = 0; // the way beside the reference
   isWide = false; // all ways, not the pair alone
   masked = /** @type {"" | "each" | "end"} */ ("");
+  filter = ALL;
   token = 0; // of the latest prompt that was asked for
   /** @type {ReviewPrompt | null} */
   prompt = null;
@@ -63,6 +64,10 @@ export class ReviewView {
       say: (said) => this.say(said),
       note: (text, isDone) => this.noted(text, isDone),
     });
+    this.table = new Table({ filter: (filter) => this.filterBy(filter), go: (number) => this.goTo(number) });
+    this.charts = new Charts(root);
+    this.charted = details("What it says", this.charts.element, () => this.drawCharts());
+    this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
     this.body = find(root, ".rw-body");
     this.body.replaceChildren(
       this.bar.element,
@@ -72,6 +77,8 @@ export class ReviewView {
       judging,
       this.keeping.element,
       keysHelp(),
+      this.tabled,
+      this.charted,
     );
     document.addEventListener("keydown", (event) => this.pressed(event));
     window.addEventListener("hashchange", () => this.follow());
@@ -104,6 +111,8 @@ export class ReviewView {
     this.masked = masked === "each" || masked === "end" ? masked : "";
     this.other = Number(told.get("beside")) || 0;
     this.isWide = told.has("all");
+    this.filter = filterOf(told);
+    if (Object.keys(linkOf(this.filter)).length) this.tabled.open = true;
     await this.open(told.get("review") || STUDY, told.get("at") || "");
   }
 
@@ -127,7 +136,10 @@ export class ReviewView {
       this.maskeds = new Ahead((number) => this.server.json(`${path}/masked/${pair}/${number}`));
       this.fillBar();
       await this.judgements.open(this.about, Boolean(this.masked));
+      this.buildTable();
       this.arrange(item);
+      this.charted.hidden = Boolean(this.masked);
+      this.drawCharts();
       this.body.hidden = false;
       this.root.dataset.phase = "open";
       put(this.status, this.origin());
@@ -179,15 +191,53 @@ export class ReviewView {
     this.root.dataset.masked = this.masked;
   }
 
-  // Which prompts are read, in their order: of a masked pair those whose texts differ.
+  // Which prompts are read, in their order: those that the filter leaves, of a masked pair those whose texts differ.
   arrange(item = "") {
     const { items } = this.about;
     const before = item || items[this.order[this.at]]?.id || "";
-    this.order = items.map((_, number) => number).filter((number) => !items[number].same);
-    this.at = Math.max(
-      0,
-      this.order.findIndex((number) => items[number].id === before),
+    const lines = this.lines();
+    const left = filtered(lines, this.filter);
+    this.order = left.map(({ number }) => number);
+    const place = this.order.findIndex((number) => items[number].id === before);
+    this.at = Math.max(0, place);
+    this.table.show(left, lines.length, this.filter);
+  }
+
+  lines() {
+    return this.about.items.flatMap(({ id, category, head, marks, same }, number) =>
+      same ? [] : [{ number, id, category, head, mark: marks?.[this.other] ?? null, row: this.rowOf(id) ?? null }],
     );
+  }
+
+  buildTable() {
+    const { items } = this.about;
+    const categories = [...new Set(items.map(({ category }) => category).filter(Boolean))];
+    const own = [...this.judgements.rows.values()].flatMap(({ tags }) => tags.flat());
+    this.table.build(categories, [...new Set([...TAGS, ...own])]);
+  }
+
+  /** @param {ReviewFilter} filter */
+  filterBy(filter) {
+    this.leaveNote();
+    const before = this.item;
+    this.filter = filter;
+    this.arrange();
+    return before === this.item ? this.link() : this.draw();
+  }
+
+  /** @param {number} number */
+  goTo(number) {
+    this.to(this.order.indexOf(number));
+    this.root.scrollIntoView({ block: "start" });
+  }
+
+  drawCharts() {
+    if (!this.charted.open || this.masked) return;
+    this.trying(async () => {
+      const rows = [...this.judgements.rows.values()].map(sendable);
+      const figures = await this.server.json(`${pathOf(this.about.address)}/figures`, { rows });
+      if (!this.masked) this.charts.show(this.about, figures, this.other);
+    });
   }
 
   get number() {
@@ -221,6 +271,8 @@ export class ReviewView {
   pairWith(other) {
     this.leaveNote();
     this.other = other;
+    this.arrange();
+    this.drawCharts();
     if (this.masked) return this.open(this.about.address);
     this.fillBar();
     return this.draw();
@@ -237,14 +289,10 @@ export class ReviewView {
   /** @param {"" | "each" | "end"} masked */
   async mask(masked) {
     this.leaveNote();
-    if (!masked) {
-      try {
-        await this.judgements.reveal([...this.judgements.rows.values()]);
-      } catch (error) {
-        put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
-        this.bar.sides.select.value = this.masked;
-        return;
-      }
+    const isOpen = masked || (await this.trying(() => this.judgements.reveal([...this.judgements.rows.values()])));
+    if (!isOpen) {
+      this.bar.sides.select.value = this.masked;
+      return;
     }
     const item = this.about.items[this.number]?.id || "";
     this.masked = masked;
@@ -423,6 +471,8 @@ export class ReviewView {
   renew() {
     if (!this.about) return;
     this.drawJudgement();
+    this.table.renew(this.lines());
+    this.drawCharts();
     if (this.masked && this.hidden && !this.prompt && this.rowOf(this.hidden.id)?.left !== undefined) this.drawMasked();
   }
 
@@ -452,16 +502,8 @@ export class ReviewView {
     const draft = this.draftOf;
     const row = await this.judgements.add(told);
     this.judgements.drop(draft);
-    if (masked === "each" && row.preference && row.sealed !== undefined) await this.tell(row);
-  }
-
-  /** @param {JudgementRow} row */
-  async tell(row) {
-    try {
-      await this.judgements.reveal([row]);
-    } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
-    }
+    if (masked === "each" && row.preference && row.sealed !== undefined)
+      await this.trying(() => this.judgements.reveal([row]));
   }
 
   /**
@@ -515,85 +557,54 @@ export class ReviewView {
 
   /** @param {string} key */
   async unlock(key) {
-    this.server.key = key.trim();
-    try {
-      await this.judgements.pull();
-      if (this.server.key) sessionStorage.setItem(KEY, this.server.key);
-      else sessionStorage.removeItem(KEY);
-      this.judgements.send();
-    } catch (error) {
-      this.server.key = "";
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
-    }
+    this.server.key = key;
+    const isRight = await this.trying(() => this.judgements.pull());
+    if (isRight) this.judgements.send();
+    else this.server.key = "";
+    sessionStorage.setItem(KEY, this.server.key);
     this.tellWhere();
   }
 
   /** @param {string} form */
-  async save(form) {
-    const { about } = this;
-    const rows = [...this.judgements.rows.values()].map(sendable);
-    const path = `${pathOf(about.address)}/export`;
-    const [ending, kind] = {
-      jsonl: ["jsonl", "application/x-ndjson"],
-      csv: ["csv", "text/csv"],
-      html: ["html", "text/html"],
-    }[form] || ["json", "application/json"];
-    try {
-      const text = await this.server.text(path, { form, rows, way: this.other });
-      const what = form === "comparator" ? `-comparator-${this.other}` : "";
-      download(`review-${about.name.replaceAll(/[^\w-]+/g, "-")}${what}.${ending}`, textBlob(text, kind));
-    } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
-    }
+  save(form) {
+    return this.trying(() => saveFile(this.server, this.about, this.judgements.rows.values(), form, this.other));
   }
 
   /** @param {File} file */
-  async merge(file) {
-    const { about } = this;
-    const own = [...this.judgements.rows.values()];
-    try {
-      const text = await file.text();
-      const told = await this.server.json(`${pathOf(about.address)}/merge`, { rows: own.map(sendable), text });
-      const known = new Map(own.map((row) => [row.id, row]));
-      const fresh = told.rows
-        .filter((/** @type {Json} */ row) => !known.has(row.id))
-        .map((/** @type {Json} */ row) => ({
-          ...row,
-          set: about.id,
-          pair: pairOf(row.left, row.right),
-          isSent: false,
-        }));
+  merge(file) {
+    return this.trying(async () => {
+      const own = [...this.judgements.rows.values()];
+      const { fresh, conflicts } = await mergedRows(this.server, this.about, own, await file.text());
       await this.judgements.take(fresh);
       this.judgements.send();
-      const conflicts = told.num_conflicts
-        ? `; ${counted(told.num_conflicts, "conflict")}, of which both sides are kept`
-        : "";
-      put(this.said, `${counted(fresh.length, "row")} of ${file.name} came in${conflicts}.`);
-    } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || `${file.name} could not be read.`);
-    }
+      const kept = conflicts ? `; ${counted(conflicts, "conflict")}, of which both sides are kept` : "";
+      put(this.said, `${counted(fresh.length, "row")} of ${file.name} came in${kept}.`);
+    });
   }
 
   /** @param {number} way */
-  async openLive(way) {
-    const { about, number } = this;
-    const ar = about.ways.findIndex(({ settings }) => settings?.method === "ar");
-    const ways = ar >= 0 && ar !== way ? [way, ar] : [way];
-    try {
-      const texts = await Promise.all(
-        ways.map((each) => this.server.text(`${pathOf(about.address)}/items/${number}/${each}`)),
-      );
-      const lanes = texts.map((text, i) => {
-        const { settings } = about.ways[ways[i]];
-        return Lane.of(text.split("\n"), { lane: settings?.method ?? "mars", title: about.ways[ways[i]].name });
-      });
-      const named = lanes.map(({ name, title }) => ({ lane: name, title }));
-      const recorded = joined(dayOf(lanes[0].header), `${about.name}, ${about.items[number].id}`);
-      const head = { run: `review-${about.id}-${number}-${way}`, lanes: named, pace: 0, recorded };
-      const detail = { kind: "replay", value: valueOf(head, lanes) };
+  openLive(way) {
+    return this.trying(async () => {
+      const value = await replayOf(this.server, this.about, this.number, way);
+      const detail = { kind: "replay", value };
       this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
+    });
+  }
+
+  /**
+   * Does something that may be refused: then its sentence is said.
+   * @param {() => Promise<unknown>} act
+   */
+  async trying(act) {
+    try {
+      await act();
+      return true;
     } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This answer could not be opened.");
+      put(
+        this.said,
+        /** @type {{ sentence?: string }} */ (error).sentence || "This did not work: reload the page and try again.",
+      );
+      return false;
     }
   }
 
@@ -603,8 +614,9 @@ export class ReviewView {
     const told = { review: this.about.address, at: this.item, beside: String(this.other) };
     if (this.masked) told.masked = this.masked;
     if (this.isWide && !this.masked) told.all = "1";
+    Object.assign(told, linkOf(this.filter));
     this.hash = `#${new URLSearchParams(told)}`;
-    if (this.root.clientWidth) history.replaceState(history.state, "", this.hash);
+    if (this.root.clientWidth) history.replaceState(history.state, "", location.pathname + location.search + this.hash);
   }
 
   /** @param {KeyboardEvent} event */
@@ -655,6 +667,17 @@ export class ReviewView {
     };
     return acts[key];
   }
+}
+
+/**
+ * @param {string} title
+ * @param {HTMLElement} content
+ * @param {() => void} opened
+ */
+function details(title, content, opened) {
+  const node = make("details", "rw-part", make("summary", "", title), content);
+  node.addEventListener("toggle", () => node.open && opened());
+  return node;
 }
 
 /**

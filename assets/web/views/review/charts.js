@@ -1,0 +1,309 @@
+// What the judgements say together, as the server reckons it: charts with intervals, how reviewers agree, and how much so
+// few judgements allow to say. Automatic marks stand in a table of their own above.
+
+import { Plots, chartFrame } from "../../charts/plots.js";
+import { axis, layout } from "../../charts/specs.js";
+import { coloursOf } from "../../core/colours.js";
+import { make, put, watchTheme } from "../../core/dom.js";
+import { counted, figure, short } from "../../core/words.js";
+
+/** @type {[key: string, title: string][]} */
+const CHARTS = [
+  ["preference", "Preferred beside the reference, share of judgements"],
+  ["rating", "Mean rating, 1 to 5, by way"],
+  ["tags", "Share of judgements with a tag, by way"],
+  ["pace", "Preference against tokens per forward"],
+  ["category", "The way is better or equal, by category"],
+];
+const MOST_TAGS = 5;
+
+/**
+ * Plotly reads a little HTML in its texts: what people wrote is none.
+ * @param {string} text
+ */
+export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/** @param {(ReviewEstimate | null)[]} found */
+const bounds = (found) => ({
+  type: "data",
+  symmetric: false,
+  array: found.map((each) => (each ? each.high - each.value : 0)),
+  arrayminus: found.map((each) => (each ? each.value - each.low : 0)),
+  thickness: 1.2,
+  width: 4,
+});
+
+/**
+ * The ways in the order of how boldly they take tokens: AR and verified ones first, then by falling τ.
+ * @param {ReviewWay[]} ways
+ */
+export function byBoldness(ways) {
+  /** @param {ReviewWay} way */
+  const rank = ({ settings }) =>
+    !settings ? 3 : settings.method === "ar" ? 0 : settings.lossless ? 1 : 2 - Number(settings.tau ?? 0) / 2;
+  return ways.toSorted((one, other) => rank(one) - rank(other)).map(({ name }) => name);
+}
+
+/**
+ * How far reviewers agree, in a sentence.
+ * @param {ReviewFigures["agreement"]} agreement
+ */
+export function agreementText({ num_reviewers, num_shared, preference, rating }) {
+  if (num_reviewers < 2) return "One reviewer: nothing says yet whether others would judge alike.";
+  if (!num_shared) return `${num_reviewers} reviewers, and no pair that two of them judged.`;
+  /** @type {(name: string, alpha: number | null) => string} */
+  const told = (name, alpha) => (alpha === null ? `${name}: nobody could have disagreed` : `${name}: ${short(alpha)}`);
+  return `Krippendorff's alpha of ${num_reviewers} reviewers on ${counted(num_shared, "shared pair")}: ${told("preference", preference)}, ${told("rating", rating)}. 1 is full agreement, 0 is chance.`;
+}
+
+export class Charts {
+  /** @type {ReviewFigures | null} */
+  figures = null;
+  /** @type {ReviewAbout | null} */
+  about = null;
+  other = 0;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.root = root;
+    this.caution = make("p", { class: "rw-caution", role: "status" });
+    this.agreement = make("p", "rw-agreement");
+    this.machine = make("div", {
+      class: "rw-scroll rw-machine",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "Automatic marks",
+    });
+    this.people = make("div", {
+      class: "rw-scroll rw-people",
+      tabindex: "0",
+      role: "region",
+      "aria-label": "Preferences",
+    });
+    const drawn = make("div", "rw-charts");
+    const frames = CHARTS.map(([key, title]) => chartFrame(key, title));
+    this.plots = new Plots(root, drawn, frames, {
+      figure: (key, frame) => this.figure(key, frame),
+      rest: "the tables are",
+    });
+    const note = make(
+      "p",
+      "rw-hint",
+      "Lines are 95 % intervals, bootstrapped by prompt; answers that are equal to the letter count as equal unasked.",
+    );
+    this.element = make(
+      "section",
+      { class: "rw-says", "aria-label": "Charts" },
+      make("h2", "", "Marked by a machine"),
+      this.machine,
+      make("h2", "", "Said by people"),
+      this.caution,
+      this.agreement,
+      this.people,
+      note,
+      drawn,
+    );
+    watchTheme(root, () => this.plots.draw());
+  }
+
+  /**
+   * @param {ReviewAbout} about
+   * @param {ReviewFigures} figures
+   * @param {number} other
+   */
+  show(about, figures, other) {
+    Object.assign(this, { about, figures, other });
+    put(this.caution, figures.caution);
+    put(this.agreement, agreementText(figures.agreement));
+    this.machine.replaceChildren(machineTable(about));
+    this.people.replaceChildren(figures.preferences.length ? peopleTable(figures.preferences) : "");
+    this.plots.show();
+  }
+
+  /**
+   * @param {string} key
+   * @param {HTMLElement} frame
+   */
+  figure(key, frame) {
+    const { about, figures } = this;
+    const c = coloursOf(this.root);
+    const made = about && figures ? figureOf(key, about, figures, about.ways[this.other]?.name ?? "", c) : null;
+    frame.hidden = !made;
+    return made;
+  }
+}
+
+/**
+ * A chart as plotly takes it; null where there is nothing to draw.
+ * @param {string} key
+ * @param {ReviewAbout} about
+ * @param {ReviewFigures} figures
+ * @param {string} other
+ * @param {Colours} c
+ * @returns {Figure | null}
+ */
+export function figureOf(key, { ways, marks, reference }, { preferences, said, by_category }, other, c) {
+  const order = byBoldness(ways);
+  /** @type {<T extends { way: string }>(list: T[]) => T[]} */
+  const sorted = (list) => list.toSorted((one, two) => order.indexOf(one.way) - order.indexOf(two.way));
+  /** @type {(data: Json[], title: string, more: Json, x?: Json) => Figure} */
+  const made = (data, title, more, x = { type: "category" }) => ({
+    data,
+    layout: layout(c, axis(c, "", { showgrid: false, ...x }), axis(c, title, more), {
+      barmode: "group",
+      showlegend: data.length > 1,
+      legend: { orientation: "h", y: 1.14, x: 0, font: { size: 11 } },
+      margin: { l: 52, r: 12, t: 30, b: 46 },
+    }),
+  });
+  /** @type {(name: string, x: string[], found: (ReviewEstimate | null)[], color: string) => Json} */
+  const bars = (name, x, found, color) => ({
+    type: "bar",
+    name: plain(name),
+    x: x.map(plain),
+    y: found.map((each) => each?.value ?? null),
+    error_y: { ...bounds(found), color: c.ink },
+    marker: { color },
+    hovertemplate: "%{x}: %{y:.2f}<extra></extra>",
+  });
+  const share = { range: [0, 1.02], tickformat: ".0%" };
+  const own = sorted(preferences);
+  const names = own.map(({ way }) => way);
+  if (key === "preference" && own.length)
+    return made(
+      [
+        bars("the way itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
+        bars("neither", names, own.map(({ equal }) => equal), c.line), // prettier-ignore
+        bars(ways[reference].name, names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
+      ],
+      "share",
+      share,
+    );
+  const rated = sorted(said.filter(({ rating }) => rating));
+  if (key === "rating" && rated.length)
+    return made([bars("rating", rated.map(({ way }) => way), rated.map(({ rating }) => rating), c.mars)], "rating", { range: [0, 5.2] }); // prettier-ignore
+  if (key === "tags") return tagFigure(sorted(said), made, c);
+  if (key === "pace" && own.length) return paceFigure(own, marks, made, c);
+  if (key === "category") {
+    const found = Object.entries(by_category).flatMap(([name, list]) =>
+      list.filter(({ way }) => way === other).map((each) => ({ name, each })),
+    );
+    const x = found.map(({ name }) => name.replaceAll("_", " "));
+    if (found.length)
+      return made(
+        [
+          bars(`${other} is better`, x, found.map(({ each }) => each.better), c.mars), // prettier-ignore
+          bars("equal", x, found.map(({ each }) => each.equal), c.line), // prettier-ignore
+        ],
+        "share",
+        share,
+      );
+  }
+  return null;
+}
+
+/**
+ * @param {ReviewSaid[]} said
+ * @param {(data: Json[], title: string, more: Json) => Figure} made
+ * @param {Colours} c
+ */
+function tagFigure(said, made, c) {
+  const tags = [...new Set(said.flatMap(({ tags: each }) => Object.keys(each)))].slice(0, MOST_TAGS);
+  if (!tags.length) return null;
+  const data = tags.map((tag, i) => {
+    const found = said.map(({ tags: each }) => each[tag] ?? null);
+    return {
+      type: "scatter",
+      mode: "lines+markers",
+      name: plain(tag),
+      x: said.map(({ way }) => plain(way)),
+      y: found.map((each) => each?.value ?? 0),
+      error_y: { ...bounds(found), color: c.runs[i + 1] },
+      line: { color: c.runs[i + 1], width: 1.5 },
+    };
+  });
+  return made(data, "share", { range: [0, 1.02], tickformat: ".0%" });
+}
+
+/**
+ * @param {ReviewPreferred[]} own
+ * @param {ReviewTotals[]} marks
+ * @param {(data: Json[], title: string, more: Json, x: Json) => Figure} made
+ * @param {Colours} c
+ */
+function paceFigure(own, marks, made, c) {
+  const known = own.flatMap((each) => {
+    const tpf = marks.find(({ way, category }) => way === each.way && !category)?.tpf;
+    return tpf ? [{ ...each, tpf }] : [];
+  });
+  if (!known.length) return null;
+  // Better counts whole, equal half: 0.5 is no preference.
+  const data = {
+    type: "scatter",
+    mode: "markers+text",
+    x: known.map(({ tpf }) => tpf),
+    y: known.map(({ better, equal }) => better.value + equal.value / 2),
+    error_y: { ...bounds(known.map(({ better }) => better)), color: c.mars },
+    text: known.map(({ way }) => plain(way)),
+    textposition: "top center",
+    textfont: { size: 11, color: c.ink },
+    marker: { size: 9, color: c.mars },
+    hovertemplate: "%{text}: %{y:.2f} at %{x:.2f} tokens per forward<extra></extra>",
+  };
+  return made([data], "better, and half of equal", { range: [0, 1.08] }, { title: { text: "tokens per forward" } });
+}
+
+/** @param {ReviewAbout} about */
+function machineTable({ marks, ways, reference }) {
+  const heads = [
+    "way",
+    "tokens per forward",
+    `same text as ${ways[reference].name}`,
+    "first difference, median word",
+    "repeats itself",
+    "checker says right",
+  ];
+  const rows = marks
+    .filter(({ category }) => !category)
+    .map((each) => [
+      each.tpf === null ? "–" : figure(each.tpf),
+      `${each.num_same} of ${each.num_answers}`,
+      each.first_word === null ? "–" : short(each.first_word, 1),
+      `${each.num_looped} of ${each.num_answers}`,
+      each.num_checked ? `${each.num_right} of ${each.num_checked}` : "–",
+    ]);
+  const names = marks.filter(({ category }) => !category).map(({ way }) => way);
+  return tableOf(heads, names, rows);
+}
+
+/** @param {ReviewPreferred[]} preferences */
+function peopleTable(preferences) {
+  /** @param {ReviewEstimate} each */
+  const told = ({ value, low, high }) =>
+    `${Math.round(100 * value)} % [${Math.round(100 * low)}, ${Math.round(100 * high)}]`;
+  const heads = ["way", "better", "equal", "worse", "prompts", "judgements", "of them unasked"];
+  const rows = preferences.map((each) => [
+    told(each.better),
+    told(each.equal),
+    told(each.worse),
+    String(each.num_prompts),
+    String(each.num_judgements),
+    String(each.num_identical),
+  ]);
+  return tableOf(heads, preferences.map(({ way }) => way), rows); // prettier-ignore
+}
+
+/** @type {(heads: string[], names: string[], rows: string[][]) => HTMLTableElement} */
+const tableOf = (heads, names, rows) =>
+  make(
+    "table",
+    "rw-num",
+    make("thead", "", make("tr", "", ...heads.map((head) => make("th", { scope: "col" }, head)))),
+    make(
+      "tbody",
+      "",
+      ...rows.map((cells, i) =>
+        make("tr", "", make("th", { scope: "row" }, names[i]), ...cells.map((cell) => make("td", "", cell))),
+      ),
+    ),
+  );

@@ -1,0 +1,70 @@
+// Files out and in, and an answer as a run that Live shows: what a view asks of the server for them.
+
+import { Lane } from "../../core/trace.js";
+import { valueOf } from "../../core/wire.js";
+import { dayOf, joined } from "../../core/words.js";
+import { download, textBlob } from "../../export/files.js";
+import { pairOf, sendable } from "./rows.js";
+import { pathOf } from "./server.js";
+
+/** @type {Record<string, [ending: string, kind: string]>} */
+const KINDS = {
+  jsonl: ["jsonl", "application/x-ndjson"],
+  csv: ["csv", "text/csv"],
+  html: ["html", "text/html"],
+  comparator: ["json", "application/json"],
+};
+
+/**
+ * Saves the set and its judgements in one of the forms.
+ * @param {ReviewServer} server
+ * @param {ReviewAbout} about
+ * @param {Iterable<JudgementRow>} rows
+ * @param {string} form
+ * @param {number} way beside the reference, for a form that is about a pair
+ */
+export async function saveFile(server, about, rows, form, way) {
+  const posted = { form, rows: [...rows].map(sendable), way };
+  const text = await server.text(`${pathOf(about.address)}/export`, posted);
+  const [ending, kind] = KINDS[form];
+  const what = form === "comparator" ? `-comparator-${way}` : "";
+  download(`review-${about.name.replaceAll(/[^\w-]+/g, "-")}${what}.${ending}`, textBlob(text, kind));
+}
+
+/**
+ * The rows of a file that are new here, and how many conflicts there were.
+ * @param {ReviewServer} server
+ * @param {ReviewAbout} about
+ * @param {JudgementRow[]} own
+ * @param {string} text
+ * @returns {Promise<{ fresh: JudgementRow[], conflicts: number }>}
+ */
+export async function mergedRows(server, about, own, text) {
+  const told = await server.json(`${pathOf(about.address)}/merge`, { rows: own.map(sendable), text });
+  const known = new Set(own.map(({ id }) => id));
+  const fresh = told.rows
+    .filter((/** @type {Json} */ row) => !known.has(row.id))
+    .map((/** @type {Json} */ row) => ({ ...row, set: about.id, pair: pairOf(row.left, row.right), isSent: false }));
+  return { fresh, conflicts: told.num_conflicts };
+}
+
+/**
+ * An answer as the race view reads a run, AR's own beside it where the set has that.
+ * @param {ReviewServer} server
+ * @param {ReviewAbout} about
+ * @param {number} number
+ * @param {number} way
+ */
+export async function replayOf(server, about, number, way) {
+  const ar = about.ways.findIndex(({ settings }) => settings?.method === "ar");
+  const ways = ar >= 0 && ar !== way ? [way, ar] : [way];
+  const paths = ways.map((each) => `${pathOf(about.address)}/items/${number}/${each}`);
+  const texts = await Promise.all(paths.map((path) => server.text(path)));
+  const lanes = texts.map((text, i) => {
+    const { settings, name } = about.ways[ways[i]];
+    return Lane.of(text.split("\n"), { lane: settings?.method ?? "mars", title: name });
+  });
+  const named = lanes.map(({ name, title }) => ({ lane: name, title }));
+  const recorded = joined(dayOf(lanes[0].header), `${about.name}, ${about.items[number].id}`);
+  return valueOf({ run: `review-${about.id}-${number}-${way}`, lanes: named, pace: 0, recorded }, lanes);
+}

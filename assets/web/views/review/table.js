@@ -1,0 +1,236 @@
+// All prompts of a set as a table that holds only the rows in sight: what a machine marks of the pair, and beside it, in
+// columns of their own, what the reviewer said. Sorted and filtered; which prompts are left is told to the view.
+
+import { attribute, button, make, put } from "../../core/dom.js";
+import { counted, figure } from "../../core/words.js";
+import { preferredOf } from "./rows.js";
+
+const HEIGHT = 32; // of a row, in pixels
+const SPARE = 8; // rows above and below those in sight
+
+/** @type {ReviewFilter} */
+export const ALL = { category: "", agreement: "", judged: "", tag: "", rating: "", tpf: "", text: "", sort: "" };
+
+/**
+ * A prompt as the table has it. mark: of the other way; row: what the reviewer said of the pair.
+ * @typedef {{ number: number, id: string, category: string, head: string, mark: ReviewMark | null, row: JudgementRow | null }} Line
+ */
+
+/** @type {Record<string, (line: Line) => string | number>} */
+const SORTS = {
+  prompt: ({ number }) => number,
+  category: ({ category }) => category,
+  "first difference": ({ mark }) => mark?.word ?? Infinity,
+  "tokens per forward": ({ mark }) => -(mark?.tpf ?? 0),
+  preferred: ({ row }) => (row ? preferredOf(row) : "~"),
+  rating: ({ row }) => -Math.max(0, ...(row?.ratings ?? [])),
+};
+
+/**
+ * Those that a filter leaves, in its order.
+ * @param {Line[]} lines
+ * @param {ReviewFilter} filter
+ */
+export function filtered(lines, filter) {
+  const text = filter.text.trim().toLowerCase();
+  const least = Number(filter.tpf) || 0;
+  const kept = lines.filter(({ category, mark, row, head, id }) => {
+    if (filter.category && category !== filter.category) return false;
+    if (filter.agreement && (!mark || mark.is_same !== (filter.agreement === "same"))) return false;
+    if (filter.judged && Boolean(row?.preference) !== (filter.judged === "yes")) return false;
+    if (filter.tag && !row?.tags.flat().includes(filter.tag)) return false;
+    if (filter.rating && !row?.ratings.includes(Number(filter.rating))) return false;
+    if (least && (mark?.tpf ?? 0) < least) return false;
+    return !text || `${id} ${head}`.toLowerCase().includes(text);
+  });
+  const [name, isDown] = [filter.sort.replace(/^-/, ""), filter.sort.startsWith("-")];
+  const of = SORTS[name];
+  if (!of) return kept;
+  return kept.sort((one, other) => {
+    const [a, b] = isDown ? [of(other), of(one)] : [of(one), of(other)];
+    return a < b ? -1 : a > b ? 1 : one.number - other.number;
+  });
+}
+
+/** @type {(told: URLSearchParams) => ReviewFilter} */
+export const filterOf = (told) => {
+  const filter = { ...ALL };
+  for (const name of /** @type {(keyof ReviewFilter)[]} */ (Object.keys(ALL)))
+    filter[name] = told.get(`f.${name}`) || "";
+  return filter;
+};
+
+/** @type {(filter: ReviewFilter) => Record<string, string>} */
+export const linkOf = (filter) =>
+  Object.fromEntries(
+    Object.entries(filter)
+      .filter(([, value]) => value)
+      .map(([name, value]) => [`f.${name}`, value]),
+  );
+
+/** @type {[name: string, group: string, cell: (line: Line) => string][]} */
+const COLUMNS = [
+  ["prompt", "", ({ id }) => id],
+  ["category", "", ({ category }) => category.replaceAll("_", " ")],
+  ["text", "", ({ head }) => head],
+  [
+    "first difference",
+    "machine",
+    ({ mark }) => (!mark ? "" : mark.is_same ? "same" : mark.word === null ? "spaces" : `word ${mark.word + 1}`),
+  ],
+  ["tokens per forward", "machine", ({ mark }) => (mark?.tpf ? figure(mark.tpf) : "")],
+  ["marks", "machine", ({ mark }) => (mark ? machineWords(mark) : "")],
+  ["preferred", "people", ({ row }) => (row ? preferredOf(row) : "")],
+  [
+    "rating",
+    "people",
+    ({ row }) => (row?.ratings.some(Boolean) ? row.ratings.map((each) => each || "–").join(" · ") : ""),
+  ],
+  ["tags", "people", ({ row }) => row?.tags.flat().join(", ") ?? ""],
+];
+
+/** @param {ReviewMark} mark */
+const machineWords = ({ is_looped, is_right }) =>
+  [is_looped ? "loops" : "", is_right === null ? "" : is_right ? "right" : "wrong"].filter(Boolean).join(", ");
+
+export class Table {
+  /** @type {Line[]} */
+  lines = [];
+  filter = ALL;
+  shownFrom = -1;
+
+  /** @param {{ filter(filter: ReviewFilter): void, go(number: number): void }} report */
+  constructor(report) {
+    this.report = report;
+    this.count = make("p", { class: "rw-count", role: "status" });
+    this.fields = make("div", "rw-filters");
+    const heads = COLUMNS.map(([name, group]) => {
+      const sortable = name in SORTS ? button("rw-sort", name, () => this.sort(name)) : name;
+      return make("span", { class: "rw-cell", role: "columnheader", "data-group": group, "data-sort": name }, sortable);
+    });
+    this.heads = heads;
+    this.body = make("div", { class: "rw-rows", role: "rowgroup" });
+    this.scroll = make("div", { class: "rw-scroll", tabindex: "0", role: "region", "aria-label": "All prompts" });
+    const groups = make("p", "rw-groups", "Shaded: marked by a machine. Outlined: said by you.");
+    const head = make("div", { role: "rowgroup" }, make("div", { class: "rw-row rw-head", role: "row" }, ...heads));
+    this.table = make("div", { class: "rw-table", role: "table", "aria-label": "All prompts" }, head, this.body);
+    this.scroll.append(this.table);
+    this.scroll.addEventListener("scroll", () => this.draw());
+    new ResizeObserver(() => this.draw(true)).observe(this.scroll);
+    this.element = make(
+      "section",
+      { class: "rw-all", "aria-label": "Table" },
+      this.fields,
+      this.count,
+      groups,
+      this.scroll,
+    );
+    this.build([], []);
+  }
+
+  /**
+   * The fields of the filter, with what there is to choose.
+   * @param {string[]} categories
+   * @param {string[]} tags
+   */
+  build(categories, tags) {
+    /** @type {(name: keyof ReviewFilter, label: string, values: [string, string][]) => HTMLElement} */
+    const choice = (name, label, values) => {
+      const options = [["", "all"], ...values].map(([value, text]) => make("option", { value }, text));
+      return this.field(name, label, make("select", "", ...options));
+    };
+    /** @type {(values: string[]) => [string, string][]} */
+    const plain = (values) => values.map((value) => [value, value.replaceAll("_", " ")]);
+    this.fields.replaceChildren(
+      choice("category", "Category", plain(categories)),
+      choice("agreement", "Text", [["same", "same as the reference"], ["differs", "differs"]]), // prettier-ignore
+      choice("judged", "Judged", [["yes", "yes"], ["no", "not yet"]]), // prettier-ignore
+      choice("tag", "Tag", plain(tags)),
+      choice("rating", "Rating", plain(["1", "2", "3", "4", "5"])),
+      this.field(
+        "tpf",
+        "Tokens per forward from",
+        make("input", { type: "number", min: 0, step: 0.1, class: "rw-least" }),
+      ),
+      this.field("text", "Find", make("input", { type: "search", class: "rw-find" })),
+    );
+    this.fill();
+  }
+
+  /**
+   * @param {keyof ReviewFilter} name
+   * @param {string} label
+   * @param {HTMLInputElement | HTMLSelectElement} input
+   */
+  field(name, label, input) {
+    input.dataset.filter = name;
+    input.addEventListener("input", () => this.report.filter({ ...this.filter, [name]: input.value }));
+    return make("label", "rw-choice", label, input);
+  }
+
+  fill() {
+    for (const name of /** @type {(keyof ReviewFilter)[]} */ (Object.keys(ALL))) {
+      const field = /** @type {HTMLInputElement | null} */ (this.fields.querySelector(`[data-filter="${name}"]`));
+      if (field && document.activeElement !== field) field.value = this.filter[name];
+    }
+  }
+
+  /** @param {string} name */
+  sort(name) {
+    this.report.filter({ ...this.filter, sort: this.filter.sort === name ? `-${name}` : name });
+  }
+
+  /**
+   * @param {Line[]} lines those that are left, in their order
+   * @param {number} all
+   * @param {ReviewFilter} filter
+   */
+  show(lines, all, filter) {
+    Object.assign(this, { lines, filter });
+    this.fill();
+    put(this.count, lines.length === all ? counted(all, "prompt") : `${lines.length} of ${counted(all, "prompt")}`);
+    for (const head of this.heads) {
+      const own = filter.sort.replace(/^-/, "") === head.dataset.sort;
+      attribute(head, { "aria-sort": own ? (filter.sort.startsWith("-") ? "descending" : "ascending") : "none" });
+    }
+    this.body.style.height = `${lines.length * HEIGHT}px`;
+    attribute(this.table, { "aria-rowcount": lines.length + 1 });
+    this.draw(true);
+  }
+
+  /**
+   * Says anew what was judged, with no other prompts and in no other order: a row does not leave while it is looked at.
+   * @param {Line[]} lines
+   */
+  renew(lines) {
+    const fresh = new Map(lines.map((line) => [line.number, line]));
+    this.lines = this.lines.map((line) => fresh.get(line.number) ?? line);
+    this.draw(true);
+  }
+
+  // The rows in sight alone are in the document.
+  draw(isFresh = false) {
+    if (!this.scroll.clientHeight) return;
+    const from = Math.max(0, Math.floor(this.scroll.scrollTop / HEIGHT) - SPARE);
+    if (!isFresh && Math.abs(from - this.shownFrom) < SPARE / 2) return;
+    this.shownFrom = from;
+    const num = Math.ceil(this.scroll.clientHeight / HEIGHT) + 2 * SPARE;
+    const rows = this.lines.slice(from, from + num).map((line, i) => this.row(line, from + i));
+    this.body.replaceChildren(...rows);
+  }
+
+  /**
+   * @param {Line} line
+   * @param {number} place
+   */
+  row(line, place) {
+    const cells = COLUMNS.map(([name, group, cell]) => {
+      const text = cell(line);
+      const content = name === "prompt" ? button("rw-goto", text, () => this.report.go(line.number)) : text;
+      return make("span", { class: "rw-cell", role: "cell", "data-group": group, title: text }, content);
+    });
+    const row = make("div", { class: "rw-row", role: "row", "aria-rowindex": place + 2 }, ...cells);
+    row.style.top = `${place * HEIGHT}px`;
+    return row;
+  }
+}
