@@ -9,15 +9,14 @@ no route and no gradio.
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from app.compare import read_import
 from app.controls import RefusalError
+from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
 from mars_runtime.engine.engine import EngineError
@@ -29,7 +28,6 @@ from mars_runtime.review.prompts import MAX_PROMPTS, Item, PromptError, bundled,
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
-from mars_runtime.trace import TraceError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
 """Of a visitor's set."""
@@ -223,7 +221,9 @@ def _of_pins(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answ
         place = list(asked).index(item.prompt), list(ways).index(way.name)
         answers.setdefault(place, read["lines"])
     if not MIN_WAYS <= len(ways) <= MAX_WAYS:
-        raise SetError(f"A set has {MIN_WAYS} to {MAX_WAYS} ways: the pinned runs have {len(ways)}.")
+        raise SetError(
+            f"A set has {MIN_WAYS} to {MAX_WAYS} ways: the pinned runs have {len(ways)}."
+        )
     return list(asked.values()), tuple(ways.values()), answers
 
 
@@ -251,7 +251,9 @@ def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], A
         if not isinstance(file, dict) or not isinstance(file.get("text"), str) or name in read:
             raise SetError("Each file of samples needs a name of its own and a text.")
         read[name] = _samples(name, file["text"])
-    shared = [prompt for prompt in next(iter(read.values())) if all(prompt in f for f in read.values())]
+    shared = [
+        prompt for prompt in next(iter(read.values())) if all(prompt in f for f in read.values())
+    ]
     if not shared:
         raise SetError("These files have no prompt in common: bring samples of one task.")
     items = [Item(str(n), prompt) for n, prompt in enumerate(shared[:MAX_PROMPTS], 1)]
@@ -272,7 +274,9 @@ def _samples(name: str, text: str) -> dict[str, str]:
         try:
             told = json.loads(line)
             arguments = told["arguments"]
-            first = arguments["gen_args_0"]["arg_0"] if isinstance(arguments, dict) else arguments[0][0]
+            first = (
+                arguments["gen_args_0"]["arg_0"] if isinstance(arguments, dict) else arguments[0][0]
+            )
             answer = told["resps"][0]
             answer = answer[0] if isinstance(answer, list) else answer
             if not isinstance(first, str) or not isinstance(answer, str) or not first.strip():
