@@ -363,3 +363,20 @@ def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
     }
     assert 400 / counts["time"] < 1.04
     assert 400 / counts["passes"] > 1.12
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_drafting_stops_in_company_and_begins_again_after(aim: Aim) -> None:
+    """Costs as they are with all threads, with one beside a busy process, and with all again: a
+    second of AR steps, some 250 here, is enough to notice either."""
+    drafter, text = Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT)
+    quiet, busy = CURVES["gentle"], [1 + 0.8 * q for q in range(MAX_FED)]
+    _, before = write(drafter, text, quiet, 600)
+    cost, _ = write(drafter, text, busy, 250)
+    assert cost < 250 / (PACE - 0.05)
+    cost, _ = write(drafter, text, busy, 600)
+    assert cost < 600 / PACE
+    write(drafter, text, quiet, 250)
+    _, after = write(drafter, text, quiet, 600)
+    assert after < 1.1 * before
+    assert before < 0.85 * 600
