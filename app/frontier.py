@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from app.components.assets import ASSETS
-from app.components.views import FrontierView
 from app.examples.book import CHAT, GRID, TASKS
 from mars_runtime import tasks
 from mars_runtime.settings import RECOMMENDED, DecodeSettings, describe
@@ -75,11 +74,6 @@ class Failure:
 Rows = Sequence[Mapping[str, Any]]
 
 
-def frontier_tab() -> None:
-    """Build the tab, one view: the runs that it opens go the way of every view's."""
-    FrontierView(frontier_json, elem_id="frontier")
-
-
 def frontier_json() -> str:
     """All sets that have been measured, the paper's curves, and what goes wrong, for the view."""
     told = {
@@ -88,6 +82,11 @@ def frontier_json() -> str:
         "failures": [asdict(one) for one in failures()],
     }
     return json.dumps(told, ensure_ascii=False)
+
+
+def tour_set() -> dict[str, Any] | None:
+    """The first set, which is the chat model's, as the tour shows it."""
+    return next((asdict(one) for one in read_sets(RESULTS)), None)
 
 
 def failures() -> Iterator[Failure]:

@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from app.components import assets
+from app.frontier import tour_set
 from mars_runtime import folds
 from mars_runtime.trace import Header, Trace, TraceError, read_trace
 
 FOLDER = assets.ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+LOAD = "load"
+"""A recorded load: a value of the load view, which no index lists."""
 NAMES = (
     *("lossless", "tau-moved", "block-cache", "half", "rewrite"),
     *("dial-95", "dial-70", "dial-50", "dial-lossless"),
+    LOAD,
 )
 """What "How it works" and the tour show."""
 
@@ -124,7 +128,8 @@ def recorded_note(header: Header) -> str:
 
 
 def script_element(names: Sequence[str] = NAMES) -> str:
-    """``<script type="application/json">`` with ``runs``: name -> value of the race view."""
+    """``<script type="application/json">`` with ``runs``: name -> value of the race view, or of the
+    load view; and the ``frontier`` that the tour shows."""
     values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    text = assets.script_data({"runs": values})
+    text = assets.script_data({"runs": values, "frontier": tour_set()})
     return f'<script type="application/json" id="mars-recorded">{text}</script>'

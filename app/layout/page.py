@@ -14,9 +14,9 @@ import gradio as gr
 from app.api.endpoints import wire_endpoints
 from app.batch.tab import batch_tab
 from app.compare import compare_tab
-from app.components.views import ConversationView, ExplainView, ReviewView
+from app.components.views import ConversationView, ExplainView, FrontierView, ReviewView
 from app.examples.book import set_for
-from app.frontier import frontier_tab
+from app.frontier import frontier_json
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
 from app.layout.fields import block_size_update
@@ -66,7 +66,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with gr.Tab("Compare", elem_id="compare-tab"):
                 compare_tab(engines.settings.max_import_bytes)
             with gr.Tab("Frontier", elem_id="frontier-tab"):
-                frontier_tab()
+                FrontierView(frontier_json, elem_id="frontier")
             with gr.Tab("Review", elem_id="review-tab"):
                 ReviewView(elem_id="review")
             with gr.Tab("Load lab", elem_id="load-tab"):

@@ -50,12 +50,14 @@ export function mountExplain(element) {
 }
 
 const read = new Map();
-let came = null;
+/** @type {{ runs: Record<string, string>, frontier?: FrontierSet | null } | null} */
+let shipped = null;
 
-function shipped() {
+// What came with the page: values by name, and the frontier of the tour.
+export function came() {
   const element = document.getElementById("mars-recorded");
-  came ||= element ? JSON.parse(element.textContent) : { runs: {} };
-  return came;
+  shipped ||= element ? JSON.parse(element.textContent || "{}") : { runs: {} };
+  return /** @type {NonNullable<typeof shipped>} */ (shipped);
 }
 
 /**
@@ -64,7 +66,7 @@ function shipped() {
  * @returns {Recording | null}
  */
 export function recording(name) {
-  if (!read.has(name)) read.set(name, parse(shipped().runs[name]));
+  if (!read.has(name)) read.set(name, parse(came().runs[name]));
   return read.get(name);
 }
 

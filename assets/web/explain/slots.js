@@ -158,14 +158,6 @@ export class SlotPlayer {
     return box;
   }
 
-  // The one before which AR agreed with most drafts.
-  tellingMismatch() {
-    const [first] = this.mismatches;
-    return (
-      this.mismatches.reduce((best, f) => (f.accepted.length > best.accepted.length ? f : best), first)?.index ?? 0
-    );
-  }
-
   // The next one, or the first of all; to the moment at which it is fed.
   toMismatch() {
     const from = Math.floor((this.moment + 1) / 2);

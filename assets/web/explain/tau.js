@@ -94,12 +94,6 @@ export class TauView {
     this.draw();
   }
 
-  /** @param {number} tau */
-  setTau(tau) {
-    this.knob.input.value = String(tau);
-    this.draw();
-  }
-
   draw() {
     const tau = Number(this.knob.input.value);
     put(this.knob.output, short(tau));

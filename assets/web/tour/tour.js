@@ -7,7 +7,8 @@ import { folds } from "../core/folds.js";
 import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
-import { PICTURES, recording } from "../explain/explain.js";
+import { recording } from "../explain/explain.js";
+import { FrontierScene, LoadScene } from "./measured_scenes.js";
 import { AskScene, DialScene, RaceScene } from "./race_scene.js";
 
 class Presenter {
@@ -177,7 +178,6 @@ export function mountPresenter() {
 
 // What each stop says and shows; figures are not written here, they come from recordings. A race's beats: play until a
 // number of forwards of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that forward.
-// A picture's beats are what its scene understands.
 const MODEL = "mars-smollm2"; // whose talk it is, where a stop shows none of its runs
 /** @type {Stop[]} */
 const TOUR = [
@@ -203,6 +203,20 @@ const TOUR = [
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
   },
   {
+    headline: "What it buys under load",
+    says: "Requests arrive as visitors come, without waiting for each other, and share forwards. Both ways answer the same ones; the bars say how long half of them waited.",
+    notes:
+      "Both ways answered everything, so both wrote as much; what differs is the wait. Where more comes than two cores can answer, a shared forward leaves MARS less to save. L measures it anew here, in the Load lab: twenty seconds for each way.",
+    scene: { kind: "load" },
+  },
+  {
+    headline: "How far one can go",
+    says: "Each mark is a way to decode: to the right fewer passes, upwards more answers that are AR's own, to the token. Lossless stands at the top.",
+    notes:
+      "Diamonds are lossless; the circle keeps what it is sure of and checks nothing. Filled is the way that no other beats in both. The Frontier tab has the table, and each point opens as a run.",
+    scene: { kind: "frontier" },
+  },
+  {
     headline: "It stops where it is not sure",
     says: "The model proposes several tokens in each pass, with a confidence each. They are taken from left to right until the first one below the threshold τ.",
     notes:
@@ -219,13 +233,6 @@ const TOUR = [
     says: "Free prose is hard to foresee, for a small model most of all: fewer groups, and drafts that cost time. The text is AR's all the same.",
     notes: "Say it before somebody asks. The Frontier tab has what was measured, the failures too.",
     scene: { kind: "race", recording: "rewrite", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
-  },
-  {
-    headline: "Checked at no extra forward",
-    says: "Drafts come back as real tokens, so the next forward also says what AR would have written in their place.",
-    notes:
-      "The picture is of a small model that was trained on tasks: its text is short enough to follow slot by slot.",
-    scene: { kind: "picture", picture: "lossless", recording: "lossless", beats: [{ mismatch: 0 }, { mismatch: 1 }] },
   },
   {
     headline: "Your turn",
@@ -290,29 +297,8 @@ function figureLines({ lanes, note }) {
   ];
 }
 
-class PictureScene extends StillScene {
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   */
-  constructor(element, spec) {
-    super();
-    const place = make("div", "ex-picture");
-    element.append(make("div", "mars-explain pr-picture", place));
-    this.picture = /** @type {Picture | null} */ (PICTURES[spec.picture || ""](place));
-    this.model = recordedRun(spec.recording || "")?.lanes[0].header?.checkpoint || "";
-    if (this.picture) this.beats = spec.beats || [];
-  }
-
-  /** @param {number} index */
-  beat(index) {
-    const { picture } = this;
-    if (!picture) return;
-    const { tau, mismatch } = this.beats[index];
-    if (tau !== undefined) picture.setTau(tau);
-    if (mismatch !== undefined) picture.seek(2 * picture.tellingMismatch() + 1 + mismatch);
-  }
-}
-
 /** @type {Record<string, new (element: HTMLElement, spec: SceneSpec, told: ShownRun | null) => Scene>} */
-const SCENES = { race: RaceScene, figure: FigureScene, dial: DialScene, picture: PictureScene, ask: AskScene };
+const SCENES = {
+  ...{ race: RaceScene, figure: FigureScene, dial: DialScene, ask: AskScene },
+  ...{ load: LoadScene, frontier: FrontierScene },
+};

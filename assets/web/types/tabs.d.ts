@@ -12,8 +12,6 @@ interface LiveReport {
 interface Beat {
   until?: number | "refusal" | "end";
   why?: boolean;
-  tau?: number;
-  mismatch?: number;
 }
 
 interface SceneSpec {
@@ -22,7 +20,6 @@ interface SceneSpec {
   isLive?: boolean;
   isAlone?: boolean;
   beats?: Beat[];
-  picture?: string;
   recordings?: string[];
 }
 
@@ -48,13 +45,6 @@ interface Stop {
   says: string;
   notes: string;
   scene: SceneSpec;
-}
-
-// What a beat of the tour does with a picture of How it works.
-interface Picture {
-  setTau(tau: number): void;
-  seek(moment: number): void;
-  tellingMismatch(): number;
 }
 
 // The conversation.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
+from app.frontier import RESULTS, read_sets
 from app.recordings import FOLDER, read_value
 from mars_runtime import folds
 
@@ -128,6 +130,40 @@ def test_a_figure_is_of_the_run_that_was_shown(tour: Open) -> None:
     page.evaluate(f"{lanes}[0].lane.steps.length = 40")  # as a live run of fewer forwards would be
     page.keyboard.press("PageDown")
     assert page.inner_text(".pr-passes").startswith("40 passes for ")
+
+
+def test_load_and_frontier_show_what_was_measured(tour: Open) -> None:
+    """By the text of their files, which a fold in the browser reads."""
+    page = tour()
+    while not page.locator(".pr-load").count():
+        page.keyboard.press("PageDown")
+    ticks = {}
+    for line in (FOLDER / "load.txt").read_text("utf-8").splitlines()[1:]:
+        tag, _, data = line.partition("\t")
+        if tag == "tick":
+            ticks[json.loads(data)["way"]] = json.loads(data)
+    rows = page.locator(".pr-load").all()
+    assert [row.get_attribute("data-way") for row in rows] == list(ticks) == ["ar", "lossless"]
+    widths = {}
+    for row, (way, tick) in zip(rows, ticks.items(), strict=True):
+        waited = float(row.locator("b").inner_text().removesuffix(" s for a whole answer"))
+        assert waited == pytest.approx(tick["latency"]["p50"], abs=0.01)
+        assert f"{tick['tokens_per_second']:.0f} tokens per second" in row.inner_text()
+        box = row.locator("i").bounding_box()
+        assert box is not None
+        widths[way] = box["width"] / tick["latency"]["p50"]
+    assert widths["ar"] == pytest.approx(widths["lossless"], rel=0.01)
+    assert page.inner_text(".pr-mark").startswith("Recorded 2")
+    page.keyboard.press("PageDown")
+    shown = page.locator(".pr-frontier .fv-point").evaluate_all(
+        "nodes => nodes.map((node) => node.dataset.name)"
+    )
+    assert sorted(shown) == sorted(point.name for point in read_sets(RESULTS)[0].points)
+    for point in page.locator(".pr-frontier text").all():
+        box, dialog = point.bounding_box(), page.locator(".pr-bar").bounding_box()
+        assert box is not None
+        assert dialog is not None
+        assert 0 <= box["y"] <= box["y"] + box["height"] <= dialog["y"]
 
 
 def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
