@@ -8,10 +8,14 @@ somebody looked. Wants a quiet machine.
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mars_runtime.engine import Engine, Request
 from mars_runtime.engine.run import Run

@@ -206,7 +206,7 @@ const TOUR = [
     headline: "What it buys under load",
     says: "Requests arrive as visitors come, without waiting for each other, and share forwards. Both ways answer the same ones; the bars say how long half of them waited.",
     notes:
-      "Both ways answered everything, so both wrote as much; what differs is the wait. Where more comes than two cores can answer, a shared forward leaves MARS less to save. L measures it anew here, in the Load lab: twenty seconds for each way.",
+      "Both ways answered everything, so both wrote as much; what differs is the wait. Where more comes than two cores can answer, a shared forward leaves MARS less to save. L measures it anew here, in the Load lab: a few seconds for each way.",
     scene: { kind: "load" },
   },
   {
