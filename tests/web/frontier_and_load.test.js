@@ -9,8 +9,8 @@ import {
   ownWords,
   rangeOf,
   wayWords,
-} from "../../assets/web/views/frontier/chart.js";
-import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/views/load/folds.js";
+} from "../../assets/web/charts/frontier.js";
+import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/folds/load.js";
 import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
 import { arOf, END, forward, laneOf } from "./runs.js";
 

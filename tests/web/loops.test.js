@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { folds, loopRemark } from "../../assets/web/core/folds.js";
 import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { fastest, textsOf } from "../../assets/web/views/grid/folds.js";
+import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 
 /** @param {number} num */
 const counting = (num) => Array.from({ length: num }, (_, i) => i);

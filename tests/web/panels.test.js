@@ -18,7 +18,7 @@ import {
 } from "../../assets/web/folds/statistics.js";
 import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
 import { shownKey } from "../../assets/web/panels/shown.js";
-import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/views/grid/folds.js";
+import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/folds/grid.js";
 import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("folds", () => {

@@ -182,7 +182,9 @@ export function placeIn(scroller, node) {
  * @param {string} name
  */
 export function tabOf(name) {
-  const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab], .overflow-dropdown button"));
+  const tabs = /** @type {NodeListOf<HTMLElement>} */ (
+    document.querySelectorAll("[role=tab], .overflow-dropdown button")
+  );
   return [...tabs].find((tab) => tab.textContent?.trim() === name);
 }
 

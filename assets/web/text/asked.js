@@ -55,7 +55,11 @@ export class Asked {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(lanes.length ? header?.prompt || "" : null, header && header.settings ? onceText(header.settings) : "", wanted);
+    this.draw(
+      lanes.length ? header?.prompt || "" : null,
+      header && header.settings ? onceText(header.settings) : "",
+      wanted,
+    );
   }
 }
 

@@ -5,8 +5,8 @@ import { find, make, put, tabOf } from "../core/dom.js";
 import { readValue } from "../core/wire.js";
 import { counted, figure, joined } from "../core/words.js";
 import { came } from "../explain/explain.js";
-import { Chart, marksOf } from "../views/frontier/chart.js";
-import { begun, take } from "../views/load/folds.js";
+import { Chart, marksOf } from "../charts/frontier.js";
+import { begun, take } from "../folds/load.js";
 
 const LAB = "#load .mars-race";
 const MISSING = "What was measured for this stop did not come with the page.";

@@ -1,7 +1,7 @@
 // The Frontier tab: which results are on show, the chart and the table of them, and what a press on either opens.
 
 import { button, find, make, put } from "../../core/dom.js";
-import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords, wayWords } from "./chart.js";
+import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords, wayWords } from "../../charts/frontier.js";
 
 const RACE = "#race .mars-race";
 const WORDS = {

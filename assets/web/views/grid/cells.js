@@ -3,7 +3,7 @@
 
 import { attribute, isModified, make, put, targetOf } from "../../core/dom.js";
 import { verdictText } from "../../core/words.js";
-import { MARKS, cellLabel, rowName, stateOf, textsOf } from "./folds.js";
+import { MARKS, cellLabel, rowName, stateOf, textsOf } from "../../folds/grid.js";
 
 export class Cells {
   /** @type {Map<Cell, CellParts>} */

@@ -4,7 +4,7 @@
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { isModified, ledTo, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
-import { MEASURES, cellLabel, cellName, frontier } from "./folds.js";
+import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
 
 const WIDEST = 560;
 const HINT = "Further right is fewer forward passes, further up is more of AR's own text. Point at a cell, or open it.";

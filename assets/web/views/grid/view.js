@@ -22,7 +22,7 @@ import {
   parting,
   percent,
   rangeOf,
-} from "./folds.js";
+} from "../../folds/grid.js";
 import { Frontier } from "./frontier.js";
 
 const EMPTY =

@@ -3,7 +3,7 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
 import { coloursOf } from "../../core/colours.js";
-import { ORDER, endOf, steps, throughput } from "./folds.js";
+import { ORDER, endOf, steps, throughput } from "../../folds/load.js";
 
 export class LoadPlots extends Plots {
   /** @type {LoadModel | null} */

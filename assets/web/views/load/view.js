@@ -3,7 +3,7 @@
 import { fill, find, make, put, shape } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, environment, figure, short, whole } from "../../core/words.js";
-import { ORDER, begun, enough, saturation, take } from "./folds.js";
+import { ORDER, begun, enough, saturation, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
 
 const EMPTY =

@@ -1,10 +1,10 @@
 // Draws the chart of the frontier as SVG: axes, the paper's curves, ways with their intervals, the visitor's run.
 
-import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
-import { make, shape } from "../../core/dom.js";
-import { folds, lastOf } from "../../core/folds.js";
-import { factsOf, isVerified } from "../../core/methods.js";
-import { frontier, isDone, parting } from "../grid/folds.js";
+import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "./plane.js";
+import { make, shape } from "../core/dom.js";
+import { folds, lastOf } from "../core/folds.js";
+import { factsOf, isVerified } from "../core/methods.js";
+import { frontier, isDone, parting } from "../folds/grid.js";
 
 const HEIGHT = 420;
 const WIDEST = 760;

@@ -1,10 +1,10 @@
 // Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
 
-import { FINAL, divergence, folds, lastOf, loopRemark } from "../../core/folds.js";
-import { loopsAt } from "../../core/loops.js";
-import { laneSpeedup, speedupSentence, speedupShort } from "../../core/speedup.js";
-import { figure, joined, short, whole } from "../../core/words.js";
-import { aligned } from "../../folds/diff.js";
+import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
+import { loopsAt } from "../core/loops.js";
+import { laneSpeedup, speedupSentence, speedupShort } from "../core/speedup.js";
+import { figure, joined, short, whole } from "../core/words.js";
+import { aligned } from "./diff.js";
 
 export const NUM_LEVELS = 5; // steps of the ramp that a heat map is coloured with
 
