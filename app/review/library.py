@@ -8,6 +8,7 @@ and no gradio.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import logging
@@ -137,6 +138,7 @@ class Library:
         The oldest goes where there are many."""
         name = name or VISITORS + secrets.token_urlsafe(16)
         folder = Path(tempfile.mkdtemp(prefix="mars-review-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         with self._lock:
             self._visitors[name] = folder
             while len(self._visitors) > MAX_VISITORS:
@@ -150,9 +152,12 @@ class Library:
         with self._lock:
             self._open.pop(name, None)
 
-    def close(self) -> None:
-        """Remove visitors' sets."""
-        for path in self._visitors.values():
+    def drop(self, name: str) -> None:
+        """Remove a visitor's set, which its browser has."""
+        with self._lock:
+            self._open.pop(name, None)
+            path = self._visitors.pop(name, None)
+        if path is not None:
             shutil.rmtree(path, ignore_errors=True)
 
     def sealed(self, name: str) -> str:

@@ -159,6 +159,7 @@ class Making:
 
     def _decoder(self, name: str) -> Decoder:
         served = self._engines.get(name)
+        assert served is not None, "without a time limit it is waited for"
         about = served.about
         facts = about if isinstance(about, Facts) else facts_of(about)
         return Decoder(served.engine, served.checkpoint.tokenizer, facts)

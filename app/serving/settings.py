@@ -44,8 +44,8 @@ class AppSettings:
         one, and what is judged in the Review tab; empty keeps none.
     remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
         itself. remote_key: the key that machine asks for.
-    review_key: whoever has it judges in the Review tab so that it is kept in ``data``, and makes sets
-        as large as the command's; empty: every browser keeps its own.
+    review_key: whoever has it judges in the Review tab so that it is kept in ``data``, and makes
+        sets as large as the command's; empty: every browser keeps its own.
     api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
     """
 

@@ -7,6 +7,7 @@ import { mergedRows, replayOf, saveFile } from "./files.js";
 import { Bar, Keeping, keysHelp } from "./frame.js";
 import { Judging, noteOf } from "./judging.js";
 import { Judgements } from "./kept.js";
+import { Making } from "./making.js";
 import { Reading } from "./reading.js";
 import { NOTHING, TAGS, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
@@ -68,6 +69,8 @@ export class ReviewView {
     this.charts = new Charts(root);
     this.charted = details("What it says", this.charts.element, () => this.drawCharts());
     this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
+    this.making = new Making(this.server, { made: (name, title) => this.keepSet(name, title) });
+    const made = details("New set", this.making.element, () => this.tellBounds());
     this.body = find(root, ".rw-body");
     this.body.replaceChildren(
       this.bar.element,
@@ -79,6 +82,7 @@ export class ReviewView {
       keysHelp(),
       this.tabled,
       this.charted,
+      made,
     );
     document.addEventListener("keydown", (event) => this.pressed(event));
     window.addEventListener("hashchange", () => this.follow());
@@ -97,10 +101,27 @@ export class ReviewView {
       this.bar.list(sets);
       for (const own of await this.judgements.sets.all()) this.bar.listOwn(own);
       if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
+      this.root.dataset.sets = String(sets.length);
       await this.follow(true);
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  tellBounds() {
+    return this.trying(async () => this.making.bound((await this.server.json("sets")).making));
+  }
+
+  /**
+   * A set of one's own: this browser keeps it sealed, and it is opened.
+   * @param {string} name
+   * @param {string} title
+   */
+  async keepSet(name, title) {
+    const { sealed } = await this.server.json(`${pathOf(name)}/sealed`);
+    await this.judgements.sets.put({ id: name, name: title, sealed });
+    this.bar.listOwn({ id: name, name: title });
+    await this.open(name);
   }
 
   // What the address says: a set, a prompt, a pair, whether sides are masked.
@@ -525,15 +546,14 @@ export class ReviewView {
     else this.say({ ...said, note: text });
   }
 
-  async undo() {
+  // Takes back what was said last, and goes there.
+  undo() {
     const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
     if (!last) return put(this.said, "There is nothing to undo.");
-    const told = without(last, "id", "set", "time", "isSent");
-    await this.judgements.add({ ...told, ...NOTHING, undoes: last.id });
     const place = this.order.findIndex((number) => this.about.items[number].id === last.item);
-    if (place >= 0 && place !== this.at) await this.to(place);
+    if (place >= 0 && place !== this.at) this.to(place);
     put(this.said, "Your last judgement is undone.");
-    return undefined;
+    return this.judgements.add({ ...without(last, "id", "set", "time", "isSent"), ...NOTHING, undoes: last.id });
   }
 
   tellWhere() {

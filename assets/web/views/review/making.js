@@ -1,0 +1,183 @@
+// New sets: prompts that are typed or brought, ways of decoding, how far the answers are. What was made stays in this
+// browser, sealed by the server; pinned runs and samples of lm_eval become sets without any decoding.
+
+import { button, make, put } from "../../core/dom.js";
+import { counted } from "../../core/words.js";
+import { tray } from "../compare/tray.js";
+
+const LOOK = 500; // milliseconds between two looks at how far a set is
+const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
+const OVER = ["done", "stopped", "failed", "gone"];
+
+/**
+ * How far a set is, in words.
+ * @param {ReviewProgress} progress
+ */
+export function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
+  const done = `${num_done} of ${counted(num_all, "answer")}`;
+  const left = seconds_left === null ? "" : `, about ${timeText(seconds_left)} left`;
+  const more = refused.length ? ` ${refused.join(" ")}` : "";
+  if (state === "failed" || state === "gone") return `${error}${more}`;
+  /** @type {Record<string, string>} */
+  const words = {
+    making: `${done}${left}…`,
+    paused: `Paused at ${done}.`,
+    stopped: `Stopped at ${done}.`,
+    done: `${done} are there.`,
+  };
+  return `${words[state]}${more}`;
+}
+
+/** @param {number} seconds */
+export const timeText = (seconds) =>
+  seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
+
+export class Making {
+  job = "";
+
+  /**
+   * made(name, title): a set is there, under a name of the server
+   * @param {ReviewServer} server
+   * @param {{ made(name: string, title: string): Promise<unknown> }} report
+   */
+  constructor(server, report) {
+    this.server = server;
+    this.report = report;
+    this.prompts = make("textarea", {
+      class: "rw-prompts",
+      rows: 5,
+      placeholder: "Prompts, one per line, or paragraphs between blank lines",
+    });
+    this.ways = make("textarea", { class: "rw-ways", rows: 3 });
+    this.ways.value = USUAL;
+    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: 512, value: 128 });
+    this.name = make("input", { class: "rw-setname", maxlength: 80, value: "my set" });
+    this.file = make("input", { type: "file", accept: ".txt,.csv,.jsonl", class: "rw-promptfile" });
+    this.fileName = "";
+    this.file.addEventListener("change", async () => {
+      const [file] = this.file.files || [];
+      if (!file) return;
+      this.prompts.value = await file.text();
+      this.fileName = file.name;
+    });
+    this.prompts.addEventListener("input", () => void (this.fileName = ""));
+    this.samples = make("input", { type: "file", accept: ".jsonl", multiple: "", class: "rw-samples" });
+    this.samples.addEventListener("change", () => this.bringSamples());
+    this.begin = button("rw-begin", "Make the set", () => this.start());
+    this.pause = button("", "Pause", () => this.steer(this.pause.textContent === "Pause" ? "pause" : "resume"));
+    this.stop = button("", "Stop", () => this.steer("stop"));
+    const pins = button("", "Take the pinned runs of Compare", () => this.bringPins());
+    this.said = make("p", { class: "rw-progress", role: "status" });
+    this.bounds = make("p", "rw-hint");
+    /** @type {(text: string, field: Node) => HTMLElement} */
+    const label = (text, field) => make("label", "rw-field", make("span", "", text), field);
+    this.element = make(
+      "section",
+      { class: "rw-making", "aria-label": "New set" },
+      this.bounds,
+      label("Prompts", this.prompts),
+      label("Ways, one per line, the first is the reference", this.ways),
+      make(
+        "div",
+        "rw-filters",
+        label("Name", this.name),
+        label("Tokens at most", this.limit),
+        label("Prompts from a file (text, CSV, JSON Lines)", this.file),
+        label("Answers of lm_eval --log_samples, a file for each way", this.samples),
+      ),
+      make("div", "rw-filters", this.begin, this.pause, this.stop, pins),
+      this.said,
+    );
+    this.idle(true);
+  }
+
+  /** @param {ReviewMaking} told */
+  bound({ prompts, ways, checkpoints, isOwner }) {
+    const whose = isOwner ? "With the review key" : "Here";
+    put(
+      this.bounds,
+      `${whose}: at most ${prompts} prompts and ${ways} ways such as ar, tau=0.8,B=4 or lossless,B=4; checkpoint=NAME for one of ${checkpoints.join(", ")}. B has to be a number, or the text verified.`,
+    );
+  }
+
+  /** @param {boolean} isIdle */
+  idle(isIdle) {
+    this.begin.disabled = !isIdle;
+    this.pause.hidden = isIdle;
+    this.stop.hidden = isIdle;
+  }
+
+  async start() {
+    const { prompts, fileName: file } = this;
+    const ways = this.ways.value.split("\n").map((line) => line.trim()).filter(Boolean); // prettier-ignore
+    const asked = {
+      prompts: prompts.value,
+      file,
+      ways,
+      name: this.name.value,
+      max_new_tokens: Number(this.limit.value),
+    };
+    await this.trying(async () => {
+      const { name, faults } = await this.server.json("make", asked);
+      this.job = name;
+      this.idle(false);
+      await this.follow(faults);
+    });
+    this.idle(true);
+  }
+
+  /** @param {string[]} faults of the prompts' lines */
+  async follow(faults) {
+    for (;;) {
+      /** @type {ReviewProgress} */
+      const progress = await this.server.json(`make/${this.job}`);
+      put(this.said, [progressText(progress), ...faults].join(" "));
+      put(this.pause, progress.state === "paused" ? "Resume" : "Pause");
+      if (OVER.includes(progress.state)) {
+        if (progress.state === "done") await this.report.made(this.job, this.name.value);
+        return;
+      }
+      await new Promise((resolve) => {
+        setTimeout(resolve, LOOK);
+      });
+    }
+  }
+
+  /** @param {string} act */
+  steer(act) {
+    return this.trying(() => this.server.json(`make/${this.job}`, { do: act }));
+  }
+
+  bringPins() {
+    return this.trying(async () => {
+      await tray().begin();
+      const pins = tray().pins.map(({ record }) => record.lines.join("\n"));
+      await this.bring({ pins, name: "pinned runs" });
+    });
+  }
+
+  bringSamples() {
+    return this.trying(async () => {
+      const files = [...(this.samples.files || [])];
+      const samples = await Promise.all(files.map(async (file) => ({ name: file.name, text: await file.text() })));
+      this.samples.value = "";
+      await this.bring({ samples, name: this.name.value });
+    });
+  }
+
+  /** @param {{ name: string, pins?: string[], samples?: { name: string, text: string }[] }} answers */
+  async bring(answers) {
+    const { name } = await this.server.json("sets", answers);
+    await this.report.made(name, answers.name);
+    put(this.said, `${answers.name} is open.`);
+  }
+
+  /** @param {() => Promise<unknown>} act */
+  async trying(act) {
+    try {
+      await act();
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This did not work: try again.");
+    }
+  }
+}

@@ -1,0 +1,261 @@
+"""The Review tab in a real browser: twenty prompts judged by keys alone with their sides masked,
+reloads, a second window, files out and in; the study that ships; a set made on the page.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Arrive, needs_browser, playwright
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
+
+from mars_runtime.review import exports
+from mars_runtime.review.judgements import current
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import About, ReviewSet
+from mars_runtime.review.ways import read_ways
+
+pytestmark = needs_browser
+
+VIEW = ".mars-review"
+NUM_ITEMS, NUM_SAME = 22, 2
+KEYS = ("a", "s", "d")
+SAID = {"a": "left", "s": "equal", "d": "right"}
+EVIL = '<img src=x onerror="alert(1)">'
+STORED = """async () => {
+  const opened = await new Promise((done) => {
+    const request = indexedDB.open("mars-review-rows", 1);
+    request.onsuccess = () => done(request.result);
+  });
+  const request = opened.transaction("rows").objectStore("rows").getAll();
+  const rows = await new Promise((done) => { request.onsuccess = () => done(request.result); });
+  opened.close();
+  return { rows, local: { ...localStorage }, session: { ...sessionStorage } };
+}"""
+
+
+def write_set(folder: Path) -> ReviewSet:
+    """22 prompts by two ways, two of whose answers are the same."""
+    about = About("small", read_ways(["ar", "tau=0"], "tiny"), 0, {})
+    items = [Item(f"p{n}", f"{EVIL} {n}") for n in range(NUM_ITEMS)]
+    made = ReviewSet.create(folder, about, items)
+    for n in range(NUM_ITEMS):
+        made.add_text(n, 0, f"{EVIL} one two three {n}")
+        changed = "one two two three" if n >= NUM_SAME else "one two three"
+        made.add_text(n, 1, f"{EVIL} {changed} {n}")
+    made.summarize()
+    return made
+
+
+@pytest.fixture(scope="module")
+def review(tmp_path_factory: pytest.TempPathFactory) -> ReviewSet:
+    return write_set(tmp_path_factory.mktemp("data") / "review" / "small")
+
+
+@pytest.fixture(scope="module")
+def address(review: ReviewSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = str(review._folder.parents[1])
+    backend = ScriptedBackend(TEXT)
+    handlers = make_handlers(
+        tmp_path_factory.mktemp("page"), backend, port=0, data=data, review_key="the key"
+    )
+    with page_served(handlers) as url:
+        yield url
+
+
+def opened(page: playwright.Page) -> playwright.Page:
+    page.wait_for_selector(f"{VIEW}[data-phase=open] .rw-answer >> nth=1")
+    return page
+
+
+def press(page: playwright.Page, key: str) -> None:
+    """A key that leads to another prompt."""
+    before = page.get_attribute(VIEW, "data-at")
+    page.keyboard.press(key)
+    page.wait_for_selector(f"{VIEW}:not([data-at='{before}'])")
+
+
+def downloaded(page: playwright.Page, form: str) -> str:
+    with page.expect_download() as download:
+        page.click(f"{VIEW} .rw-exports [data-form={form}]")
+    return Path(download.value.path()).read_text("utf-8")
+
+
+def test_twenty_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
+    arrive: Arrive, address: str, review: ReviewSet
+) -> None:
+    bodies: list[tuple[str, str]] = []
+
+    def hear(answer: playwright.Response) -> None:
+        if "/review/" in answer.url and "view." not in answer.url:
+            bodies.append((answer.url, answer.text()))
+
+    page = arrive(f"{address}robots.txt")
+    page.on("response", hear)
+    page.goto(f"{address}#review=small&masked=end&beside=1")
+    opened(page)
+    assert f"1 of {NUM_ITEMS - NUM_SAME}; {NUM_SAME} more" in page.inner_text(".rw-place")
+    pressed: dict[str, str] = {}
+    for n in range(20):
+        item = str(page.get_attribute(VIEW, "data-at"))
+        pressed[item] = KEYS[n % 3]
+        page.keyboard.press("n")
+        assert "doubled words" in page.inner_text(".rw-said") or "missing" in page.inner_text(
+            ".rw-said"
+        )
+        page.keyboard.press(KEYS[n % 3])
+        page.keyboard.press("4")
+        page.keyboard.press("Shift+Digit2")
+        if n == 3:
+            page.keyboard.press("t")
+            page.keyboard.type("rep")
+            page.keyboard.press("Enter")
+            page.keyboard.press("Escape")
+            page.keyboard.press("c")
+            page.keyboard.type(f"{EVIL} jk")
+            page.keyboard.press("Escape")
+        if n == 4:  # taken back, and said anew
+            page.keyboard.press("u")
+            page.keyboard.press("Shift+Digit3")
+        if n in (6, 13):
+            page.wait_for_function("document.querySelector('.rw-where').textContent.length > 0")
+            page.wait_for_timeout(200)
+            page.reload()
+            opened(page)
+            assert page.get_attribute(VIEW, "data-judged") == str(n + 1)
+            assert page.get_attribute(VIEW, "data-at") == item
+        if n < 19:
+            press(page, "j")
+    assert page.get_attribute(VIEW, "data-judged") == "20"
+    search_for_sides(page, bodies)
+
+    second = page.context.new_page()
+    second.goto(f"{address}#review=small&masked=end&beside=1")
+    opened(second)
+    assert second.get_attribute(VIEW, "data-judged") == "20"
+    second.keyboard.press("u")
+    page.wait_for_selector(f"{VIEW}[data-unsent]")
+    second.close()
+
+    page.click(".rw-reveal")
+    page.wait_for_selector(f"{VIEW}[data-masked=''] .rw-marks >> nth=1")
+    own = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
+    found = {row.item: row for row in current(own).values()}
+    assert found.keys() == pressed.keys()
+    assert {row.is_masked for row in own} == {True}
+    for item, key in pressed.items():
+        assert found[item].preference == SAID[key]
+    fourth = next(row for row in found.values() if row.note)
+    assert fourth.note == f"{EVIL} jk"
+    assert fourth.tags[0] == ("repetition",)
+    assert len({row.left for row in found.values()}) == 2  # sides were drawn, not fixed
+    table = list(csv.DictReader(io.StringIO(downloaded(page, "csv"), newline="")))
+    assert {line["item"]: line["preference"] for line in table} == {
+        item: SAID[key] for item, key in pressed.items()
+    }
+    assert "&lt;img src=x" in downloaded(page, "html")
+    scores = [each["score"] for each in json.loads(downloaded(page, "comparator"))["examples"]]
+    assert len([score for score in scores if score is not None]) == 20
+
+    bens = [
+        {**row.as_json(), "id": f"ben{n}", "reviewer": "ben"}
+        for n, row in enumerate(found.values())
+    ]
+    text = exports.to_jsonl(review, [exports.read_judgement(each) for each in bens])
+    given = {"name": "ben.jsonl", "mimeType": "", "buffer": text.encode()}
+    page.set_input_files(".rw-file", given)
+    page.wait_for_selector(".rw-said:text('20 rows of ben.jsonl came in')")
+    page.reload()
+    page.wait_for_selector(f"{VIEW}[data-phase=open] .rw-marks >> nth=1")
+    both = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
+    assert {row.id for row in own} < {row.id for row in both}
+    assert sum(row.reviewer == "ben" for row in both) == 20
+    page.click(".rw-part >> nth=1 >> summary")
+    page.wait_for_selector(".rw-agreement:text('Krippendorff')")
+    assert "2 reviewers on 20 shared pairs: preference: 1" in page.inner_text(".rw-agreement")
+    assert "only large differences show" in page.inner_text(".rw-caution")
+    page.remove_listener("response", hear)
+
+
+def search_for_sides(page: playwright.Page, bodies: list[tuple[str, str]]) -> None:
+    """Before the reveal: which way wrote which text stands nowhere that the browser can see."""
+    kept = page.evaluate(STORED)
+    assert len(kept["rows"]) > 40
+    for row in kept["rows"]:
+        assert not {"left", "right"} & row.keys()
+        assert row["sealed"]
+        assert row["pair"] == ["ar", "tau=0"]
+    assert set(kept["local"]) >= {"mars-review-name"}
+    asked = [url for url, _ in bodies]
+    assert any("/masked/0-1/" in url for url in asked)
+    assert not [url for url in asked if "/items/" in url or "/reveal" in url]
+    for url, body in bodies:
+        if "/masked/0-1/" in url:
+            assert "tau" not in body
+            assert '"ar"' not in body
+    drawn = page.locator(f"{VIEW} .rw-answers").evaluate("node => node.outerHTML")
+    assert "tau" not in drawn
+    for hidden in (".rw-marks", ".rw-strip", ".rw-open", ".rw-exports", ".rw-wide"):
+        assert page.locator(f"{VIEW} {hidden}:visible").count() == 0
+    rows = page.locator(f"{VIEW} .rw-rows").evaluate("node => node.textContent")
+    assert "word" not in rows
+
+
+def test_the_study_opens_is_read_by_keys_and_opens_in_live(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}#review=study&at=chat-4&beside=2&f.category=chat")
+    opened(page)
+    assert "Five ways, 100 prompts" in page.inner_text(f"{VIEW} .rw-status")
+    assert page.inner_text(".rw-place") == "4 of 16"
+    assert page.inner_text(".rw-count") == "16 of 100 prompts"
+    assert page.locator(".rw-answer >> nth=1 >> .rw-strip rect").count() > 50
+    assert page.locator(".rw-otherwise").first.get_attribute("title").startswith("AR would have")
+    page.keyboard.press("n")
+    assert page.locator(".rw-now").count() >= 2
+    page.locator(".rw-answer >> nth=1 >> .rw-strip .rw-b4").first.click()
+    assert page.locator(".rw-lit").count() == 1
+    page.click(".rw-wide")
+    page.wait_for_selector(".rw-answer >> nth=4")
+    page.wait_for_timeout(300)  # neighbours are on their way
+    seconds = page.evaluate("""async () => {
+      const root = document.querySelector(".mars-review");
+      const taken = [];
+      for (let n = 0; n < 8; n += 1) {
+        const [from, at] = [performance.now(), root.dataset.at];
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+        while (root.dataset.at === at) await new Promise((go) => setTimeout(go));
+        taken.push(performance.now() - from);
+      }
+      return taken.sort((a, b) => a - b);
+    }""")
+    assert seconds[len(seconds) // 2] < 100
+    page.keyboard.press("o")
+    page.wait_for_selector("#race .mars-race[data-state=finished] .rv-recorded:visible")
+    assert "Five ways, 100 prompts, chat-12" in page.inner_text("#race .rv-recorded")
+
+
+def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}#review=small")
+    opened(page)
+    page.click(".rw-part >> nth=2 >> summary")
+    page.fill(".rw-prompts", "Say one.\nSay two.")
+    page.fill(".rw-ways", "ar\ntau=0,B=4\nlossless,B=4")
+    page.fill(".rw-limit", "24")
+    page.fill(".rw-setname", "mine")
+    page.click(".rw-begin")
+    page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
+    assert page.locator(".rw-bar select >> nth=0 >> option").all_inner_texts()[-1] == "mine (yours)"
+    page.reload()
+    opened(page)
+    page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
+    page.click(".rw-part >> nth=2 >> summary")
+    page.fill(".rw-prompts", "Say one.")
+    page.fill(".rw-ways", "fast")
+    page.click(".rw-begin")
+    page.wait_for_selector(".rw-making .rw-progress:text('Give 2 to 3 ways')")
