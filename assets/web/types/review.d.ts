@@ -145,7 +145,7 @@ interface ReviewShown {
   side: "left" | "right" | "";
   text: string;
   answer: ReviewAnswer | null;
-  mark: ReviewMark | null;
+  mark: (ReviewMark & { isReference: boolean }) | null;
 }
 
 interface ReviewFilter {
@@ -214,3 +214,4 @@ interface OwnSet {
 }
 
 type ReviewServer = import("../views/review/server.js").Server;
+type ReviewKeyed = import("../views/review/view.js").ReviewView;

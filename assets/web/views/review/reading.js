@@ -12,6 +12,21 @@ const KINDS = {
   doubled: "doubled words",
 };
 
+/**
+ * What was asked: what stood before it, the prompt, and an answer that came with it.
+ * @param {ReviewAsked} asked
+ * @param {boolean} isMasked
+ */
+export function askedNodes({ id, prompt, system, category, turns, reference }, isMasked) {
+  const before = [...(system ? [["system", system]] : []), ...turns];
+  const parts = before.map(([role, text]) => make("p", "rw-before", make("b", "", role), ` ${text}`));
+  const head = make("p", "rw-item", joined(id, category.replaceAll("_", " ")));
+  const given = { class: "rw-prompt", tabindex: "0", role: "region", "aria-label": "Prompt" };
+  const nodes = [head, ...parts, make("div", given, prompt)];
+  if (!reference || isMasked) return nodes;
+  return [...nodes, make("details", "rw-reference", make("summary", "", "Reference answer"), reference)];
+}
+
 export class Reading {
   /** @type {ReviewPlace[]} */
   places = [];
@@ -191,14 +206,11 @@ function stripFor(answer, name, text) {
 
 /**
  * What a machine marks, in a line.
- * @param {ReviewMark} mark
+ * @param {ReviewMark & { isReference: boolean }} mark
  */
 export function marksText(mark) {
-  const same = mark.is_same
-    ? "same text"
-    : mark.word === null
-      ? "same words, other spaces"
-      : `differs from word ${mark.word + 1}`;
+  const differs = mark.word === null ? "same words, other spaces" : `differs from word ${mark.word + 1}`;
+  const same = mark.isReference ? "the reference" : mark.is_same ? "same text" : differs;
   return joined(
     same,
     mark.tpf === null ? "" : `${figure(mark.tpf)} tokens per forward`,

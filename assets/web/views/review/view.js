@@ -1,23 +1,28 @@
 // The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
 
-import { find, isModified, make, put, targetOf } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 import { counted, dayOf, joined } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
 import { Bar, Keeping, keysHelp } from "./frame.js";
 import { Judging, noteOf } from "./judging.js";
+import { HOLD, listen } from "./keys.js";
 import { Judgements } from "./kept.js";
 import { Making } from "./making.js";
-import { Reading } from "./reading.js";
+import { Reading, askedNodes } from "./reading.js";
 import { NOTHING, TAGS, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
 import { ALL, Table, filterOf, filtered, linkOf } from "./table.js";
 
 const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on show
 const KEY = "mars-review-key";
-const HOLD = "Charts, marks, exports and Live wait for the reveal.";
 const NO_SETS = "There is no set here.";
 const STUDY = "study";
+const LEGEND = {
+  masked: "Wavy: words that the other text does not have. A caret: words of the other text are missing here.",
+  shown:
+    "Shaded: tokens that one forward brought together. Wavy: words that the other text does not have. Orange ticks and dotted lines: AR would have said otherwise.",
+};
 
 export class ReviewView {
   /** @type {ReviewAbout} */
@@ -58,6 +63,7 @@ export class ReviewView {
     this.keeping.key.value = this.server.key;
     this.said = make("p", { class: "rw-said", role: "status" });
     this.asked = make("div", "rw-asked");
+    this.legend = make("p", "rw-hint");
     const answers = make("div", "rw-answers");
     const judging = make("div", "rw-judging");
     this.reading = new Reading(answers, { open: (way) => this.openLive(way) });
@@ -76,6 +82,7 @@ export class ReviewView {
       this.bar.element,
       this.asked,
       answers,
+      this.legend,
       this.said,
       judging,
       this.keeping.element,
@@ -84,7 +91,7 @@ export class ReviewView {
       this.charted,
       made,
     );
-    document.addEventListener("keydown", (event) => this.pressed(event));
+    listen(root, this);
     window.addEventListener("hashchange", () => this.follow());
     this.begin();
   }
@@ -421,25 +428,18 @@ export class ReviewView {
   column(prompt, way, side) {
     const answer = prompt.answers[way];
     if (!answer) return [{ name: this.about.ways[way].name, way, side, text: "", answer: null, mark: null }];
-    const mark = this.about.items[this.number].marks?.[way] ?? null;
+    const own = this.about.items[this.number].marks?.[way] ?? null;
+    const mark = own && { ...own, isReference: way === this.about.reference };
     return [{ name: this.about.ways[way].name, way, side, text: answer.text, answer, mark }];
   }
 
   /** @param {ReviewAsked} asked */
-  drawAsked({ id, prompt, system, category, turns, reference }) {
-    const before = [...(system ? [["system", system]] : []), ...turns];
-    const parts = before.map(([role, text]) => make("p", "rw-before", make("b", "", role), ` ${text}`));
-    const head = make("p", "rw-item", joined(id, category.replaceAll("_", " ")));
-    this.asked.replaceChildren(
-      head,
-      ...parts,
-      make("div", { class: "rw-prompt", tabindex: "0", role: "region", "aria-label": "Prompt" }, prompt),
-    );
-    if (reference && !this.masked)
-      this.asked.append(make("details", "rw-reference", make("summary", "", "Reference answer"), reference));
-    const same = this.masked ? this.about.items.length - this.order.length : 0;
+  drawAsked(asked) {
+    this.asked.replaceChildren(...askedNodes(asked, Boolean(this.masked)));
+    const same = this.masked ? this.about.items.length - this.lines().length : 0;
     const beside = same ? `; ${same} more are the same both ways and count as equal` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
+    put(this.legend, this.masked ? LEGEND.masked : LEGEND.shown);
   }
 
   // The names of the two answers as they stand: null while that is masked.
@@ -559,9 +559,12 @@ export class ReviewView {
   tellWhere() {
     const { why, unsent } = this.judgements;
     const waiting = unsent.length;
+    const away = this.canKeep
+      ? " With the review key they are kept on this server too."
+      : " Export them to keep them elsewhere.";
     const kept = this.server.key
-      ? `Kept in this browser and on this server${waiting ? `; ${counted(waiting, "judgement")} not sent yet` : ""}.`
-      : `Kept in this browser alone${this.canKeep ? ", and on this server for who has its key" : ""}.`;
+      ? `Judgements are kept in this browser and on this server${waiting ? `; ${counted(waiting, "judgement")} not sent yet` : ""}.`
+      : `Judgements are kept in this browser alone.${away}`;
     const sealed = this.masked
       ? 0
       : [...this.judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
@@ -637,55 +640,6 @@ export class ReviewView {
     Object.assign(told, linkOf(this.filter));
     this.hash = `#${new URLSearchParams(told)}`;
     if (this.root.clientWidth) history.replaceState(history.state, "", location.pathname + location.search + this.hash);
-  }
-
-  /** @param {KeyboardEvent} event */
-  pressed(event) {
-    const target = targetOf(event);
-    if (!this.about || !this.root.clientWidth || isModified(event) || event.defaultPrevented) return;
-    const isOwn = target === document.body || this.root.contains(target) || target.id === "review-tab-button";
-    if (!isOwn || document.querySelector("dialog[open]")) return;
-    if (target.matches("input, textarea, select")) {
-      if (event.key === "Escape") this.leave(event);
-      return;
-    }
-    const act = this.actOf(event);
-    if (!act) return;
-    event.preventDefault();
-    act();
-  }
-
-  /** @param {KeyboardEvent} event */
-  leave(event) {
-    event.stopPropagation();
-    targetOf(event).blur();
-    this.root.focus({ preventScroll: true });
-  }
-
-  /**
-   * @param {KeyboardEvent} event
-   * @returns {(() => unknown) | undefined}
-   */
-  actOf({ key, code, shiftKey }) {
-    const digit = /^(?:Digit|Numpad)([1-5])$/.exec(code);
-    if (digit) return () => this.judging.rate(shiftKey ? 1 : 0, Number(digit[1]));
-    if (key.toLowerCase() === "t") return () => this.judging.sides[shiftKey ? 1 : 0].field.focus();
-    if (shiftKey) return undefined;
-    /** @type {Record<string, () => unknown>} */
-    const acts = {
-      j: () => this.go(1),
-      k: () => this.go(-1),
-      x: () => this.toUnjudged(),
-      n: () => put(this.said, this.reading.step(1)),
-      p: () => put(this.said, this.reading.step(-1)),
-      a: () => this.judging.prefer("left"),
-      s: () => this.judging.prefer("equal"),
-      d: () => this.judging.prefer("right"),
-      c: () => noteOf(this.root).focus(),
-      u: () => this.undo(),
-      o: () => (this.masked ? put(this.said, HOLD) : this.openLive(this.other)),
-    };
-    return acts[key];
   }
 }
 
