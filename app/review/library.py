@@ -364,6 +364,7 @@ class Shown:
         return {
             **_asked(self.review, number),
             "answers": [None if each is None else each.as_json() for each in answers],
+            "marks": self._marks(number),
         }
 
 

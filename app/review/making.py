@@ -30,7 +30,8 @@ from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
-"""Of a visitor's set."""
+MAX_OWNER_WAYS = 4
+"""Of a visitor's set; ways of the owner's."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 2, 1, 40
 """Sets in the making, those of one address, and those that are known at all."""
 MAX_TOKENS = 128
@@ -70,7 +71,7 @@ class Making:
 
     def told(self, is_owner: bool) -> dict[str, Any]:
         """What may be made."""
-        most = (MAX_PROMPTS, MAX_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
+        most = (MAX_PROMPTS, MAX_OWNER_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
         names = list(self._engines.entries)
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 

@@ -56,7 +56,7 @@ MISTAKES = (
     UnavailableError,
 )
 """What a user can cause, each with a sentence."""
-MAX_READ, MAX_POSTED, MAX_GUESSED = 1200, 600, 10
+MAX_READ, MAX_POSTED, MAX_GUESSED = 3000, 600, 10
 """Requests of one address in a minute: read, posted, and posted with a key that is wrong."""
 MAX_AT_ONCE = 4
 MINUTE = 60.0

@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sample_traces as samples
 from scripted_page import ScriptedBackend, make_handlers
 from starlette.testclient import TestClient
 
@@ -35,6 +36,7 @@ from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import About, ReviewSet
 from mars_runtime.review.ways import read_ways
 from mars_runtime.serving.errors import ApiError
+from mars_runtime.settings import DecodeSettings
 
 ROOT = Path(__file__).parents[2]
 KEY = {"x-review-key": "the key"}
@@ -305,6 +307,24 @@ def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
     assert answer.json()["detail"].startswith("bold, line 2: it is no sample of lm_eval")
     sealed = client.get(f"/review/sets/{name}/sealed").json()["sealed"]
     assert client.post("/review/sets", json={"sealed": sealed}).json() == {"name": name}
+
+
+def test_pinned_runs_open_as_a_set(client: TestClient) -> None:
+    scripts = [
+        samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8)),
+        samples.Script(samples.PROSE, DecodeSettings(method="ar")),
+    ]
+    pins = ["\n".join(samples.run(script).lines()) for script in scripts]
+    name = client.post("/review/sets", json={"pins": pins, "name": "pins"}).json()["name"]
+    about = client.get(f"/review/sets/{name}").json()
+    assert len(about["items"]) == 1
+    assert [way["name"].split(",")[0] for way in about["ways"]] == ["tau=0.95", "ar"]
+    item = client.get(f"/review/sets/{name}/items/0").json()
+    assert item["answers"][0]["pieces"]
+    assert client.get(f"/review/sets/{name}/items/0/0").text.split("\n") == pins[0].split("\n")
+    answer = client.post("/review/sets", json={"pins": [pins[0], "{"]})
+    assert answer.status_code == 400
+    assert answer.json()["detail"].endswith(".")
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ interface ReviewAnswer {
 
 interface ReviewPrompt extends ReviewAsked {
   answers: (ReviewAnswer | null)[];
+  marks: (ReviewMark | null)[];
 }
 
 interface MaskedPrompt extends ReviewAsked {

@@ -18,6 +18,7 @@ const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on
 const KEY = "mars-review-key";
 const NO_SETS = "There is no set here.";
 const STUDY = "study";
+const PAUSE = 300; // milliseconds without a judgement before charts are drawn anew
 const LEGEND = {
   masked: "Wavy: words that the other text does not have. A caret: words of the other text are missing here.",
   shown:
@@ -34,6 +35,7 @@ export class ReviewView {
   isWide = false; // all ways, not the pair alone
   masked = /** @type {"" | "each" | "end"} */ ("");
   filter = ALL;
+  timer = 0;
   token = 0; // of the latest prompt that was asked for
   /** @type {ReviewPrompt | null} */
   prompt = null;
@@ -259,13 +261,18 @@ export class ReviewView {
     this.root.scrollIntoView({ block: "start" });
   }
 
+  // Once nothing was judged for a moment: all rows travel, and the server reckons with each.
   drawCharts() {
+    clearTimeout(this.timer);
     if (!this.charted.open || this.masked) return;
-    this.trying(async () => {
-      const rows = [...this.judgements.rows.values()].map(sendable);
-      const figures = await this.server.json(`${pathOf(this.about.address)}/figures`, { rows });
-      if (!this.masked) this.charts.show(this.about, figures, this.other);
-    });
+    this.timer = setTimeout(() => this.trying(() => this.reckon()), PAUSE);
+  }
+
+  async reckon() {
+    const { about } = this;
+    const rows = [...this.judgements.rows.values()].map(sendable);
+    const figures = await this.server.json(`${pathOf(about.address)}/figures`, { rows });
+    if (!this.masked && about === this.about) this.charts.show(about, figures, this.other);
   }
 
   get number() {
@@ -428,7 +435,7 @@ export class ReviewView {
   column(prompt, way, side) {
     const answer = prompt.answers[way];
     if (!answer) return [{ name: this.about.ways[way].name, way, side, text: "", answer: null, mark: null }];
-    const own = this.about.items[this.number].marks?.[way] ?? null;
+    const own = prompt.marks[way];
     const mark = own && { ...own, isReference: way === this.about.reference };
     return [{ name: this.about.ways[way].name, way, side, text: answer.text, answer, mark }];
   }
