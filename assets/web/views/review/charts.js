@@ -12,7 +12,7 @@ const CHARTS = [
   ["preference", "Preferred beside the reference, share of judgements"],
   ["rating", "Mean rating, 1 to 5, by way"],
   ["tags", "Share of judgements with a tag, by way"],
-  ["pace", "Preference against tokens per forward"],
+  ["pace", "Who is preferred, against tokens per forward"],
   ["category", "The way is better or equal, by category"],
 ];
 const MOST_TAGS = 5;
@@ -146,10 +146,10 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   const order = byBoldness(ways);
   /** @type {<T extends { way: string }>(list: T[]) => T[]} */
   const sorted = (list) => list.toSorted((one, two) => order.indexOf(one.way) - order.indexOf(two.way));
-  /** @type {(data: Json[], title: string, more: Json, x?: Json) => Figure} */
-  const made = (data, title, more, x = { type: "category" }) => ({
+  /** @type {(data: Json[], title: string, more: Json, x?: Json, below?: string) => Figure} */
+  const made = (data, title, more, x = { type: "category", tickmode: "linear", dtick: 1 }, below = "") => ({
     data,
-    layout: layout(c, axis(c, "", { showgrid: false, ...x }), axis(c, title, more), {
+    layout: layout(c, axis(c, below, { showgrid: false, automargin: true, ...x }), axis(c, title, more), {
       barmode: "group",
       showlegend: data.length > 1,
       legend: { orientation: "h", y: 1.14, x: 0, font: { size: 11 } },
@@ -173,7 +173,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
     return made(
       [
         bars("the way itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
-        bars("neither", names, own.map(({ equal }) => equal), c.line), // prettier-ignore
+        bars("neither", names, own.map(({ equal }) => equal), c.ar), // prettier-ignore
         bars(ways[reference].name, names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
       ],
       "share",
@@ -183,7 +183,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   if (key === "rating" && rated.length)
     return made([bars("rating", rated.map(({ way }) => way), rated.map(({ rating }) => rating), c.mars)], "rating", { range: [0, 5.2] }); // prettier-ignore
   if (key === "tags") return tagFigure(sorted(said), made, c);
-  if (key === "pace" && own.length) return paceFigure(own, marks, made, c);
+  if (key === "pace" && own.length) return paceFigure(own, marks, ways[reference].name, made, c);
   if (key === "category") {
     const found = Object.entries(by_category).flatMap(([name, list]) =>
       list.filter(({ way }) => way === other).map((each) => ({ name, each })),
@@ -193,7 +193,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
       return made(
         [
           bars(`${other} is better`, x, found.map(({ each }) => each.better), c.mars), // prettier-ignore
-          bars("equal", x, found.map(({ each }) => each.equal), c.line), // prettier-ignore
+          bars("equal", x, found.map(({ each }) => each.equal), c.ar), // prettier-ignore
         ],
         "share",
         share,
@@ -228,29 +228,41 @@ function tagFigure(said, made, c) {
 /**
  * @param {ReviewPreferred[]} own
  * @param {ReviewTotals[]} marks
- * @param {(data: Json[], title: string, more: Json, x: Json) => Figure} made
+ * @param {string} reference
+ * @param {(data: Json[], title: string, more: Json, x: Json, below: string) => Figure} made
  * @param {Colours} c
  */
-function paceFigure(own, marks, made, c) {
+function paceFigure(own, marks, reference, made, c) {
   const known = own.flatMap((each) => {
     const tpf = marks.find(({ way, category }) => way === each.way && !category)?.tpf;
     return tpf ? [{ ...each, tpf }] : [];
   });
   if (!known.length) return null;
-  // Better counts whole, equal half: 0.5 is no preference.
-  const data = {
+  /** @type {(name: string, found: ReviewEstimate[], color: string) => Json} */
+  const points = (name, found, color) => ({
     type: "scatter",
     mode: "markers+text",
+    name: plain(name),
     x: known.map(({ tpf }) => tpf),
-    y: known.map(({ better, equal }) => better.value + equal.value / 2),
-    error_y: { ...bounds(known.map(({ better }) => better)), color: c.mars },
+    y: found.map(({ value }) => value),
+    error_y: { ...bounds(found), color },
     text: known.map(({ way }) => plain(way)),
-    textposition: "top center",
+    textposition: "middle right",
     textfont: { size: 11, color: c.ink },
-    marker: { size: 9, color: c.mars },
+    marker: { size: 9, color },
     hovertemplate: "%{text}: %{y:.2f} at %{x:.2f} tokens per forward<extra></extra>",
-  };
-  return made([data], "better, and half of equal", { range: [0, 1.08] }, { title: { text: "tokens per forward" } });
+  });
+  const data = [
+    points("the way itself", known.map(({ better }) => better), c.mars), // prettier-ignore
+    points(reference, known.map(({ worse }) => worse), c.warm), // prettier-ignore
+  ];
+  return made(
+    data,
+    "share that prefers it",
+    { range: [0, 1.02], tickformat: ".0%" },
+    { type: "linear" },
+    "tokens per forward",
+  );
 }
 
 /** @param {ReviewAbout} about */

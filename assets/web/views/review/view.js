@@ -401,6 +401,7 @@ export class ReviewView {
           i ? "right" : "left",
         ),
       );
+      put(this.legend, LEGEND.shown);
       this.reading.show(shown);
       return;
     }
