@@ -14,8 +14,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
-# Of a property that says no more itself so many examples are tried. ``--hypothesis-profile thorough``
-# tries hypothesis' own hundred.
+# Of a property that says no more itself so many examples are tried.
+# ``--hypothesis-profile thorough`` tries hypothesis' own hundred.
 settings.register_profile("shared machine", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("shared machine")
