@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, shown, visible } from "../../assets/web/core/bytes.js";
 import * as words from "../../assets/web/core/words.js";
-import { beginsWithSpace } from "../../assets/web/text/text.js";
+import { beginsWithSpace, countPlace } from "../../assets/web/text/text.js";
 
 describe("bytes", () => {
   const bytes = (...values) => Uint8Array.from(values);
@@ -85,4 +85,13 @@ describe("numbers in words", () => {
     assert.equal(words.environment({ threads: 2 }), "2 threads");
     assert.equal(words.environment(null), "");
   });
+});
+
+test("a count stands beneath the last inked token of its group, unless the one before it is too near", () => {
+  const tokens = ["17", " *", "1", ".", "", " and"].map((text) => ({ text }));
+  assert.equal(countPlace(tokens, 0, 2), 1);
+  assert.equal(countPlace(tokens, 3, 2), 3); // the end has no ink
+  assert.equal(countPlace(tokens, 3, 2, 2), -1); // one dot has no room for another digit
+  assert.equal(countPlace(tokens, 5, 1, 2), 5);
+  assert.equal(countPlace([{ text: "" }], 0, 1), -1);
 });

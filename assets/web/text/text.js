@@ -52,6 +52,7 @@ export class TokenView {
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
+    this.counted = -1; // the latest token with a count beneath it
     this.judged = 0; // tokens of which it is known what AR would have chosen in their place
     this.listen();
   }
@@ -133,10 +134,13 @@ export class TokenView {
       this.tokens.push(child);
     }
     if (step.count > 1) {
-      const place = countPlace(this.lane.tokens, step.first, step.count);
+      const place = countPlace(this.lane.tokens, step.first, step.count, this.counted);
       node.dataset.n = String(step.count);
       node.classList.toggle("rv-mid", !beginsWithSpace(this.lane.tokens[step.first]));
-      if (place >= 0) this.tokens[place].dataset.k = String(step.count);
+      if (place >= 0) {
+        this.tokens[place].dataset.k = String(step.count);
+        this.counted = place;
+      }
     }
     return node;
   }
@@ -512,14 +516,18 @@ class MoveMarks {
 const INKED = /\S$/;
 
 /**
- * The place of that token, -1 where none has ink.
+ * The place of that token; -1 where none has ink, or the text since the count before is too narrow for another.
  * @param {Token[]} tokens
  * @param {number} first
  * @param {number} count
+ * @param {number} [before] the token that has the count before, -1 for none
  */
-export function countPlace(tokens, first, count) {
-  for (let place = first + count - 1; place >= first; place -= 1) if (INKED.test(tokens[place].text)) return place;
-  return -1;
+export function countPlace(tokens, first, count, before = -1) {
+  let place = first + count - 1;
+  while (place >= first && !INKED.test(tokens[place].text)) place -= 1;
+  if (place < first) return -1;
+  const between = tokens.slice(before + 1, place + 1).reduce((sum, { text }) => sum + text.length, 0);
+  return before >= 0 && between <= String(count).length ? -1 : place;
 }
 
 /**

@@ -78,9 +78,11 @@ class LensText {
   draw(groups) {
     const { element, lane, tokens } = this.view;
     element.classList.add("rv-lens");
+    let before = -1; // the latest token with a count beneath it
     for (const { first, count, isGuess, isFirst } of groups) {
       const fill = count > 1 ? `rv-l${Math.min(count, 5)}` : "";
-      const place = count > 1 ? countPlace(lane.tokens, first, count) : -1;
+      const place = count > 1 ? countPlace(lane.tokens, first, count, before) : -1;
+      if (place >= 0) before = place;
       const gap = beginsWithSpace(lane.tokens[first]) ? "rv-begin" : "rv-mid";
       for (let i = first; i < first + count; i += 1) {
         const drawn = lane.tokens[i].isEnd ? "" : fill;
