@@ -19,6 +19,7 @@ import pytest
 from scripted_server import Oracle, Place, eventually, serving
 from test_openai import chat
 
+from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
 from mars_runtime.model.load import load_checkpoint
@@ -89,11 +90,11 @@ def test_a_worker_that_hangs(tmp_path: Path) -> None:
         (["--checkpoint", "nowhere"], 1, "nowhere"),
     ],
 )
-def test_mistakes_are_one_sentence(given: list[str], code: int, sentence: str) -> None:
-    command = [sys.executable, "-m", "mars_runtime", "serve", "--port", "0", *given]
-    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == code
-    (told,) = done.stderr.splitlines()
+def test_mistakes_are_one_sentence(
+    given: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--port", "0", *given]) == code
+    (told,) = capsys.readouterr().err.splitlines()
     assert sentence in told
 
 
