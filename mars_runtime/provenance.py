@@ -90,7 +90,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     """What git says, or None where it says nothing usable."""
     command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -329,7 +329,10 @@ def test_a_bar_of_a_chart_chooses_its_forward_and_heads_are_alike(show: Show) ->
     page.mouse.click(box["x"] + x, box["y"] + box["height"] / 2)
     assert page.evaluate(f"{VIEW}.selected.step") == 4
     assert page.locator(f"{MARS} .rv-chosen").count() == 1
-    assert page.locator(f"{ROOT} .rv-cursor-chosen:visible").count() == 4
+    page.wait_for_function(  # in every chart, as soon as each is drawn
+        f"""[...document.querySelectorAll("{ROOT} .rv-cursor-chosen")]
+            .filter((n) => n.checkVisibility({{ visibilityProperty: true }})).length === 4"""
+    )
     assert page.locator(f"{ROOT} .pl-chosen").is_visible()
     page.keyboard.press("Escape")
     assert page.evaluate(f"{VIEW}.selected") is None
