@@ -49,7 +49,9 @@ def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
     assert "--port" in sentence
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_it_serves_decodes_and_ends_without_a_temporary_file(
     random_folder: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
