@@ -72,6 +72,7 @@ PROGRAMS = [
     ["-m", "app.record"],
     ["-m", "app.examples.measure"],
     ["-m", "app.examples.ways"],
+    ["tools/check_passes.py"],
     ["tools/human_loops.py"],
     ["tools/measure_layers.py"],
     ["app.py"],
