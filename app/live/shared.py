@@ -16,9 +16,7 @@ import os
 import re
 import secrets
 import threading
-import time
 import zlib
-from collections import defaultdict, deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from typing import Any
 from app.controls import TITLES
 from app.imported_runs import read_import
 from app.run_log import RunLog
+from mars_runtime.serving.limits import Window
 from mars_runtime.trace import Header, read_trace
 
 MAX_LANES = 4
@@ -49,7 +48,7 @@ class SharedRuns:
         self._folder = folder
         self._max_chars = max_chars
         self._lock = threading.Lock()
-        self._left: defaultdict[str, deque[float]] = defaultdict(deque)  # when, by address
+        self._kept_by = Window(MAX_OF_ONE, HOUR)
 
     def read(self, given: object, address: str) -> dict[str, Any]:
         """``{"value": the race view's}`` of ``{"value": a run as a link brings it}`` or ``{"name":
@@ -64,7 +63,7 @@ class SharedRuns:
         """``{"name": under which a run is kept from now on}`` or ``{"error": one sentence}``."""
         if self._folder is None:
             return {"error": NOT_KEPT}
-        if not self._may_keep(address):
+        if not self._kept_by.admits(address):
             return {"error": OFTEN}
         found = self._checked(given, address)
         if "error" in found:
@@ -77,20 +76,6 @@ class SharedRuns:
             _log.error("a run could not be kept (%s)", type(error).__name__)
             return {"error": FULL}
         return {"name": name}
-
-    def _may_keep(self, address: str) -> bool:
-        now = time.monotonic()
-        with self._lock:
-            for each in list(self._left):
-                times = self._left[each]
-                while times and now - times[0] > HOUR:
-                    times.popleft()
-                if not times:
-                    del self._left[each]
-            if len(self._left[address]) >= MAX_OF_ONE:
-                return False
-            self._left[address].append(now)
-            return True
 
     def _write(self, folder: Path, name: str, content: bytes) -> None:
         """Raises OSError. The oldest go until there is room."""

@@ -11,11 +11,8 @@ import asyncio
 import hmac
 import json
 import re
-import time
-from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -37,7 +34,7 @@ from mars_runtime.review.masked import SealError
 from mars_runtime.review.prompts import PromptError
 from mars_runtime.review.sets import SetError
 from mars_runtime.serving.errors import ApiError, Faults
-from mars_runtime.serving.limits import BodyLimit, RateLimit, address_of, is_json
+from mars_runtime.serving.limits import BodyLimit, RateLimit, Window, address_of, is_json
 from mars_runtime.settings import SettingsError
 from mars_runtime.trace import TraceError
 
@@ -59,6 +56,7 @@ MISTAKES = (
 MAX_READ, MAX_POSTED, MAX_GUESSED = 3000, 600, 10
 """Requests of one address in a minute: read, posted, and posted with a key that is wrong."""
 MAX_AT_ONCE = 4
+MAX_REVEALED = 2000
 MINUTE = 60.0
 NO_ROUTE = "Nothing is served here: open the Review tab."
 NO_KEY = "This is not the review key of this page."
@@ -73,21 +71,12 @@ class Quota:
     """How often each address may do something in a minute."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._times: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._window = Window(most, MINUTE)
 
     def take(self, address: str) -> None:
         """Count one. Raises ApiError where it is one too many."""
-        now = time.monotonic()
-        for each in list(self._times):
-            times = self._times[each]
-            while times and now - times[0] > MINUTE:
-                times.popleft()
-            if not times:
-                del self._times[each]
-        if len(self._times[address]) >= self._most:
+        if not self._window.admits(address):
             raise ApiError(429, OFTEN, retry_after=round(MINUTE))
-        self._times[address].append(now)
 
 
 def make_review(library: Library, making: Making, settings: AppSettings) -> Starlette:
@@ -144,7 +133,7 @@ class ReviewDesk:
 
     async def script(self, request: Request) -> Response:
         """The tab's script, which no other tab waits for."""
-        return Response(_script(), media_type="text/javascript")
+        return Response(bundle((ENTRY,)), media_type="text/javascript")
 
     async def style(self, request: Request) -> Response:
         """Its style sheet."""
@@ -310,14 +299,6 @@ class ReviewDesk:
     def _check_key(self, request: Request) -> None:
         if not self._has_key(request):
             raise ApiError(401, NO_KEY)
-
-
-MAX_REVEALED = 2000
-
-
-@lru_cache(maxsize=1)
-def _script() -> str:
-    return bundle((ENTRY,))
 
 
 def _pair(request: Request) -> tuple[int, int]:

@@ -1,9 +1,11 @@
-"""Refuses large request bodies before anything reads them, and more at once from one address than
-its share; says whose address that is. Knows no gradio and no route."""
+"""Refuses large request bodies before anything reads them, and more at once or in a while from one
+address than its share; says whose address that is. Knows no gradio and no route."""
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
+import time
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -124,6 +126,32 @@ class RateLimit:
             await self._app(scope, replayed(body, receive), send)
         finally:
             self._going -= Counter([address])
+
+
+class Window:
+    """How often each address does something within ``seconds``: at most ``most`` times. For any
+    thread."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._times: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def admits(self, address: str) -> bool:
+        """Count one more, unless it is one too many. Whoever did nothing of late is forgotten."""
+        now = time.monotonic()
+        with self._lock:
+            for each in list(self._times):
+                times = self._times[each]
+                while times and now - times[0] > self._seconds:
+                    times.popleft()
+                if not times:
+                    del self._times[each]
+            if len(self._times[address]) >= self._most:
+                return False
+            self._times[address].append(now)
+            return True
 
 
 def address_of(client: Any) -> str:
