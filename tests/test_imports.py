@@ -74,7 +74,6 @@ GRADIO_FILES = {
     "app/api/endpoints.py",
     "app/batch/tab.py",
     "app/compare.py",
-    "app/frontier.py",
     "app/grid/tab.py",
     "app/live/tab.py",
     "app/traffic/tab.py",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import gzip
 import json
 import logging
 import re
@@ -18,7 +19,6 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -152,14 +152,6 @@ class Library:
         with self._lock:
             self._open.pop(name, None)
 
-    def drop(self, name: str) -> None:
-        """Remove a visitor's set, which its browser has."""
-        with self._lock:
-            self._open.pop(name, None)
-            path = self._visitors.pop(name, None)
-        if path is not None:
-            shutil.rmtree(path, ignore_errors=True)
-
     def sealed(self, name: str) -> str:
         """A visitor's set as its browser keeps it. Raises SetError."""
         if name not in self._visitors:
@@ -227,18 +219,20 @@ class Library:
     def read_row(self, name: str, value: Any) -> Judgement:
         """A judgement as a page sends it, its sides sealed or open. Raises SetError, SealError,
         JudgementError."""
-        review = self.find(name).review
+        return self._read_row(self.find(name), value)
+
+    def _read_row(self, shown: Shown, value: Any) -> Judgement:
         told = dict(as_mapping(value))
         if "sealed" in told:
-            opened = self._opened(review, as_text(told.pop("sealed")))
+            opened = self._opened(shown.review, as_text(told.pop("sealed")))
             if opened["item"] != told.get("item"):
                 raise JudgementError("The sides of a judgement are those of another prompt.")
             told |= _sides(opened)
         told.pop("pair", None)
         row = read_judgement(told)
-        if row.item not in {item.id for item in review.items}:
+        if row.item not in shown.item_ids:
             raise JudgementError("A judgement is about a prompt that this set does not have.")
-        if not {row.left, row.right} <= {way.name for way in review.about.ways}:
+        if not {row.left, row.right} <= shown.way_names:
             raise JudgementError("A judgement is about a way that this set does not have.")
         return row
 
@@ -247,7 +241,8 @@ class Library:
         given = as_list(values)
         if len(given) > MAX_ROWS:
             raise JudgementError(f"At most {MAX_ROWS:,} judgements are worked on at a time.")
-        return [self.read_row(name, each) for each in given]
+        shown = self.find(name)
+        return [self._read_row(shown, each) for each in given]
 
     def keep(self, name: str, value: Any) -> dict[str, Any]:
         """A judgement that is on disk when this returns, as the page that sent it may know it."""
@@ -287,10 +282,10 @@ class Library:
 
     def merge(self, name: str, rows: Any, text: str) -> dict[str, Any]:
         """A page's judgements and those of a file. Raises JudgementError that names the line."""
-        review = self.find(name).review
-        brought = exports.read_jsonl(text, review.id)
+        shown = self.find(name)
+        brought = exports.read_jsonl(text, shown.review.id)
         for row in brought:
-            self.read_row(name, row.as_json())
+            self._read_row(shown, row.as_json())
         found = merged([self.read_rows(name, rows), brought])
         return {
             "rows": [row.as_json() for row in found.rows],
@@ -309,6 +304,8 @@ class Shown:
     def __init__(self, name: str, review: ReviewSet) -> None:
         self.name = name
         self.review = review
+        self.item_ids = frozenset(item.id for item in review.items)
+        self.way_names = frozenset(way.name for way in review.about.ways)
         self._packed: dict[object, bytes] = {}
 
     def told(self) -> bytes:
@@ -330,7 +327,7 @@ class Shown:
         found = self._packed.get(key)
         if found is None:
             text = json.dumps(make(), ensure_ascii=False, separators=(",", ":"))
-            found = self._packed[key] = _gzipped(text.encode())
+            found = self._packed[key] = gzip.compress(text.encode(), 6)
         return found
 
     def _about(self) -> dict[str, Any]:
@@ -428,8 +425,3 @@ def _check_pair(review: ReviewSet, pair: Pair) -> None:
         _check_way(review, way)
     if pair[0] == pair[1]:
         raise SetError("A pair is of two ways that differ.")
-
-
-def _gzipped(body: bytes) -> bytes:
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-    return packer.compress(body) + packer.flush()

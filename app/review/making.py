@@ -80,11 +80,7 @@ class Making:
         SettingsError, SetError, RefusalError."""
         most = self.told(is_owner)
         items, faults = _items(told, most["prompts"])
-        words = told.get("ways")
-        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-            raise SettingsError(f"Give {MIN_WAYS} to {most['ways']} ways of decoding.")
-        if not MIN_WAYS <= len(words) <= most["ways"]:
-            raise SettingsError(f"Give {MIN_WAYS} to {most['ways']} ways of decoding.")
+        words = _words(told.get("ways"), most["ways"])
         limit = told.get("max_new_tokens", MAX_TOKENS)
         if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
             raise SettingsError("Choose a limit on tokens that this page has.")
@@ -168,7 +164,9 @@ class Making:
     def bring(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
         lm_eval by way). Raises SetError, PromptError, TraceError."""
-        items, ways, answers = _of_pins(told) if "pins" in told else _of_samples(told)
+        most = self._engines.settings.max_import_bytes
+        found = _of_pins(told["pins"], most) if "pins" in told else _of_samples(told)
+        items, ways, answers = found
         name, folder = self._library.place()
         review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
         for (item, way), answer in answers.items():
@@ -204,16 +202,24 @@ def _items(told: Mapping[str, Any], most: int) -> tuple[list[Item], list[str]]:
     return items, faults
 
 
-def _of_pins(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answers]:
-    """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings."""
-    pins = told.get("pins")
+def _words(value: object, most: int) -> list[str]:
+    """Ways of decoding as somebody wrote them. Raises SettingsError."""
+    words = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    if words != value or not MIN_WAYS <= len(words) <= most:
+        raise SettingsError(f"Give {MIN_WAYS} to {most} ways of decoding.")
+    return words
+
+
+def _of_pins(pins: Any, max_chars: int) -> tuple[list[Item], tuple[Way, ...], Answers]:
+    """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
+    max_chars: of a run."""
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
         raise SetError("Pin at least two runs of one prompt in the Compare tab.")
     asked: dict[str, Item] = {}
     ways: dict[str, Way] = {}
     answers: Answers = {}
     for text in pins:
-        read = read_import(text, MAX_PIN_CHARS)
+        read = read_import(text, max_chars)
         if "error" in read:
             raise SetError(read["error"])
         header = json.loads(read["lines"][0])
@@ -227,9 +233,6 @@ def _of_pins(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answ
             f"A set has {MIN_WAYS} to {MAX_WAYS} ways: the pinned runs have {len(ways)}."
         )
     return list(asked.values()), tuple(ways.values()), answers
-
-
-MAX_PIN_CHARS = 4_000_000
 
 
 def _way(header: Mapping[str, Any]) -> Way:

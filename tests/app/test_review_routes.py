@@ -358,7 +358,7 @@ def wait_for(client: TestClient, name: str, state: str) -> dict[str, Any]:
 
 
 def test_a_set_is_made_paused_resumed_and_comes_back_from_its_seal(
-    made: TestClient, library: Library
+    made: TestClient, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {
         "prompts": 'prompt\none\n"two\nthree"\n',
@@ -377,7 +377,8 @@ def test_a_set_is_made_paused_resumed_and_comes_back_from_its_seal(
     assert made.get(f"/review/sets/{name}/items/1/1").text.startswith('{"type":"header"')
     sealed = made.get(f"/review/sets/{name}/sealed").json()["sealed"]
     before = made.get(f"/review/sets/{name}/items/0").json()
-    library.drop(name)
+    monkeypatch.setattr("app.review.library.MAX_VISITORS", 1)
+    library.place()  # for which the oldest goes
     assert made.get(f"/review/sets/{name}").status_code == 400
     assert made.post("/review/sets", json={"sealed": sealed}).json() == {"name": name}
     assert made.get(f"/review/sets/{name}/items/0").json() == before
