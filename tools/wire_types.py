@@ -1,10 +1,12 @@
-"""Writes what the page's scripts know of Python: methods, settings, types of the lines of a trace.
+"""Writes what the page's scripts know of Python: methods, settings, what may be said of answers,
+types of the lines of a trace.
 
     python tools/wire_types.py            # after a change of what it reads
     python tools/wire_types.py --check    # whether both files are as it would write them
 
-The first comes from the tables (``mars_runtime/methods.py``, ``mars_runtime/settings.py``), the
-second from the JSON schemas that pydantic makes of ``mars_runtime/events.py`` and of ``Header``.
+The first comes from the tables (``methods.py``, ``settings.py`` and ``review/judgements.py`` in
+``mars_runtime/``), the second from the JSON schemas that pydantic makes of
+``mars_runtime/events.py`` and of ``Header``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import METHODS  # noqa: E402
+from mars_runtime.review import judgements  # noqa: E402
 from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
 
@@ -60,7 +63,7 @@ def files() -> dict[Path, str]:
 
 
 def _table() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/methods.py and settings.py."
+    yield f"{WRITTEN} from mars_runtime/methods.py, settings.py and review/judgements.py."
     yield from _constant(
         "METHODS",
         "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
@@ -83,6 +86,21 @@ def _table() -> Iterator[str]:
                 label=line.label, isSteered=line.is_steered, isCommon=name in OBEYED_BY_ALL
             )
             for name, line in SETTINGS.items()
+        },
+    )
+    yield from _constant(
+        "JUDGED",
+        "`tags` are offered; `most`: the highest rating, how many tags, characters of the rest.",
+        "{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }",
+        {
+            "tags": json.dumps(judgements.TAGS),
+            "most": _object(
+                rating=judgements.MAX_RATING,
+                tags=judgements.MAX_TAGS,
+                tag=judgements.MAX_TAG,
+                note=judgements.MAX_NOTE,
+                reviewer=judgements.MAX_REVIEWER,
+            ),
         },
     )
 

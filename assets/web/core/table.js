@@ -1,4 +1,4 @@
-// Written by `python tools/wire_types.py` from mars_runtime/methods.py and settings.py.
+// Written by `python tools/wire_types.py` from mars_runtime/methods.py, settings.py and review/judgements.py.
 
 // `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
@@ -33,4 +33,12 @@ export const SETTINGS = {
   aim: { label: "Auto aims at", isSteered: true, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop where the text begins to repeat itself", isSteered: false, isCommon: true },
+};
+
+// `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.
+/** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
+// prettier-ignore
+export const JUDGED = {
+  tags: ["repetition", "lost word", "wrong number", "broken grammar", "changed meaning", "broken code", "cut off"],
+  most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
 };

@@ -1,15 +1,9 @@
 // Judgements as rows that are only ever added, and what of them counts: as mars_runtime/review/judgements.py has it. Pure.
 
-export const TAGS = [
-  "repetition",
-  "lost word",
-  "wrong number",
-  "broken grammar",
-  "changed meaning",
-  "broken code",
-  "cut off",
-];
-export const MOST = { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 };
+import { JUDGED } from "../../core/table.js";
+
+export const TAGS = JUDGED.tags;
+export const MOST = JUDGED.most;
 
 /** @type {Said} */
 export const NOTHING = { preference: "", ratings: [0, 0], tags: [[], []], note: "" };

@@ -155,7 +155,7 @@ export class ReviewView {
     try {
       await this.bring(address);
       const path = pathOf(address);
-      const pair = this.masked ? await this.maskedPair(path) : "";
+      const pair = this.masked ? this.maskedPair(path) : "";
       const about = await this.server.json(pair ? `${path}/masked/${pair}` : path);
       this.about = about;
       const { ways, reference } = this.about;
@@ -188,7 +188,7 @@ export class ReviewView {
 
   // A pair as the server names it, in whatever order: its sides are the server's affair.
   /** @param {string} path */
-  async maskedPair(path) {
+  maskedPair(path) {
     const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
     return `${known}-${this.other === known ? (known === 0 ? 1 : 0) : this.other}`;
   }
@@ -512,9 +512,8 @@ export class ReviewView {
     const { reviewer, item, pair } = this;
     const known = [...this.judgements.rows.values()].filter((row) => unitOf(row) === unitOf({ reviewer, item, pair }));
     const isRevealed = Boolean(masked) && known.some((row) => !row.is_masked || row.left !== undefined);
-    const counted2 = this.rowOf(item);
-    const open =
-      masked && counted2?.left !== undefined ? { left: counted2.left, right: counted2.right } : this.sidesShown;
+    const row = this.rowOf(item);
+    const open = masked && row?.left !== undefined ? { left: row.left, right: row.right } : this.sidesShown;
     const sides = open || { sealed: hidden?.sealed };
     const note = noteOf(this.root).value;
     const told = {
@@ -529,10 +528,10 @@ export class ReviewView {
       ...sides,
     };
     const draft = this.draftOf;
-    const row = await this.judgements.add(told);
+    const added = await this.judgements.add(told);
     this.judgements.drop(draft);
-    if (masked === "each" && row.preference && row.sealed !== undefined)
-      await this.trying(() => this.judgements.reveal([row]));
+    if (masked === "each" && added.preference && added.sealed !== undefined)
+      await this.trying(() => this.judgements.reveal([added]));
   }
 
   /**
