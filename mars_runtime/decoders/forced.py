@@ -79,7 +79,7 @@ class ForcedAcceptance:
         return (*sums, *[math.inf] * (MAX_BLOCK_SIZE - 1 - len(sums)))
 
     def count(self, row: int, position: int) -> int:
-        """How many tokens a forward takes whose first new one stands at ``position``."""
+        """The number of tokens accepted by the forward whose first new token is at ``position``."""
         key = hashlib.blake2b(f"{self.seed} {row} {position}".encode(), digest_size=4).digest()
         return 1 + bisect_right(self.bounds, int.from_bytes(key, "little") / 2**32)
 

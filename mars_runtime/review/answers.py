@@ -95,7 +95,8 @@ def verdict(item: Item, text: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two texts part: ``word`` counts from 0; what each says from a little before on."""
+    """The first difference between two texts: ``word`` counts from 0; what each says, from a few words
+    before it."""
 
     word: int
     reference: str

@@ -1,7 +1,7 @@
 """A set: prompts, ways of decoding them, and an answer of each, as files that outlive the program.
 
     set.json            name, ways, which of them is the reference, and how it was made
-    prompts.jsonl       an item a line (prompts.py)
+    prompts.jsonl       one item per line (prompts.py)
     answers/0001-0.jsonl  the trace of prompt 1 by way 0 (trace.py); .json where there is text alone
     summary.jsonl       what those traces say to a reader, so that a set opens without reading them
 

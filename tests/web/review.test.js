@@ -9,7 +9,7 @@ import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/t
 describe("two texts by words", () => {
   const kinds = (one, other) => placesOf(wordsOf(one), wordsOf(other)).map(({ kind }) => kind);
 
-  test("where they part is told by kind", () => {
+  test("differences are told by kind", () => {
     assert.deepEqual(kinds("the cat sat", "the cat sat"), []);
     assert.deepEqual(kinds("the cat sat", "the dog sat"), ["different"]);
     assert.deepEqual(kinds("the black cat sat", "the cat sat"), ["missing"]);

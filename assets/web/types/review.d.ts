@@ -120,7 +120,7 @@ interface ReviewWord {
   to: number;
 }
 
-// Where two texts part: words from a of the first and from b of the second.
+// Where two texts differ: words from a in the first and from b in the second.
 interface ReviewPlace {
   kind: "different" | "missing" | "added" | "doubled";
   a: number;

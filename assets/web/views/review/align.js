@@ -15,7 +15,7 @@ export const wordsOf = (text) =>
   }));
 
 /**
- * Where two texts part, in order. A word that stands twice where the other has it once is called doubled.
+ * Where two texts differ, in order. A word that stands twice where the other has it once is called doubled.
  * @param {ReviewWord[]} first
  * @param {ReviewWord[]} second
  * @returns {ReviewPlace[]}
