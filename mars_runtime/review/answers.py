@@ -95,8 +95,8 @@ def verdict(item: Item, text: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between two texts: ``word`` counts from 0; what each says, from a few words
-    before it."""
+    """The first difference between two texts: ``word`` counts from 0; what each says, from a few
+    words before it."""
 
     word: int
     reference: str
