@@ -214,8 +214,18 @@ COMMANDS_THAT_PRINT = {
 }
 
 
+def all_but(*slow: str) -> pytest.MarkDecorator:
+    """Each of them; those named under ``slow`` alone."""
+    marks = {name: pytest.mark.slow for name in slow}
+    each = [
+        pytest.param(words, id=name, marks=marks.get(name, ()))
+        for name, words in COMMANDS_THAT_PRINT.items()
+    ]
+    return pytest.mark.parametrize("words", each)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device on this platform")
-@pytest.mark.parametrize("words", COMMANDS_THAT_PRINT.values(), ids=COMMANDS_THAT_PRINT.keys())
+@all_but("generate")
 def test_a_full_output_is_one_sentence(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -227,7 +237,7 @@ def test_a_full_output_is_one_sentence(words: list[str]) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell closes the output")
-@pytest.mark.parametrize("words", COMMANDS_THAT_PRINT.values(), ids=COMMANDS_THAT_PRINT.keys())
+@all_but("generate --json")
 def test_a_closed_output_is_no_fault(words: list[str]) -> None:
     command = " ".join(map(shlex.quote, [sys.executable, "-m", "mars_runtime", *words]))
     done = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE)
