@@ -9,6 +9,7 @@ import argparse
 import atexit
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -35,6 +36,7 @@ def main() -> None:
     try:
         settings = read_settings(sys.argv[1:])
         check_temporary()
+        check_address(settings)
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,6 +102,15 @@ def check_temporary() -> None:
             "No temporary file can be written: make room, or name a folder that can be written to "
             "in the environment variable TMPDIR."
         ) from error
+
+
+def check_address(settings: AppSettings) -> None:
+    """Raises AppSettingsError where nothing can be served, before anything is loaded."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        socket.create_server((settings.host, settings.port), family=family).close()
+    except (OSError, OverflowError) as error:
+        raise AppSettingsError(settings.taken) from error
 
 
 def serve(settings: AppSettings) -> None:

@@ -45,10 +45,6 @@ from mars_runtime.serving.server import configured
 log = logging.getLogger(__name__)
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
-TAKEN = (
-    "Nothing can be served at {0.host}:{0.port}, which is taken or not of this machine: choose "
-    "another --port (0 takes any that is free) or --host."
-)
 
 
 def serve(
@@ -93,7 +89,7 @@ def serve(
             prevent_thread_lock=not is_blocking,
         )
     except OSError as error:
-        raise AppSettingsError(TAKEN.format(settings)) from error
+        raise AppSettingsError(settings.taken) from error
     return page
 
 
