@@ -130,6 +130,8 @@ def test_the_recording_plays_in_a_loop_until_somebody_acts(
                 visitor.click(f"{ROOT} .pl-speeds button >> text=20/s")
                 visitor.wait_for_function(f"{AT} === {last}")
                 visitor.wait_for_function(f"{start} && {AT} > 2")
+                visitor.click(f"{ROOT} .pl-speeds button >> nth=0")  # long before its end
+                visitor.wait_for_function(f"{AT} > 2 && {AT} < {last} / 2")
                 visitor.click(f"{ROOT} .pl-play")
                 stays = visitor.evaluate(AT)
                 visitor.wait_for_function(f"{STATUS}.startsWith('An earlier moment')")
