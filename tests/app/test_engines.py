@@ -232,6 +232,7 @@ entry["main"]()
 """
 
 
+@pytest.mark.slow  # by default: the threads of loads are daemons, and a process ends whatever hangs
 def test_a_fetch_that_hangs_keeps_nobody_from_leaving(tmp_path: Path) -> None:
     from test_launch import free_port, wait_for
 
