@@ -146,7 +146,8 @@ def test_a_link_replays_the_run_in_a_fresh_browser(
             f"{lanes}.map((lane) => [lane.ids, lane.steps.map((s) => s.seconds)])"
         )
         assert found == wanted
-        other.wait_for_selector(f"{ROOT} .rv-pane:has-text('{TEXT[:8]}')")  # it plays from its start
+        # It plays from its start.
+        other.wait_for_selector(f"{ROOT} .rv-pane:has-text('{TEXT[:8]}')")
         other.goto(link.partition("#")[0] + "#run=broken")
         other.reload()
         other.wait_for_selector(f"{ROOT} :text('ask for the link again')")

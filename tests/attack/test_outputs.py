@@ -216,7 +216,7 @@ COMMANDS_THAT_PRINT = {
 
 def all_but(*slow: str) -> pytest.MarkDecorator:
     """Each of them; those named under ``slow`` alone."""
-    marks = {name: pytest.mark.slow for name in slow}
+    marks = dict.fromkeys(slow, pytest.mark.slow)
     each = [
         pytest.param(words, id=name, marks=marks.get(name, ()))
         for name, words in COMMANDS_THAT_PRINT.items()
