@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { CLOCKS } from "../../assets/web/core/clocks.js";
-import { apart, forwardsFigure } from "../../assets/web/charts/specs.js";
+import { apart, confidenceFigure, forwardsFigure } from "../../assets/web/charts/specs.js";
 import { Boxes, Dashes, finestOf, stepsIn } from "../../assets/web/charts/marks.js";
 
 import { forward, laneOf } from "./runs.js";
@@ -62,6 +62,23 @@ test("labels beside a chart stand near their values, in order, none over another
   const [first, second, third] = apart([100, 100, 100], 112);
   assert.ok(first - second > 11 && second - third > 11);
   assert.ok(Math.min(...apart([0, 0], 100)) > 0);
+});
+
+test("each token's confidence wears the look of who proposed it", () => {
+  const masks = { lossless: true, lookup: false };
+  const rows = [
+    forward(0, [[1, 0.9], [2, 0.9], [3, 0.8]], 1, "threshold", { num_drafted: 2 }), // prettier-ignore
+    forward(1, [[2, 0.5], [3, 0.9], [4, 0]], 3, "block", { num_pending: 3 }), // prettier-ignore
+  ];
+  const colours = { mars: "masks", ar: "own", lookupLine: "copied", warm: "refused" };
+  /** @type {(rows: Json[], settings: Json) => [string, string | undefined, number][]} */
+  const drawn = (rows, settings) =>
+    confidenceFigure(laneOf(rows, { settings }), colours, { from: 0, to: 2 }, CLOCKS.passes)
+      .layout.shapes.filter(({ line }) => line.width === 2.5 && line.color !== "refused")
+      .map(({ line, path }) => [line.color, line.dash, path.split("M").length - 1]);
+  assert.deepEqual(drawn(rows, masks), [["own", undefined, 2], ["masks", undefined, 2]]); // prettier-ignore
+  const copied = [{ ...rows[0], looked_up: [2, 3] }, rows[1]];
+  assert.deepEqual(drawn(copied, { ...masks, lookup: true }), [["own", undefined, 2], ["copied", "dot", 2]]); // prettier-ignore
 });
 
 test("in a bar what look-up gave wears its own colour, above the rest", () => {

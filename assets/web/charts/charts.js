@@ -15,7 +15,11 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./s
 const CHARTS = [
   ["forwards", "Tokens accepted by each forward", true],
   ["time", "", false],
-  ["confidence", "Confidence of each accepted token, the threshold τ, and what was refused", true],
+  [
+    "confidence",
+    "Confidence of each accepted token: blue from masks, dotted from look-up, grey AR's own; the threshold τ, and what was refused",
+    true,
+  ],
   ["latency", "Time of each forward, with its mean", false],
 ];
 const AGAINST = { passes: "Tokens against passes", seconds: "Tokens against measured time, from the prompt read" };

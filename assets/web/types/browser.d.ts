@@ -11,6 +11,7 @@ interface Colours {
   mars: string;
   ar: string;
   lookup: string;
+  lookupLine: string;
   runs: string[]; // by place in the palette, plain AR's first
   bars: string[];
   font: string;
