@@ -9,6 +9,8 @@ import { Chart, marksOf } from "../charts/frontier.js";
 import { begun, take } from "../folds/load.js";
 
 const LAB = "#load .mars-race";
+const PATIENCE = 5; // seconds for the Load lab to begin
+const LATE = "The Load lab did not begin within five seconds, so this is the recording.";
 const MISSING = "What was measured for this stop did not come with the page.";
 
 // A bar for each way, as long as half of the requests waited for their whole answer; beneath it how long they waited for its
@@ -56,6 +58,7 @@ export class LoadScene {
     if (this.frame !== null) return;
     tabOf("Load lab")?.click();
     const before = labModel()?.head.run;
+    const asked = performance.now();
     let isPressed = false;
     const look = () => {
       this.frame = requestAnimationFrame(look);
@@ -65,12 +68,22 @@ export class LoadScene {
         press.click();
       }
       const model = labModel();
-      if (!model || model.head.run === before || !model.ways.some(({ ticks }) => ticks.length)) return;
+      if (!model || model.head.run === before || !model.ways.some(({ ticks }) => ticks.length)) {
+        if (performance.now() - asked > 1000 * PATIENCE) this.fail();
+        return;
+      }
       this.note.dataset.kind = "live";
       this.draw({ model }, "Live, on this machine");
     };
     put(this.note, "The Load lab is asked…");
     look();
+  }
+
+  fail() {
+    this.leave();
+    this.frame = null;
+    this.note.dataset.kind = "fallback";
+    put(this.note, LATE);
   }
 
   leave() {
