@@ -8,7 +8,6 @@ and no gradio.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import gzip
 import json
@@ -20,7 +19,8 @@ import sqlite3
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from mars_runtime.review.judgements import (
     read_judgement,
 )
 from mars_runtime.review.masked import seal, secret_in, sides, unseal
-from mars_runtime.review.sets import ReviewSet, SetError, unpacked
+from mars_runtime.review.sets import ReviewSet, SetError, unpack
 
 STUDY = "study"
 NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
@@ -68,6 +68,8 @@ class Library:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Shown] = OrderedDict()
         self._visitors: OrderedDict[str, Path] = OrderedDict()
+        self._held: set[str] = set()
+        self._room: tempfile.TemporaryDirectory[str] | None = None
         self._secret = b""
         self._store: JudgementStore | None = None
 
@@ -134,18 +136,35 @@ class Library:
         raise SetError(GONE if name.startswith(VISITORS) else NO_SUCH)
 
     def place(self, name: str = "") -> tuple[str, Path]:
-        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set.
-        The oldest goes where there are many."""
+        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set,
+        which goes with this program. The oldest that nobody holds goes where there are many."""
         name = name or VISITORS + secrets.token_urlsafe(16)
-        folder = Path(tempfile.mkdtemp(prefix="mars-review-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         with self._lock:
+            self._room = self._room or tempfile.TemporaryDirectory(prefix="mars-review-")
+            folder = Path(tempfile.mkdtemp(dir=self._room.name))
             self._visitors[name] = folder
-            while len(self._visitors) > MAX_VISITORS:
-                old, path = self._visitors.popitem(last=False)
+            idle = [each for each in self._visitors if each not in self._held]
+            for old in idle[: max(0, len(self._visitors) - MAX_VISITORS)]:
                 self._open.pop(old, None)
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(self._visitors.pop(old), ignore_errors=True)
         return name, folder
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Meanwhile this visitor's set stays."""
+        with self._lock:
+            self._held.add(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.discard(name)
+
+    def folder(self, name: str) -> Path:
+        """Where a visitor's set lies. Raises SetError."""
+        if name not in self._visitors:
+            raise SetError(GONE)
+        return self._visitors[name]
 
     def forget(self, name: str) -> None:
         """Let go of a set that changed, so that it is opened anew."""
@@ -154,11 +173,10 @@ class Library:
 
     def sealed(self, name: str) -> str:
         """A visitor's set as its browser keeps it. Raises SetError."""
-        if name not in self._visitors:
-            raise SetError(GONE)
+        lies = self.folder(name)
         with tempfile.TemporaryDirectory() as folder:
             packed = Path(folder) / "set.tar.xz"
-            self.find(name).review.pack(packed)
+            ReviewSet.open(lies).pack(packed)
             body = base64.b64encode(packed.read_bytes()).decode()
         return seal(self.secret, {"name": name, "archive": body})
 
@@ -172,11 +190,9 @@ class Library:
             packed = Path(folder) / "set.tar.xz"
             packed.write_bytes(base64.b64decode(as_text(told["archive"])))
             try:
-                found = unpacked(packed)
+                unpack(packed, self.place(name)[1])
             except (OSError, ValueError) as error:
                 raise SetError("This set is damaged: make it again.") from error
-        _, place = self.place(name)
-        shutil.copytree(found, place, dirs_exist_ok=True)
         return name
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:

@@ -222,6 +222,7 @@ class ReviewSet:
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
+        files = [file for file in files if file.is_file()]  # one in the making has no summary
         try:
             with (
                 lzma.open(partial, "wb", preset=lzma.PRESET_EXTREME | 9) as file_out,
@@ -254,22 +255,28 @@ def unpacked(path: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        num_bytes = 0
-        with tarfile.open(path, "r:xz") as archive:
-            for entry in archive:
-                num_bytes += entry.size
-                if num_bytes > MAX_UNPACKED:
-                    raise ValueError("too large")
-                archive.extract(entry, partial, filter="data")
+        unpack(path, partial)
         partial.rename(folder)
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError("no archive") from error
     except OSError:
         if not folder.is_dir():  # another process may have been first
             raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """A packed set's files into a folder. Raises OSError, or ValueError for no such file."""
+    num_bytes = 0
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            for entry in archive:
+                num_bytes += entry.size
+                if num_bytes > MAX_UNPACKED:
+                    raise ValueError("too large")
+                archive.extract(entry, folder, filter="data")
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ValueError("no archive") from error
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
