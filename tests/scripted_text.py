@@ -114,6 +114,9 @@ class ScriptedBatch:
     ) -> None:
         self._rows[number] = self._backend.decode(Request(prompt, settings()), settings)
 
+    def forgo(self, number: int) -> None:
+        """Nothing is kept here."""
+
     def read(self, number: int, at_most: int) -> int:
         next(self._rows[number])
         return 0

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from app.controls import RefusalError
@@ -20,18 +21,16 @@ from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
 from mars_runtime.engine.engine import EngineError
-from mars_runtime.engine.header import Facts, facts_of
+from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
-from mars_runtime.provenance import provenance
-from mars_runtime.review.making import Decoder, Progress, make
+from mars_runtime.review.making import Decoder, Progress, begin, make
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, PromptError, bundled, read_prompts
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
-MAX_OWNER_WAYS = 4
-"""Of a visitor's set; ways of the owner's."""
+"""Of a visitor's set."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 2, 1, 40
 """Sets in the making, those of one address, and those that are known at all."""
 MAX_TOKENS = 128
@@ -41,13 +40,23 @@ NO_JOB = "This set is not being made any more."
 PAUSE_SECONDS = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a set is to be made of. title: what people call it."""
+
+    title: str
+    items: Sequence[Item]
+    ways: tuple[Way, ...]
+
+
 @dataclass(slots=True)
 class Job:
     """A set in the making. state: making, paused, stopped, done or failed."""
 
     name: str
+    folder: Path
+    asked: Asked
     address: str
-    review: ReviewSet
     state: str = "making"
     progress: Progress = field(default_factory=lambda: Progress(0, 0))
     error: str = ""
@@ -71,39 +80,56 @@ class Making:
 
     def told(self, is_owner: bool) -> dict[str, Any]:
         """What may be made."""
-        most = (MAX_PROMPTS, MAX_OWNER_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
+        most = (MAX_PROMPTS, MAX_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
         names = list(self._engines.entries)
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 
     def begin(self, told: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
-        """Begin one; its name and what is wrong with lines of its prompts. Raises PromptError,
-        SettingsError, SetError, RefusalError."""
+        """Begin one, or go on with that which ``set`` names; its name and what is wrong with lines
+        of its prompts. Raises PromptError, SettingsError, SetError, RefusalError."""
         most = self.told(is_owner)
-        items, faults = _items(told, most["prompts"])
-        words = _words(told.get("ways"), most["ways"])
-        limit = told.get("max_new_tokens", MAX_TOKENS)
-        if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
-            raise SettingsError("Choose a limit on tokens that this page has.")
-        checkpoint = str(told.get("checkpoint") or self._engines.default)
-        ways = read_ways(words, checkpoint, max_new_tokens=limit)
-        for way in ways:
+        name, folder, faults = "", Path(), list[str]()
+        if "set" in told:
+            name, folder = str(told["set"]), self._library.folder(str(told["set"]))
+            review = ReviewSet.open(folder)
+            asked = Asked(review.about.name, review.items, review.about.ways)
+        else:
+            items, faults = _items(told)
+            asked = Asked(_name(told), items, self._ways(told, most["ways"]))
+        if len(asked.items) > most["prompts"]:
+            raise PromptError(
+                f"Give at most {most['prompts']} prompts: these are {len(asked.items)}."
+            )
+        _check_number(len(asked.ways), most["ways"])
+        for way in asked.ways:
             self._engines.entry(way.checkpoint)
-        about = About(_name(told), ways, 0, {**provenance()})
         with self._lock:
             going = [job for job in self._jobs.values() if not job.is_over]
             if sum(job.address == address for job in going) >= MAX_OF_ONE:
                 raise SetError(ONE)
             if len(going) >= MAX_JOBS:
                 raise SetError(FULL)
-            name, folder = self._library.place()
-            review = ReviewSet.create(folder, about, items)
-            job = self._jobs[name] = Job(name, address, review)
-            job.progress = Progress(0, len(items) * len(ways))
+            if not name:
+                name, folder = self._library.place()
+            job = self._jobs[name] = Job(name, folder, asked, address)
+            job.progress = Progress(0, len(asked.items) * len(asked.ways))
             for old in list(self._jobs)[:-MAX_KEPT]:
                 if self._jobs[old].is_over:
                     del self._jobs[old]
         threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
         return {"name": name, "faults": faults}
+
+    def _ways(self, told: Mapping[str, Any], most: int) -> tuple[Way, ...]:
+        """Raises SettingsError."""
+        words = told.get("ways")
+        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+            raise SettingsError("Give ways of decoding as texts.")
+        _check_number(len(words), most)
+        limit = told.get("max_new_tokens", MAX_TOKENS)
+        if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
+            raise SettingsError("Choose a limit on tokens that this page has.")
+        checkpoint = str(told.get("checkpoint") or self._engines.default)
+        return read_ways(words, checkpoint, max_new_tokens=limit)
 
     def progress(self, name: str) -> dict[str, Any]:
         """How far a set is. seconds_left: by what was made since it began, None before that."""
@@ -133,20 +159,23 @@ class Making:
 
     def _run(self, job: Job) -> None:
         try:
-            while not job.is_over:
-                if job.state == "paused":
-                    time.sleep(PAUSE_SECONDS)
-                    continue
-                self._work(job)
+            with self._library.held(job.name):
+                asked = job.asked
+                review = begin(job.folder, asked.title, asked.items, asked.ways, self._decoder)
+                while not job.is_over:
+                    if job.state == "paused":
+                        time.sleep(PAUSE_SECONDS)
+                        continue
+                    self._work(job, review)
         except (SetError, OutputError, RefusalError, UnavailableError, EngineError) as error:
             job.error, job.state = str(error), "failed"
         finally:
             self._library.forget(job.name)
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: Job, review: ReviewSet) -> None:
         """Until it is done, or somebody pauses or stops it: what is going on then is dropped, what
         is done is kept."""
-        work = make(job.review, self._decoder, job.address, self._engines.settings.max_seconds)
+        work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
             job.progress = progress
             if job.state != "making":
@@ -158,8 +187,9 @@ class Making:
         served = self._engines.get(name)
         assert served is not None, "without a time limit it is waited for"
         about = served.about
-        facts = about if isinstance(about, Facts) else facts_of(about)
-        return Decoder(served.engine, served.checkpoint.tokenizer, facts)
+        if isinstance(about, Facts):
+            return Decoder.elsewhere(served.engine, served.checkpoint.tokenizer, about)
+        return Decoder.here(served.engine, about)
 
     def bring(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
@@ -187,27 +217,21 @@ def _name(told: Mapping[str, Any]) -> str:
     return given.strip()[:80] if isinstance(given, str) and given.strip() else "a set"
 
 
-def _items(told: Mapping[str, Any], most: int) -> tuple[list[Item], list[str]]:
+def _items(told: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
     """Prompts and what is wrong with the lines that gave none. Raises PromptError."""
     if source := told.get("source"):
-        items, faults = bundled(str(source)), []
-    else:
-        text = told.get("prompts")
-        if not isinstance(text, str):
-            raise PromptError("Give prompts as text, CSV or JSON Lines.")
-        found = read_prompts(text, name=str(told.get("file", ""))[:200])
-        items, faults = found.items, [str(each) for each in found.faults]
-    if len(items) > most:
-        raise PromptError(f"Give at most {most} prompts: these are {len(items)}.")
-    return items, faults
+        return bundled(str(source)), []
+    text = told.get("prompts")
+    if not isinstance(text, str):
+        raise PromptError("Give prompts as text, CSV or JSON Lines.")
+    found = read_prompts(text, name=str(told.get("file", ""))[:200])
+    return found.items, [str(each) for each in found.faults]
 
 
-def _words(value: object, most: int) -> list[str]:
-    """Ways of decoding as somebody wrote them. Raises SettingsError."""
-    words = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-    if words != value or not MIN_WAYS <= len(words) <= most:
+def _check_number(num_ways: int, most: int) -> None:
+    """Raises SettingsError."""
+    if not MIN_WAYS <= num_ways <= most:
         raise SettingsError(f"Give {MIN_WAYS} to {most} ways of decoding.")
-    return words
 
 
 def _of_pins(pins: Any, max_chars: int) -> tuple[list[Item], tuple[Way, ...], Answers]:

@@ -80,6 +80,10 @@ class Batch(Protocol):
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
         """Take a place for a prompt; ``settings`` are read at every step. Raises DecodeError."""
 
+    def forgo(self, number: int) -> None:
+        """Let a prompt that has joined be read whole, whatever is kept of it. Raises KeyError."""
+        return
+
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Feed the next part of a prompt; returns how many tokens are left to read."""
 

@@ -110,6 +110,10 @@ class CursorBatch(Batch):
         check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
 
+    def forgo(self, number: int) -> None:
+        """Let a prompt that has joined be read whole, whatever is kept of it. Raises KeyError."""
+        self._find(number)[1].prefix = []
+
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Feed the next part of a prompt, without head; returns how many tokens are left to read.

@@ -103,11 +103,11 @@ class Device:
 
         Lanes are compared, so none may be spared more of its prompt than another: all reuse as much
         as all can, which is settled here, before the first of them leaves anything behind. A run
-        alone reuses nothing, for it is there to be timed; nor does a race that a Solo is in, which
-        reads its prompts itself.
+        alone reuses nothing, for it is there to be timed; nor does a race with a lane that does
+        not, such as a Solo, which reads its prompts itself.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
-        if len(lanes) == 1 or not all(isinstance(lane.asked, Request) for lane in lanes):
+        if len(lanes) == 1 or not all(_reuses(lane) for lane in lanes):
             self._decoders[run] = self._decoder(run)
             return
         self._decoders |= {lane: self._decoder(lane) for lane in lanes}
@@ -126,6 +126,8 @@ class Device:
         if run not in self._numbers:
             self._num_joined += 1
             batch.join(self._num_joined, asked.prompt_ids, lambda: run.settings)
+            if not asked.reuses:
+                batch.forgo(self._num_joined)
             self._numbers[run] = self._num_joined
             self._runs[self._num_joined] = run
         number, at_most = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
@@ -164,6 +166,10 @@ class Device:
         """Those that an error of a shared forward names by their numbers; all if it names none."""
         named = getattr(error, "rows", ()) if turn.kind == "step" else ()
         return [self._runs[number] for number in named if number in self._runs] or list(turn.lanes)
+
+
+def _reuses(run: Run) -> bool:
+    return isinstance(run.asked, Request) and run.asked.reuses
 
 
 def _is_checked(run: Run) -> bool:

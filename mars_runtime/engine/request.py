@@ -31,6 +31,7 @@ class Request:
     deadline: seconds of real time from submission to the end at most, waiting and rests included.
     is_checked: whether its steps tell what AR would have chosen (RowStep.checks). That is read
         after each forward and outside its time, but the next one begins later.
+    reuses: whether what earlier texts left of its prompt is used. A run alone never does.
     owner: who asks, such as an address: places are dealt out fairly among owners.
     Raises RequestError.
     """
@@ -39,6 +40,7 @@ class Request:
     settings: DecodeSettings
     deadline: float = DEFAULT_DEADLINE
     is_checked: bool = False
+    reuses: bool = True
     owner: str = ""
 
     def __post_init__(self) -> None:

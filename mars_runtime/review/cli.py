@@ -13,12 +13,15 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mars_runtime.outputs import OutputError, path_of, write_text
 from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts
 from mars_runtime.review.ways import read_ways
 from mars_runtime.settings import SettingsError
+
+if TYPE_CHECKING:
+    from mars_runtime.review.making import Decoder
 
 MAX_TOKENS = 128
 
@@ -83,22 +86,15 @@ def _make(args: argparse.Namespace) -> int:
         raise SettingsError(f"The reference must be one of the ways: {', '.join(names)}.")
     from rich.console import Console
 
-    from mars_runtime.provenance import fingerprint, provenance
-    from mars_runtime.review.making import make
-    from mars_runtime.review.sets import About, ReviewSet
+    from mars_runtime.review.making import begin, make
     from mars_runtime.terminal import progress_bars
 
     console = Console(stderr=True)
     with ExitStack() as stack:
         loaded = Loaded(args.device, args.dtype, stack)
-        weights = {
-            name: fingerprint(loaded.checkpoint(name).weight_files)
-            for name in dict.fromkeys(way.checkpoint for way in ways)
-        }
-        made = {**provenance(), "weights": weights}
         reference = names.index(args.reference) if args.reference else 0
-        about = About(args.name or args.out.name, ways, reference, made)
-        review = ReviewSet.create(args.out, about, items)
+        name = args.name or args.out.name
+        review = begin(args.out, name, items, ways, loaded, reference)
         stack.enter_context(review.only_writer())
         with progress_bars(console) as bars:
             bar = bars.add_task("answers")
@@ -115,31 +111,20 @@ class Loaded:
 
     def __init__(self, device: str, dtype: str, stack: ExitStack) -> None:
         self._device, self._dtype, self._stack = device, dtype, stack
-        self._checkpoints: dict[str, Any] = {}
-        self._decoders: dict[str, Any] = {}
+        self._decoders: dict[str, Decoder] = {}
 
-    def checkpoint(self, name: str) -> Any:
-        """The checkpoint. Raises CheckpointError."""
-        from mars_runtime.model.load import load_checkpoint
-
-        if name not in self._checkpoints:
-            found = load_checkpoint(name, device=self._device, dtype=self._dtype)
-            self._checkpoints[name] = found
-        return self._checkpoints[name]
-
-    def __call__(self, name: str) -> Any:
-        """What decodes with it. What is kept of earlier prompts would be told in traces, so that
-        they would depend on the order of the work: nothing is."""
+    def __call__(self, name: str) -> Decoder:
+        """What decodes with it. Raises CheckpointError."""
         from mars_runtime.engine import Engine
         from mars_runtime.engine.backend import CheckpointBackend
-        from mars_runtime.engine.header import facts_of
+        from mars_runtime.model.load import load_checkpoint
         from mars_runtime.review.making import AT_ONCE, Decoder
 
         if name not in self._decoders:
-            checkpoint = self.checkpoint(name)
+            checkpoint = load_checkpoint(name, device=self._device, dtype=self._dtype)
             backend = CheckpointBackend(checkpoint, keeps=False)
             engine = self._stack.enter_context(Engine(backend, max_runs=AT_ONCE))
-            self._decoders[name] = Decoder(engine, checkpoint.tokenizer, facts_of(checkpoint))
+            self._decoders[name] = Decoder.here(engine, checkpoint)
         return self._decoders[name]
 
 

@@ -1,27 +1,33 @@
 """Makes the answers of a set in an engine: several prompts share its forwards, and each answer is
-kept as soon as it is there. Knows no page and no command.
+kept as soon as it is there. Knows no page and no command: both leave the same but for times.
 
 Where a model is bitwise an answer is the same in any company; elsewhere each is decoded alone, so
-that whatever was done before a set was interrupted changes nothing.
+that whatever was done before a set was interrupted changes nothing. Prompts are read whole: what
+was kept of earlier ones is told in a trace.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.header import Facts, make_header
+from mars_runtime.engine.header import Facts, facts_of, make_header
 from mars_runtime.engine.request import MAX_DEADLINE, Request, RequestError
 from mars_runtime.engine.run import Run
 from mars_runtime.events import FINAL, End
-from mars_runtime.review.sets import ReviewSet, SetError
+from mars_runtime.provenance import fingerprint, provenance, shipped
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.ways import Way
 from mars_runtime.text import TextError
 from mars_runtime.trace import Trace
 
 if TYPE_CHECKING:
     from mars_runtime.engine.base import BaseEngine
+    from mars_runtime.model.load import Checkpoint
     from mars_runtime.text import Tokenizer
 
 AT_ONCE = 4
@@ -30,11 +36,24 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A checkpoint that decodes: its engine, its tokenizer, what is told of it in traces."""
+    """A checkpoint that decodes: its engine, its tokenizer, what is told of it in traces; the
+    fingerprint of its weights, None where nobody knows it."""
 
     engine: BaseEngine
     tokenizer: Tokenizer
     facts: Facts
+    weights: str | None = None
+
+    @classmethod
+    def here(cls, engine: BaseEngine, checkpoint: Checkpoint) -> Decoder:
+        """One whose files are on this machine."""
+        weights = fingerprint(checkpoint.weight_files)
+        return cls(engine, checkpoint.tokenizer, facts_of(checkpoint), weights)
+
+    @classmethod
+    def elsewhere(cls, engine: BaseEngine, tokenizer: Tokenizer, facts: Facts) -> Decoder:
+        """One whose files are on another machine."""
+        return cls(engine, tokenizer, facts, shipped(facts.checkpoint))
 
     @property
     def at_once(self) -> int:
@@ -53,6 +72,21 @@ class Progress:
     num_done: int
     num_all: int
     refused: tuple[str, ...] = ()
+
+
+def begin(
+    folder: Path,
+    name: str,
+    items: Sequence[Item],
+    ways: tuple[Way, ...],
+    decoders: Decoders,
+    reference: int = 0,
+) -> ReviewSet:
+    """A set in a new folder, or the one that is there if its prompts, ways and weights are these.
+    Raises SetError, OutputError, and what ``decoders`` raises."""
+    names = dict.fromkeys(way.checkpoint for way in ways)
+    made = {**provenance(), "weights": {each: decoders(each).weights for each in names}}
+    return ReviewSet.create(folder, About(name, ways, reference, made), items)
 
 
 def make(
@@ -102,6 +136,7 @@ def _begin(
         settings,
         deadline,
         is_checked=settings.method == "mars" and not settings.is_verified,
+        reuses=False,
         owner=owner,
     )
     return decoder.engine.submit(request), request

@@ -149,6 +149,7 @@ def _lane(request: Request) -> dict[str, Any]:
         "prompt_ids": request.prompt_ids,
         "seconds": math.ceil(request.deadline),
         "is_checked": request.is_checked,
+        "reuses": request.reuses,
     }
 
 

@@ -195,6 +195,7 @@ class LaneFields(Body):
     prompt_ids: list[Any] = Field(description="a list of token ids")
     seconds: Annotated[int, Field(ge=1, le=int(MAX_DEADLINE))] | None = None
     is_checked: bool = False
+    reuses: bool = True
 
 
 class SteerFields(Body):

@@ -58,7 +58,7 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
     check_depth(settings, model.block_size)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
     seconds = min(lane.seconds or caps.max_seconds, caps.max_seconds)
-    return Request(ids, settings, seconds, lane.is_checked)
+    return Request(ids, settings, seconds, lane.is_checked, lane.reuses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ def make_served(
     checkpoint = SimpleNamespace(
         name=entry.name,
         tokenizer=write_tokenizer(folder),
+        weight_files=(),
         model=model,
         block_size=entry.block_size,
         is_captured=False,

@@ -237,3 +237,17 @@ def test_the_oldest_make_room(checkpoint: Checkpoint) -> None:
             assert found == [0, 0, 32, 64]
     finally:
         checkpoint.model.forward = backend._forward  # type: ignore[method-assign]
+
+
+def test_who_asks_so_reads_a_prompt_whole_alone_and_in_a_race(
+    engine: Engine, backend: Counting
+) -> None:
+    text = prompt_of(90)
+    finished([engine.submit(Request(text, AR))])
+    anew = Request(text, AR, reuses=False)
+    runs = [engine.submit(anew), *engine.race([anew, Request(text, AR)])]
+    finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [0, 0, 0]
+    again = engine.submit(Request(text, AR))
+    finished([again])
+    assert prefill(again).num_reused > 0

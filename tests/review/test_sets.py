@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +20,7 @@ from mars_runtime.review.making import Decoder, make
 from mars_runtime.review.prompts import Item, as_jsonl
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import read_ways
+from tests.review.made_sets import killed_at, timeless, words
 
 ROOT = Path(__file__).parents[2]
 UPPER = tasks.generate("formats", "eval", 0, 2)[1]
@@ -171,53 +167,13 @@ def without_times(value: Any) -> Any:
     return [without_times(each) for each in value] if isinstance(value, list) else value
 
 
-def timeless(folder: Path) -> dict[str, Any]:
-    """Everything in a set but what a clock told."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            lines = [text] if path.name == "set.json" else text.splitlines()
-            told = [without_times(json.loads(line)) for line in lines]
-            found[path.relative_to(folder).as_posix()] = told
-    return found
-
-
-def words(prompts: str, out: Path) -> list[str]:
-    """The command that makes a set there."""
-    told = f"review make {prompts} --ways ar tau=0.5,B=8 lossless --checkpoint mars-tiny"
-    return [*told.split(), "--name", "same", "--max-new-tokens", "64", "--out", str(out)]
-
-
-def killed_at(num_answers: int, words: list[str], out: Path) -> None:
-    """Run the command in a process of its own, and kill it once so many answers are there."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-m", "mars_runtime", *words], cwd=ROOT, **quiet)  # type: ignore[call-overload]
-    while len(list(out.glob("answers/*.jsonl"))) < num_answers and process.poll() is None:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 def test_killed_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
     killed, whole, file = tmp_path / "killed", tmp_path / "whole", tmp_path / "eight.jsonl"
     tasks_made = tasks.generate("word_problems", "eval", 0, 8)
     file.write_text(as_jsonl([Item(f"{n}", t.prompt, task=t) for n, t in enumerate(tasks_made)]))
-    killed_at(5, words(str(file), killed), killed)
-    assert 5 <= len(list(killed.glob("answers/*.jsonl"))) < 24, "it was to be killed midway"
+    assert 5 <= killed_at(5, words(str(file), killed), killed) < 24, "it was to be killed midway"
     for out in (killed, whole):
         assert main(words(str(file), out)) == 0
-    assert timeless(killed) == timeless(whole)
-
-
-@pytest.mark.slow
-def test_killed_twice_it_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    for most in (5, 30):
-        killed_at(most, words("word_problems", killed), killed)
-        assert most <= len(list(killed.glob("answers/*.jsonl"))) < 60, "it was to be killed midway"
-    for out in (killed, whole):
-        assert main(words("word_problems", out)) == 0
     assert timeless(killed) == timeless(whole)
 
 

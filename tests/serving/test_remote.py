@@ -296,6 +296,7 @@ def test_what_makes_no_sense_changes_nothing(unhurried: Place, changes: Any, wor
         ({"lanes": [{**LANE, "max_new_tokens": 5000}]}, "tokens to generate"),
         ({"lanes": [{**LANE, "block_size": 9}]}, "depth"),
         ({"lanes": [{**LANE, "is_checked": 1}]}, "is_checked"),
+        ({"lanes": [{**LANE, "reuses": "no"}]}, "reuses"),
         ({"lanes": [{**LANE, "seconds": 0}]}, "seconds"),
         ({"pace": -1}, "pace"),
         ({"is_alone": "yes"}, "is_alone"),
