@@ -205,7 +205,7 @@ class CursorBatch(Batch):
             outcomes, self._draft_rows, eos_ids
         )  # if it fails, rows are as before
         steps = [
-            self._settle(place, one, drafted.get(one.plan.row.number, Drafted()), num_fed)
+            self._settle(place, one, drafted.get(one.plan.row.number, Drafted()))
             for place, one in enumerate(outcomes)
         ]
         self._ended = [done.row for done in steps if done.stop in FINAL]
@@ -274,9 +274,9 @@ class CursorBatch(Batch):
         first = self.cache.cursors[place] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
-    def _settle(self, place: int, one: RowOutcome, drafted: Drafted, num_fed: int) -> RowStep:
+    def _settle(self, place: int, one: RowOutcome, drafted: Drafted) -> RowStep:
         row, judgement = one.plan.row, one.judgement
-        done = one.step(self.cache.cursors[place], num_fed, drafted)
+        done = one.step(self.cache.cursors[place], drafted)
         # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
         self.cache.cursors[place] += one.plan.first_slot + 1 + judgement.num_agreed
         drafts = [*one.ahead.tokens, *drafted.tokens]

@@ -214,7 +214,7 @@ class RowOutcome:
             return None
         return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
 
-    def step(self, cursor: int, num_fed: int, drafted: Drafted) -> RowStep:
+    def step(self, cursor: int, drafted: Drafted) -> RowStep:
         """The event of the row."""
         plan, judgement, ahead = self.plan, self.judgement, self.ahead
         return RowStep(
@@ -222,7 +222,7 @@ class RowOutcome:
             start=plan.row.num_emitted,
             cursor=cursor,
             num_pending=len(plan.tokens),
-            num_fed=num_fed,
+            num_fed=plan.layout.num_fed,
             proposals=judgement.proposals,
             accepted=tuple(judgement.emitted),
             num_drafted=len(ahead.proposed),

@@ -139,9 +139,14 @@ def record(
         num_steps=len(steps),
         seconds=statistics.median(seconds),
         profiled_seconds=statistics.median(profiled),
-        num_tokens=sum(row.num_fed for row in rows) / len(steps),
+        num_tokens=sum(map(_num_fed, steps)) / len(steps),
         num_logits=sum(len(row.proposals) for row in rows) / len(steps),
     )
+
+
+def _num_fed(step: Step) -> int:
+    """Tokens of a forward, with those that fill its rows up to one width."""
+    return len(step.rows) * max((row.num_fed for row in step.rows), default=0)
 
 
 def operations_of(profiler: Any, *, is_cuda: bool) -> list[Operation]:
