@@ -105,7 +105,8 @@ class Making:
             self._engines.entry(way.checkpoint)
         with self._lock:
             going = [job for job in self._jobs.values() if not job.is_over]
-            if sum(job.address == address for job in going) >= MAX_OF_ONE:
+            is_going = any(job.name == name for job in going)
+            if is_going or sum(job.address == address for job in going) >= MAX_OF_ONE:
                 raise SetError(ONE)
             if len(going) >= MAX_JOBS:
                 raise SetError(FULL)
@@ -135,7 +136,7 @@ class Making:
         """How far a set is. seconds_left: by what was made since it began, None before that."""
         job = self._jobs.get(name)
         if job is None:
-            return {"state": "gone", "error": NO_JOB}
+            return {"state": "gone", "error": NO_JOB, **asdict(Progress(0, 0)), "seconds_left": None}
         done = job.progress.num_done - job.num_before
         left = job.progress.num_all - job.progress.num_done
         spent = time.monotonic() - job.began
@@ -162,6 +163,8 @@ class Making:
             with self._library.held(job.name):
                 asked = job.asked
                 review = begin(job.folder, asked.title, asked.items, asked.ways, self._decoder)
+                job.num_before = job.progress.num_all - len(review.missing())
+                job.began = time.monotonic()
                 while not job.is_over:
                     if job.state == "paused":
                         time.sleep(PAUSE_SECONDS)

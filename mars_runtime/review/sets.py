@@ -217,15 +217,15 @@ class ReviewSet:
         with only_writer(self._folder):
             yield
 
-    def pack(self, path: Path) -> None:
-        """Write all of it as one archive. Raises OutputError."""
+    def pack(self, path: Path, preset: int = lzma.PRESET_EXTREME | 9) -> None:
+        """Write all that is there as one archive. Raises OutputError."""
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
         files = [file for file in files if file.is_file()]  # one in the making has no summary
         try:
             with (
-                lzma.open(partial, "wb", preset=lzma.PRESET_EXTREME | 9) as file_out,
+                lzma.open(partial, "wb", preset=preset) as file_out,
                 tarfile.open(fileobj=file_out, mode="w") as archive,
             ):
                 for file in files:

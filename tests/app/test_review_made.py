@@ -6,7 +6,7 @@ The bundled mars-tiny decodes; no browser.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.handlers import Handlers, make_handlers
+from app.review.library import Library
+from app.review.making import Making
 from app.review.routes import make_review
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
@@ -31,9 +33,13 @@ def handlers() -> Iterator[Handlers]:
     made.engines.close()
 
 
+def client_of(handlers: Handlers, library: Library, making: Making) -> TestClient:
+    return TestClient(make_review(library, making, handlers.engines.settings))
+
+
 @pytest.fixture(scope="module")
 def client(handlers: Handlers) -> TestClient:
-    return TestClient(make_review(handlers.library, handlers.making, handlers.engines.settings))
+    return client_of(handlers, handlers.library, handlers.making)
 
 
 def asked(**prompts: str) -> dict[str, Any]:
@@ -46,12 +52,19 @@ def made_on(client: TestClient, told: dict[str, Any]) -> str:
     answer = client.post("/review/make", json=told).json()
     assert answer["faults"] == []
     name: str = answer["name"]
-    until = time.monotonic() + 300
-    while (progress := client.get(f"/review/make/{name}").json())["state"] == "making":
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    progress = until(client, name, lambda told: told["state"] != "making")
     assert (progress["state"], progress["refused"]) == ("done", [])
     return name
+
+
+def until(client: TestClient, name: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """How far the set is once that is so."""
+    end = time.monotonic() + 300
+    while not is_so(progress := client.get(f"/review/make/{name}").json()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    told: dict[str, Any] = progress
+    return told
 
 
 def test_the_page_makes_what_the_command_makes(
@@ -65,6 +78,29 @@ def test_the_page_makes_what_the_command_makes(
     for _ in range(2):
         name = made_on(client, told)
         assert timeless(handlers.library.folder(name)) == timeless(tmp_path / "command")
+
+
+def test_a_server_that_is_started_again_goes_on_with_what_a_browser_kept(
+    client: TestClient, handlers: Handlers, tmp_path: Path
+) -> None:
+    """What came before is not made again, and what is left is what is left without a kill."""
+    name = client.post("/review/make", json=asked(source="word_problems")).json()["name"]
+    until(client, name, lambda told: told.get("num_done", 0) >= 5)
+    client.post(f"/review/make/{name}", json={"do": "stop"})
+    sealed = client.get(f"/review/sets/{name}/sealed").json()["sealed"]
+
+    library = Library("")
+    anew = client_of(handlers, library, Making(handlers.engines, library))
+    assert anew.get(f"/review/make/{name}").json()["state"] == "gone"
+    assert anew.post("/review/make", json={"set": name}).status_code == 400
+    assert anew.post("/review/sets", json={"sealed": sealed}).json() == {"name": name}
+    kept = {path.name: path.stat().st_mtime_ns for path in library.folder(name).glob("answers/*")}
+    assert 5 <= len(kept) < 60
+    assert made_on(anew, {"set": name}) == name
+    whole = made_on(client, asked(source="word_problems"))
+    assert timeless(library.folder(name)) == timeless(handlers.library.folder(whole))
+    for path in library.folder(name).glob("answers/*"):
+        assert kept.get(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from browser import Arrive, needs_browser, playwright
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
+from app.handlers import Handlers
 from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer
 from mars_runtime.review.judgements import JudgementStore, current
@@ -73,13 +75,22 @@ def review(tmp_path_factory: pytest.TempPathFactory) -> ReviewSet:
 
 
 @pytest.fixture(scope="module")
-def address(review: ReviewSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def backend() -> ScriptedBackend:
+    return ScriptedBackend(TEXT)
+
+
+@pytest.fixture(scope="module")
+def handlers(
+    review: ReviewSet, backend: ScriptedBackend, tmp_path_factory: pytest.TempPathFactory
+) -> Handlers:
     data = str(review._folder.parents[1])
     write_large(review._folder.parent / "large")
-    backend = ScriptedBackend(TEXT)
-    handlers = make_handlers(
-        tmp_path_factory.mktemp("page"), backend, port=0, data=data, review_key="the key"
-    )
+    folder = tmp_path_factory.mktemp("page")
+    return make_handlers(folder, backend, port=0, data=data, review_key="the key")
+
+
+@pytest.fixture(scope="module")
+def address(handlers: Handlers) -> Iterator[str]:
     with page_served(handlers) as url:
         yield url
 
@@ -241,15 +252,69 @@ def test_the_study_opens_is_read_by_keys_and_opens_in_live(arrive: Arrive, addre
     assert "Five ways, 100 prompts, chat-4" in page.inner_text("#race .rv-recorded")
 
 
-def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, address: str) -> None:
-    page = arrive(f"{address}#review=small")
-    opened(page)
+KEPT = """async () => {
+  const opened = await new Promise((done) => {
+    const request = indexedDB.open("mars-review-sets", 1);
+    request.onsuccess = () => done(request.result);
+  });
+  const request = opened.transaction("sets").objectStore("sets").getAll();
+  const sets = await new Promise((done) => { request.onsuccess = () => done(request.result); });
+  opened.close();
+  return sets.map(({ made, asked }) => ({ made, isAsked: Boolean(asked) }));
+}"""
+
+
+def fill_new_set(page: playwright.Page) -> None:
     page.click(".rw-part >> nth=2 >> summary")
     page.fill(".rw-prompts", "Say one.\nSay two.")
     page.fill(".rw-ways", "ar\ntau=0,B=4\nlossless,B=4")
     page.fill(".rw-limit", "24")
     page.fill(".rw-setname", "mine")
     page.click(".rw-begin")
+
+
+def started_again(handlers: Handlers) -> None:
+    """The server forgets what lies in memory and in its own folders, as by a kill."""
+    for job in handlers.making._jobs.values():
+        job.state = "stopped"
+    handlers.making._jobs.clear()
+    handlers.library._visitors.clear()
+    handlers.library._open.clear()
+
+
+def test_a_set_outlives_the_server_that_makes_it(
+    arrive: Arrive, address: str, handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    backend.forward_seconds = 0.05
+    page = arrive(f"{address}#review=small")
+    opened(page)
+    fill_new_set(page)
+    until = time.monotonic() + 60
+    while not any(each["made"] for each in page.evaluate(KEPT)):
+        assert time.monotonic() < until
+        page.wait_for_timeout(100)
+    started_again(handlers)
+    said = ".rw-unfinished p:text('The server does not know “mine” any more, as after a restart; ')"
+    page.wait_for_selector(said)
+    assert "of 6 answers are kept in this browser: make the rest." in page.inner_text(said)
+    page.reload()
+    opened(page)
+    page.wait_for_selector(said)  # without a press
+    assert "mine" not in page.locator(".rw-bar select >> nth=0").inner_text()
+    page.click(".rw-rest")
+    page.wait_for_selector(".rw-progress:text('of 6 answers')")
+    page.reload()  # and while it is made again
+    opened(page)
+    page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
+    assert page.evaluate(KEPT) == [{"made": None, "isAsked": False}]
+    assert page.is_hidden(".rw-unfinished")
+    backend.forward_seconds = 0.0
+
+
+def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}#review=small")
+    opened(page)
+    fill_new_set(page)
     page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
     assert page.locator(".rw-bar select >> nth=0 >> option").all_inner_texts()[-1] == "mine (yours)"
     page.reload()

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { placesOf, runsOf, stripOf, wordsOf } from "../../assets/web/views/review/align.js";
 import { agreementText, byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
 import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
+import { leftText } from "../../assets/web/views/review/unfinished.js";
 import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/table.js";
 
 describe("two texts by words", () => {
@@ -158,4 +159,10 @@ describe("charts", () => {
     const told = agreementText({ num_reviewers: 2, num_shared: 20, preference: 0.613, rating: null });
     assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: nobody could have disagreed/);
   });
+});
+
+test("what is left of a set is told in a sentence", () => {
+  const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
+  assert.equal(leftText(kept, "gone"), "The server does not know “mine” any more, as after a restart; 1 of 6 answers are kept in this browser: make the rest."); // prettier-ignore
+  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is not being made any more, .* make it anew\.$/);
 });

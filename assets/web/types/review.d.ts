@@ -207,12 +207,26 @@ interface ReviewProgress {
   seconds_left: number | null;
 }
 
-// A set of a visitor's own, as its browser keeps it.
+// What a set is to be made of.
+interface MakingAsked {
+  prompts: string;
+  file: string;
+  ways: string[];
+  name: string;
+  max_new_tokens: number;
+}
+
+// A set of a visitor's own, as its browser keeps it. asked: of one that is not finished; made, of: its answers that are
+// in what is sealed, and all.
 interface OwnSet {
   id: string;
   name: string;
   sealed: string;
+  asked?: MakingAsked;
+  made?: number;
+  of?: number;
 }
 
+type ReviewSets = import("../views/compare/store.js").Store<OwnSet>;
 type ReviewServer = import("../views/review/server.js").Server;
 type ReviewKeyed = import("../views/review/view.js").ReviewView;

@@ -1,11 +1,15 @@
-// New sets: prompts that are typed or brought, ways of decoding, how far the answers are. What was made stays in this
-// browser, sealed by the server; pinned runs and samples of lm_eval become sets without any decoding.
+// New sets: prompts that are typed or brought, ways of decoding, how far the answers are. What is made stays in this
+// browser, sealed by the server, from the first answers on; pinned runs and samples of lm_eval become sets without any decoding.
 
 import { button, make, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
 import { tray } from "../compare/tray.js";
+import { Refusal } from "./server.js";
+import { Unfinished } from "./unfinished.js";
 
 const LOOK = 500; // milliseconds between two looks at how far a set is
+const AWAY = 3000; // the same while the server does not answer
+const NOBODY = "The server does not answer: what it has made so far is kept, and this page goes on asking.";
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
@@ -32,17 +36,25 @@ export function progressText({ state, error, num_done, num_all, refused, seconds
 export const timeText = (seconds) =>
   seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
 
+/**
+ * Whether it is worth asking again: nobody answered, or the server is about to start or has much to do.
+ * @param {unknown} error
+ */
+const isAway = (error) => error instanceof Refusal && (!error.status || error.status === 429 || error.status >= 500);
+
 export class Making {
   job = "";
 
   /**
    * made(name, title): a set is there, under a name of the server
    * @param {ReviewServer} server
+   * @param {ReviewSets} sets
    * @param {{ made(name: string, title: string): Promise<unknown> }} report
    */
-  constructor(server, report) {
+  constructor(server, sets, report) {
     this.server = server;
     this.report = report;
+    this.unfinished = new Unfinished(server, sets, (asked) => this.trying(() => this.make(asked)));
     this.prompts = make("textarea", {
       class: "rw-prompts",
       rows: 5,
@@ -87,6 +99,7 @@ export class Making {
       ),
       make("div", "rw-filters", this.begin, this.pause, this.stop, pins),
       this.said,
+      this.unfinished.element,
     );
     this.idle(true);
   }
@@ -107,40 +120,84 @@ export class Making {
     this.stop.hidden = isIdle;
   }
 
-  async start() {
+  start() {
     const { prompts, fileName: file } = this;
     const ways = this.ways.value.split("\n").map((line) => line.trim()).filter(Boolean); // prettier-ignore
-    const asked = {
-      prompts: prompts.value,
-      file,
-      ways,
-      name: this.name.value,
-      max_new_tokens: Number(this.limit.value),
-    };
-    await this.trying(async () => {
-      const { name, faults } = await this.server.json("make", asked);
-      this.job = name;
-      this.idle(false);
-      await this.follow(faults);
-    });
-    this.idle(true);
+    return this.trying(() =>
+      this.make({
+        prompts: prompts.value,
+        file,
+        ways,
+        name: this.name.value,
+        max_new_tokens: Number(this.limit.value),
+      }),
+    );
   }
 
-  /** @param {string[]} faults of the prompts' lines */
-  async follow(faults) {
-    for (;;) {
+  /** @param {MakingAsked | { set: string }} asked a new set, or the rest of one */
+  async make(asked) {
+    const { name, faults } = await this.server.json("make", asked);
+    await this.unfinished.started(name, asked);
+    await this.follow(name, faults);
+  }
+
+  // One that an earlier visit left: still in the making, or not.
+  resume() {
+    return this.trying(async () => {
+      const left = this.job ? null : await this.unfinished.last();
+      if (left) await this.follow(left.id, []);
+    });
+  }
+
+  /**
+   * Until it is over.
+   * @param {string} name
+   * @param {string[]} faults of the prompts' lines
+   */
+  async follow(name, faults) {
+    this.job = name;
+    this.idle(false);
+    try {
+      for (;;) {
+        const progress = await this.look(faults);
+        if (progress && OVER.includes(progress.state)) return await this.end(progress);
+        await new Promise((resolve) => {
+          setTimeout(resolve, progress ? LOOK : AWAY);
+        });
+      }
+    } finally {
+      this.job = "";
+      this.idle(true);
+    }
+  }
+
+  /**
+   * How far it is; null while nobody answers.
+   * @param {string[]} faults
+   * @returns {Promise<ReviewProgress | null>}
+   */
+  async look(faults) {
+    try {
       /** @type {ReviewProgress} */
       const progress = await this.server.json(`make/${this.job}`);
       put(this.said, [progressText(progress), ...faults].join(" "));
       put(this.pause, progress.state === "paused" ? "Resume" : "Pause");
-      if (OVER.includes(progress.state)) {
-        if (progress.state === "done") await this.report.made(this.job, this.name.value);
-        return;
-      }
-      await new Promise((resolve) => {
-        setTimeout(resolve, LOOK);
-      });
+      await this.unfinished.keep(progress);
+      return progress;
+    } catch (error) {
+      if (!isAway(error)) throw error;
+      put(this.said, NOBODY);
+      return null;
     }
+  }
+
+  /** @param {ReviewProgress} progress */
+  async end({ state }) {
+    if (state === "gone") put(this.said, ""); // what is offered says it
+    if (state !== "done") return this.unfinished.offer(state);
+    const { id, name } = this.unfinished.set || { id: this.job, name: this.name.value };
+    await this.report.made(id, name);
+    return this.unfinished.done();
   }
 
   /** @param {string} act */

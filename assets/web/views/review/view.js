@@ -77,8 +77,8 @@ export class ReviewView {
     this.charts = new Charts(root);
     this.charted = details("What it says", this.charts.element, () => this.drawCharts());
     this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
-    this.making = new Making(this.server, { made: (name, title) => this.keepSet(name, title) });
-    const made = details("New set", this.making.element, () => this.tellBounds());
+    this.making = new Making(this.server, this.judgements.sets, { made: (name, title) => this.keepSet(name, title) });
+    this.made = details("New set", this.making.element, () => this.openMaking());
     this.body = find(root, ".rw-body");
     this.body.replaceChildren(
       this.bar.element,
@@ -91,7 +91,7 @@ export class ReviewView {
       keysHelp(),
       this.tabled,
       this.charted,
-      made,
+      this.made,
     );
     listen(root, this);
     window.addEventListener("hashchange", () => this.follow());
@@ -108,7 +108,10 @@ export class ReviewView {
       this.canKeep = keeps;
       this.keeping.keyLabel.hidden = !keeps;
       this.bar.list(sets);
-      for (const own of await this.judgements.sets.all()) this.bar.listOwn(own);
+      for (const own of await this.judgements.sets.all()) {
+        if (own.asked) this.made.open = true;
+        else this.bar.listOwn(own);
+      }
       if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
       this.root.dataset.sets = String(sets.length);
       await this.follow(true);
@@ -117,7 +120,8 @@ export class ReviewView {
     }
   }
 
-  tellBounds() {
+  openMaking() {
+    this.making.resume();
     return this.trying(async () => this.making.bound((await this.server.json("sets")).making));
   }
 

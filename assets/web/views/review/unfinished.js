@@ -1,0 +1,113 @@
+// A set in the making as this browser keeps it, so that neither a reload nor a server that is started again costs what
+// was made: what was asked, and the answers that have come, sealed by the server. Draws what is left to do of it.
+
+import { button, make, put } from "../../core/dom.js";
+import { counted } from "../../core/words.js";
+import { Refusal, pathOf } from "./server.js";
+
+const LEAST = 5000; // milliseconds between two times that answers are fetched to be kept
+const LARGE = 200; // answers of a set that is too large to be fetched again and again
+
+/**
+ * What became of it and what can be done, in a sentence.
+ * @param {OwnSet} set
+ * @param {ReviewProgress["state"]} state
+ */
+export function leftText({ name, made = 0, of = 0, sealed }, state) {
+  const why =
+    state === "gone"
+      ? `The server does not know “${name}” any more, as after a restart`
+      : `“${name}” is not being made any more`;
+  const have = `${made} of ${counted(of, "answer")} are kept in this browser`;
+  return sealed ? `${why}; ${have}: make the rest.` : `${why}, and no answer had come here: make it anew.`;
+}
+
+/** @param {OwnSet} set */
+const nameOf = ({ sealed }) => (sealed ? "Make the rest" : "Make it anew");
+
+export class Unfinished {
+  /** @type {OwnSet | null} */
+  set = null;
+  kept = 0; // when answers were fetched last
+
+  /**
+   * @param {ReviewServer} server
+   * @param {ReviewSets} store
+   * @param {(asked: MakingAsked | { set: string }) => void} begin begins to make what was asked
+   */
+  constructor(server, store, begin) {
+    this.server = server;
+    this.store = store;
+    this.begin = begin;
+    this.said = make("p", "rw-hint");
+    this.rest = button("rw-rest", "Make the rest", () => this.goOn());
+    this.drop = button("rw-drop", "Forget it", () => this.forget());
+    this.element = make("div", { class: "rw-unfinished", hidden: "" }, this.said, this.rest, this.drop);
+  }
+
+  /** The one that was left, of an earlier visit. */
+  async last() {
+    this.set ||= (await this.store.all()).find(({ asked }) => asked) || null;
+    return this.set;
+  }
+
+  /**
+   * It is being made, anew or from where it was; one that was left before it goes.
+   * @param {string} id the server's name for it
+   * @param {MakingAsked | { set: string }} asked
+   */
+  async started(id, asked) {
+    this.element.hidden = true;
+    if ("set" in asked) return;
+    await this.forget();
+    this.set = { id, name: asked.name, sealed: "", asked };
+    await this.store.put(this.set);
+  }
+
+  /** @param {ReviewProgress} progress */
+  async keep({ num_done, num_all, state }) {
+    const { set } = this;
+    if (!set || num_done <= (set.made || 0) || num_all > LARGE) return;
+    if (state === "making" && performance.now() - this.kept < LEAST) return;
+    this.kept = performance.now();
+    const { sealed } = await this.server.json(`${pathOf(set.id)}/sealed`);
+    Object.assign(set, { sealed, made: num_done, of: num_all });
+    await this.store.put(set);
+  }
+
+  /** @param {ReviewProgress["state"]} state */
+  offer(state) {
+    if (!this.set) return;
+    put(this.said, leftText(this.set, state));
+    put(this.rest, nameOf(this.set));
+    this.element.hidden = false;
+  }
+
+  // What came is brought back to a server that has lost it; where it can't open that, all of it is made anew.
+  async goOn() {
+    const { set } = this;
+    if (!set?.asked) return;
+    try {
+      if (set.sealed) await this.server.json("sets", { sealed: set.sealed });
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      if (error.status === 400) Object.assign(set, { sealed: "", made: 0 });
+      put(this.said, error.sentence);
+      put(this.rest, nameOf(set));
+      return;
+    }
+    this.begin(set.sealed ? { set: set.id } : set.asked);
+  }
+
+  // It is there, kept as a set like any other.
+  done() {
+    this.set = null;
+  }
+
+  async forget() {
+    const { set } = this;
+    this.set = null;
+    this.element.hidden = true;
+    if (set) await this.store.remove(set.id);
+  }
+}
