@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from browser import Arrive, needs_browser, playwright
+from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
@@ -312,8 +313,24 @@ def test_a_set_outlives_the_server_that_makes_it(
 
 
 def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, address: str) -> None:
-    page = arrive(f"{address}#review=small")
+    """Until the tab is opened nothing of it is asked for: neither script nor style nor a set."""
+    page = arrive(f"{address}robots.txt")
+    asked: list[str] = []
+
+    def hear(request: playwright.Request) -> None:
+        asked.append(request.url.removeprefix(address))
+
+    page.on("request", hear)
+    page.goto(address)
+    wait_loaded(page)
+    assert len(asked) > 10
+    assert not [url for url in asked if url.startswith("review")]
+    page.locator(".tab-container:visible > [role=tab]", has_text="Review").click()
     opened(page)
+    assert {"review/view.js", "review/view.css", "review/sets", "review/sets/study"} <= set(asked)
+    page.remove_listener("request", hear)
+    page.select_option(".rw-bar select >> nth=0", "small")
+    page.wait_for_selector(f"{VIEW} .rw-status:text('small: 22 prompts')")
     fill_new_set(page)
     page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
     assert page.locator(".rw-bar select >> nth=0 >> option").all_inner_texts()[-1] == "mine (yours)"
