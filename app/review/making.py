@@ -136,7 +136,12 @@ class Making:
         """How far a set is. seconds_left: by what was made since it began, None before that."""
         job = self._jobs.get(name)
         if job is None:
-            return {"state": "gone", "error": NO_JOB, **asdict(Progress(0, 0)), "seconds_left": None}
+            return {
+                "state": "gone",
+                "error": NO_JOB,
+                **asdict(Progress(0, 0)),
+                "seconds_left": None,
+            }
         done = job.progress.num_done - job.num_before
         left = job.progress.num_all - job.progress.num_done
         spent = time.monotonic() - job.began

@@ -344,6 +344,69 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     page.wait_for_selector(".rw-making .rw-progress:text('Give 2 to 3 ways')")
 
 
+HELD = """() => {
+  const { reviewView } = document.querySelector(".mars-review");
+  const found = [], seen = new Set(), left = [reviewView];
+  while (left.length) {
+    const value = left.pop();
+    if (value === null || typeof value !== "object" || value instanceof Node) continue;
+    if (value === window || seen.has(value)) continue;
+    seen.add(value);
+    if (value instanceof Map || value instanceof Set) left.push(...value.keys(), ...value.values());
+    if (value instanceof Promise) found.push("a promise");
+    for (const [name, held] of Object.entries(value)) {
+      const isOf = ["answers", "marks", "mark"].includes(name);
+      if (isOf && held && Object.keys(held).length) found.push(name);
+      left.push(held);
+    }
+  }
+  const { prompts, maskeds } = reviewView;
+  return { found, asked: prompts.asked.size, masked: maskeds.asked.size };
+}"""
+"""What the tab's script holds of answers: all that can be reached but promises of masked pairs."""
+
+
+def test_what_was_read_openly_goes_when_sides_are_masked(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}#review=small&beside=1")
+    opened(page)
+    page.keyboard.press("a")
+    for part, drawn in enumerate((".rw-rows .rw-row", ".rw-machine td", ".js-plotly-plot")):
+        summary = page.locator(f".rw-part >> nth={min(part, 1)} >> summary")
+        summary.click()
+        page.wait_for_selector(f"{VIEW} {drawn} >> nth=0")
+        summary.click()  # closed again, it keeps what it drew
+    for _ in range(4):
+        press(page, "j")
+    told = page.evaluate(HELD)
+    assert told["asked"] > 4
+    assert {"answers", "marks", "mark"} <= set(told["found"])
+    assert "cannot be unseen" not in page.inner_text(VIEW)
+    page.select_option(".rw-bar select >> nth=2", "end")
+    page.wait_for_selector(f"{VIEW}[data-masked=end] .rw-answer h3:text('Left')")
+    told = page.evaluate(HELD)
+    assert told["asked"] == 0
+    assert told["masked"] > 0
+    assert not {"answers", "marks", "mark"} & set(told["found"])
+    drawn = page.locator(f"{VIEW} .rw-answers, {VIEW} .rw-part").evaluate_all(
+        "nodes => nodes.map((node) => node.outerHTML).join()"
+    )
+    for gone in ("rw-marks", "rw-strip", "word 4", "<td", "svg-container"):
+        assert gone not in drawn
+    said = "You have read 5 prompts of this set with the sides in sight, which cannot be unseen"
+    assert said in page.inner_text(f"{VIEW}")
+    page.keyboard.press("a")
+    press(page, "j")
+    page.reload()  # nor does that make it unseen
+    opened(page)
+    assert said in page.inner_text(f"{VIEW}")
+    page.keyboard.press("d")
+    page.wait_for_selector(f"{VIEW}[data-judged='3']")
+    rows = page.evaluate(STORED)["rows"]
+    masked = [row for row in rows if row["is_masked"]]
+    assert {row["item"]: row["is_revealed"] for row in masked} == {"p4": True, "p5": False}
+    assert not [row for row in masked if {"left", "right"} & row.keys()]
+
+
 STEPS = """async () => {
   const root = document.querySelector(".mars-review");
   const taken = [];

@@ -69,6 +69,13 @@ export class Plots {
     else this.element.replaceChildren(noCharts(this.rest));
   }
 
+  clear() {
+    for (const { node, frame } of this.charts) {
+      frame.hidden = true;
+      this.plotly?.purge(node);
+    }
+  }
+
   draw() {
     if (!this.plotly || !this.element.clientWidth) return;
     for (const { key, node, frame } of this.charts) {

@@ -120,6 +120,13 @@ export class Charts {
     this.plots.show();
   }
 
+  // Nothing of it stays.
+  clear() {
+    Object.assign(this, { about: null, figures: null });
+    for (const node of [this.machine, this.people, this.caution, this.agreement]) node.replaceChildren();
+    this.plots.clear();
+  }
+
   /**
    * @param {string} key
    * @param {HTMLElement} frame

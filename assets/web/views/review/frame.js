@@ -2,6 +2,7 @@
 // way out with it. Builds and reports; knows no set.
 
 import { button, make, put } from "../../core/dom.js";
+import { counted, dayOf, joined } from "../../core/words.js";
 import { MOST } from "./rows.js";
 
 const NAME = "mars-review-name";
@@ -131,3 +132,48 @@ export const keysHelp = () =>
     make("summary", "", "Keys"),
     make("dl", "rw-keys", ...KEYS.flatMap(([key, what]) => [make("dt", "", key), make("dd", "", what)])),
   );
+
+/**
+ * @param {string} title
+ * @param {HTMLElement} content
+ * @param {() => void} opened
+ */
+export function details(title, content, opened) {
+  const node = make("details", "rw-part", make("summary", "", title), content);
+  node.addEventListener("toggle", () => node.open && opened());
+  return node;
+}
+
+/**
+ * What a set is, in a line.
+ * @param {ReviewAbout} about
+ */
+export function originText({ name, items, ways, made: { hardware, date = "" } }) {
+  const categories = new Set(items.map(({ category }) => category).filter(Boolean)).size;
+  return joined(
+    `${name}: ${counted(items.length, "prompt")}`,
+    categories > 1 ? `${categories} categories` : "",
+    counted(ways.length, "way"),
+    hardware?.processor || "",
+    dayOf({ date }),
+  );
+}
+
+/**
+ * Where judgements are.
+ * @param {boolean} hasKey
+ * @param {boolean} canKeep whether the server would keep them for who has the key
+ * @param {number} unsent
+ */
+export function keptText(hasKey, canKeep, unsent) {
+  const waiting = unsent ? `; ${counted(unsent, "judgement")} not sent yet` : "";
+  if (hasKey) return `Judgements are kept in this browser and on this server${waiting}.`;
+  const more = canKeep
+    ? "With the review key they are kept on this server too."
+    : "Export them to keep them elsewhere.";
+  return `Judgements are kept in this browser alone. ${more}`;
+}
+
+/** @type {(num: number) => string} */
+export const sealedText = (num) =>
+  num ? ` ${counted(num, "masked judgement")} not revealed yet: choose masked to go on, then Reveal all.` : "";

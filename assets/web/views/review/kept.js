@@ -6,6 +6,7 @@ import { Store } from "../compare/store.js";
 import { current, keepable, sendable, without } from "./rows.js";
 import { pathOf } from "./server.js";
 
+const SEEN = "mars-review-seen-";
 const AGAIN = 5000; // milliseconds until what could not be sent is sent again
 const HERE = "This browser does not let the page keep anything: export before you close it.";
 const FULL = "This browser has no room left: export, and judge on elsewhere.";
@@ -174,4 +175,29 @@ export class Judgements {
 function sidesOf(row) {
   if (!row || row.left === undefined) return {};
   return { left: row.left, right: row.right, sealed: undefined };
+}
+
+// Which prompts of a set were read with their sides in sight, ever, in this browser: masking them makes that no less.
+export class Seen {
+  set = "";
+  /** @type {Set<string>} */
+  items = new Set();
+
+  /** @param {string} set */
+  open(set) {
+    this.set = set;
+    this.items = new Set(JSON.parse(localStorage.getItem(`${SEEN}${set}`) || "[]"));
+  }
+
+  /** @param {string} item */
+  has(item) {
+    return this.items.has(item);
+  }
+
+  /** @param {string} item */
+  add(item) {
+    if (this.items.has(item)) return;
+    this.items.add(item);
+    localStorage.setItem(`${SEEN}${this.set}`, JSON.stringify([...this.items]));
+  }
 }

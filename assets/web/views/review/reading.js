@@ -12,6 +12,74 @@ const KINDS = {
   doubled: "doubled words",
 };
 
+export const LEGEND = {
+  masked: "Wavy: words that the other text does not have. A caret: words of the other text are missing here.",
+  shown:
+    "Shaded: tokens that one forward brought together. Wavy: words that the other text does not have. Orange ticks and dotted lines: AR would have said otherwise.",
+};
+
+/**
+ * What masking cannot undo.
+ * @param {number} num prompts of the set that were read with their sides in sight
+ */
+export const seenText = (num) =>
+  num
+    ? ` You have read ${counted(num, "prompt")} of this set with the sides in sight, which cannot be unseen: what you say of ${num > 1 ? "them" : "it"} now is marked so.`
+    : "";
+
+/** @type {(isMasked: boolean) => string} */
+export const nothingText = (isMasked) =>
+  isMasked ? "The two ways wrote the same texts: all count as equal unasked." : "No prompt is in this set.";
+
+/**
+ * The texts of a masked pair, and nothing else of them.
+ * @param {MaskedPrompt} hidden
+ * @returns {ReviewShown[]}
+ */
+export function maskedColumns({ left, right }) {
+  const bare = { way: -1, answer: null, mark: null };
+  return [
+    { ...bare, name: "Left", side: "left", text: left },
+    { ...bare, name: "Right", side: "right", text: right },
+  ];
+}
+
+/**
+ * @param {ReviewAbout} about
+ * @param {ReviewPrompt} prompt
+ * @param {number} left a way
+ * @param {number} right another
+ */
+export const pairColumns = (about, prompt, left, right) => [
+  columnOf(about, prompt, left, "left"),
+  columnOf(about, prompt, right, "right"),
+];
+
+/**
+ * The reference, and all other ways beside it.
+ * @param {ReviewAbout} about
+ * @param {ReviewPrompt} prompt
+ * @param {number} other the one that is judged beside the reference
+ */
+export function allColumns(about, prompt, other) {
+  const others = about.ways.flatMap((_, way) => (way === about.reference ? [] : [way]));
+  const rest = others.map((way) => columnOf(about, prompt, way, way === other ? "right" : ""));
+  return [columnOf(about, prompt, about.reference, "left"), ...rest];
+}
+
+/**
+ * @param {ReviewAbout} about
+ * @param {ReviewPrompt} prompt
+ * @param {number} way
+ * @param {"left" | "right" | ""} side
+ * @returns {ReviewShown}
+ */
+function columnOf({ ways, reference }, { answers, marks }, way, side) {
+  const [answer, own] = [answers[way], marks[way]];
+  const mark = answer && own && { ...own, isReference: way === reference };
+  return { name: ways[way].name, way, side, text: answer?.text ?? "", answer, mark };
+}
+
 /**
  * What was asked: what stood before it, the prompt, and an answer that came with it.
  * @param {ReviewAsked} asked
@@ -84,6 +152,11 @@ export class Reading {
     const node = make("button", given, "Open in Live");
     node.addEventListener("click", () => this.report.open(way));
     return node;
+  }
+
+  get said() {
+    const { length } = this.places;
+    return length ? `${counted(length, "difference")}: N goes to the next.` : "The words are the same.";
   }
 
   // The next difference, or the one before: in sight in both texts.

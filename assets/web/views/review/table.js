@@ -210,6 +210,7 @@ export class Table {
 
   // The rows in sight alone are in the document.
   draw(isFresh = false) {
+    if (!this.lines.length) this.body.replaceChildren();
     if (!this.scroll.clientHeight) return;
     const from = Math.max(0, Math.floor(this.scroll.scrollTop / HEIGHT) - SPARE);
     if (!isFresh && Math.abs(from - this.shownFrom) < SPARE / 2) return;

@@ -1,15 +1,24 @@
 // The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
 
 import { find, make, put } from "../../core/dom.js";
-import { counted, dayOf, joined } from "../../core/words.js";
+import { counted } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
-import { Bar, Keeping, keysHelp } from "./frame.js";
+import { Bar, Keeping, details, keptText, keysHelp, originText, sealedText } from "./frame.js";
 import { Judging, noteOf } from "./judging.js";
 import { HOLD, listen } from "./keys.js";
-import { Judgements } from "./kept.js";
+import { Judgements, Seen } from "./kept.js";
 import { Making } from "./making.js";
-import { Reading, askedNodes } from "./reading.js";
+import {
+  LEGEND,
+  Reading,
+  allColumns,
+  askedNodes,
+  maskedColumns,
+  nothingText,
+  pairColumns,
+  seenText,
+} from "./reading.js";
 import { NOTHING, TAGS, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
 import { ALL, Table, filterOf, filtered, linkOf } from "./table.js";
@@ -19,11 +28,6 @@ const KEY = "mars-review-key";
 const NO_SETS = "There is no set here.";
 const STUDY = "study";
 const PAUSE = 300; // milliseconds without a judgement before charts are drawn anew
-const LEGEND = {
-  masked: "Wavy: words that the other text does not have. A caret: words of the other text are missing here.",
-  shown:
-    "Shaded: tokens that one forward brought together. Wavy: words that the other text does not have. Orange ticks and dotted lines: AR would have said otherwise.",
-};
 
 export class ReviewView {
   /** @type {ReviewAbout} */
@@ -49,6 +53,7 @@ export class ReviewView {
     this.server = new Server();
     this.server.key = sessionStorage.getItem(KEY) || "";
     this.judgements = new Judgements(this.server, () => this.renew());
+    this.seen = new Seen();
     this.bar = new Bar({
       open: (name) => this.open(name),
       pair: (way) => this.pairWith(way),
@@ -169,6 +174,7 @@ export class ReviewView {
       /** @type {Ahead<MaskedPrompt>} */
       this.maskeds = new Ahead((number) => this.server.json(`${path}/masked/${pair}/${number}`));
       this.fillBar();
+      this.seen.open(this.about.id);
       await this.judgements.open(this.about, Boolean(this.masked));
       this.buildTable();
       this.arrange(item);
@@ -176,7 +182,7 @@ export class ReviewView {
       this.drawCharts();
       this.body.hidden = false;
       this.root.dataset.phase = "open";
-      put(this.status, this.origin());
+      put(this.status, originText(this.about));
       await this.draw();
     } catch (error) {
       this.fail(error);
@@ -204,19 +210,6 @@ export class ReviewView {
       /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown: reload the page.",
     );
     this.root.dataset.phase = "error";
-  }
-
-  origin() {
-    const { about } = this;
-    const { hardware, date = "" } = about.made;
-    const categories = new Set(about.items.map(({ category }) => category).filter(Boolean)).size;
-    return joined(
-      `${about.name}: ${counted(about.items.length, "prompt")}`,
-      categories > 1 ? `${categories} categories` : "",
-      counted(about.ways.length, "way"),
-      hardware?.processor || "",
-      dayOf({ date }),
-    );
   }
 
   fillBar() {
@@ -335,8 +328,18 @@ export class ReviewView {
     }
     const item = this.about.items[this.number]?.id || "";
     this.masked = masked;
-    this.prompt = null;
+    this.forget();
     await this.open(this.about.address, item);
+  }
+
+  // What was received and drawn goes at once, also what is still on its way; the browser keeps none of it.
+  forget() {
+    this.token += 1;
+    Object.assign(this, { prompt: null, hidden: null, prompts: null, maskeds: null });
+    this.asked.replaceChildren();
+    this.reading.show([]);
+    this.table.show([], 0, this.filter);
+    this.charts.clear();
   }
 
   async draw() {
@@ -358,18 +361,16 @@ export class ReviewView {
         if (token !== this.token) return;
         Object.assign(this, { prompt, hidden: null });
         this.drawAsked(prompt);
-        this.reading.show(this.shown(prompt));
+        this.seen.add(prompt.id);
+        this.reading.show(
+          this.isWide ? allColumns(about, prompt, this.other) : pairColumns(about, prompt, about.reference, this.other),
+        );
       }
     } catch (error) {
       put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
       return;
     }
-    put(
-      this.said,
-      this.reading.places.length
-        ? `${counted(this.reading.places.length, "difference")}: N goes to the next.`
-        : "The words are the same.",
-    );
+    put(this.said, this.reading.said);
     this.root.dataset.at = about.items[number].id;
     this.drawJudgement();
     const near = NEAR.map((by) => this.order[this.at + by]).filter((each) => each !== undefined);
@@ -377,72 +378,26 @@ export class ReviewView {
   }
 
   drawNothing() {
-    this.asked.replaceChildren(
-      make(
-        "p",
-        "",
-        this.masked ? "The two ways wrote the same texts: all count as equal unasked." : "No prompt is in this set.",
-      ),
-    );
+    this.asked.replaceChildren(make("p", "", nothingText(Boolean(this.masked))));
     this.reading.show([]);
     this.drawJudgement();
   }
 
   // The texts of a masked pair; once its judgement is revealed the same texts with all that is known of them.
   async drawMasked() {
-    const { hidden } = this;
+    const { hidden, about } = this;
     if (!hidden) return;
     const row = this.rowOf(hidden.id);
-    if (row?.left !== undefined) {
-      const prompt = await this.prompts.get(this.number);
-      if (hidden !== this.hidden) return;
-      this.prompt = prompt;
-      const names = [row.left, row.right];
-      const shown = names.flatMap((name, i) =>
-        this.column(
-          prompt,
-          this.about.ways.findIndex((way) => way.name === name),
-          i ? "right" : "left",
-        ),
-      );
-      put(this.legend, LEGEND.shown);
-      this.reading.show(shown);
+    if (row?.left === undefined) {
+      this.reading.show(maskedColumns(hidden));
       return;
     }
-    /** @type {(text: string, side: "left" | "right") => ReviewShown} */
-    const plain = (text, side) => ({
-      name: side === "left" ? "Left" : "Right",
-      way: -1,
-      side,
-      text,
-      answer: null,
-      mark: null,
-    });
-    this.reading.show([plain(hidden.left, "left"), plain(hidden.right, "right")]);
-  }
-
-  /** @param {ReviewPrompt} prompt */
-  shown(prompt) {
-    const { ways, reference } = this.about;
-    const numbers = this.isWide ? ways.map((_, way) => way) : [reference, this.other];
-    const sorted = [reference, ...numbers.filter((way) => way !== reference)];
-    return sorted.flatMap((way) =>
-      this.column(prompt, way, way === reference ? "left" : way === this.other ? "right" : ""),
-    );
-  }
-
-  /**
-   * @param {ReviewPrompt} prompt
-   * @param {number} way
-   * @param {"left" | "right" | ""} side
-   * @returns {ReviewShown[]}
-   */
-  column(prompt, way, side) {
-    const answer = prompt.answers[way];
-    if (!answer) return [{ name: this.about.ways[way].name, way, side, text: "", answer: null, mark: null }];
-    const own = prompt.marks[way];
-    const mark = own && { ...own, isReference: way === this.about.reference };
-    return [{ name: this.about.ways[way].name, way, side, text: answer.text, answer, mark }];
+    const prompt = await this.prompts.get(this.number);
+    if (hidden !== this.hidden) return;
+    this.prompt = prompt;
+    this.seen.add(hidden.id);
+    put(this.legend, LEGEND.shown);
+    this.reading.show(pairColumns(about, prompt, wayOf(about, row.left), wayOf(about, row.right)));
   }
 
   /** @param {ReviewAsked} asked */
@@ -451,7 +406,8 @@ export class ReviewView {
     const same = this.masked ? this.about.items.length - this.lines().length : 0;
     const beside = same ? `; ${same} more are the same both ways and count as equal` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
-    put(this.legend, this.masked ? LEGEND.masked : LEGEND.shown);
+    const seen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
+    put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
   }
 
   // The names of the two answers as they stand: null while that is masked.
@@ -515,7 +471,7 @@ export class ReviewView {
     if (number < 0 || (masked && !hidden)) return;
     const { reviewer, item, pair } = this;
     const known = [...this.judgements.rows.values()].filter((row) => unitOf(row) === unitOf({ reviewer, item, pair }));
-    const isRevealed = Boolean(masked) && known.some((row) => !row.is_masked || row.left !== undefined);
+    const isKnown = this.seen.has(item) || known.some((row) => !row.is_masked || row.left !== undefined);
     const row = this.rowOf(item);
     const open = masked && row?.left !== undefined ? { left: row.left, right: row.right } : this.sidesShown;
     const sides = open || { sealed: hidden?.sealed };
@@ -527,7 +483,7 @@ export class ReviewView {
       item,
       pair,
       is_masked: Boolean(masked),
-      is_revealed: isRevealed,
+      is_revealed: Boolean(masked) && isKnown,
       undoes: "",
       ...sides,
     };
@@ -568,25 +524,13 @@ export class ReviewView {
   }
 
   tellWhere() {
-    const { why, unsent } = this.judgements;
-    const waiting = unsent.length;
-    const away = this.canKeep
-      ? " With the review key they are kept on this server too."
-      : " Export them to keep them elsewhere.";
-    const kept = this.server.key
-      ? `Judgements are kept in this browser and on this server${waiting ? `; ${counted(waiting, "judgement")} not sent yet` : ""}.`
-      : `Judgements are kept in this browser alone.${away}`;
-    const sealed = this.masked
-      ? 0
-      : [...this.judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
-    const waits = sealed
-      ? ` ${counted(sealed, "masked judgement")} not revealed yet: choose masked to go on, then Reveal all.`
-      : "";
-    put(
-      this.keeping.where,
-      `${why || kept} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${this.masked ? ` ${HOLD}` : waits}`,
-    );
-    this.root.dataset.unsent = String(waiting);
+    const { judgements, masked } = this;
+    const num = judgements.unsent.length;
+    const kept = judgements.why || keptText(Boolean(this.server.key), Boolean(this.canKeep), num);
+    const sealed = [...judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
+    const waits = masked ? ` ${HOLD}` : sealedText(sealed);
+    put(this.keeping.where, `${kept} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${waits}`);
+    this.root.dataset.unsent = String(num);
   }
 
   /** @param {string} key */
@@ -655,20 +599,12 @@ export class ReviewView {
 }
 
 /**
- * @param {string} title
- * @param {HTMLElement} content
- * @param {() => void} opened
- */
-function details(title, content, opened) {
-  const node = make("details", "rw-part", make("summary", "", title), content);
-  node.addEventListener("toggle", () => node.open && opened());
-  return node;
-}
-
-/**
  * Called once the tab is opened and this script has come.
  * @param {HTMLElement} root
  */
 export function mountReview(root) {
   Object.assign(root, { reviewView: new ReviewView(root) });
 }
+
+/** @type {(about: ReviewAbout, name: string | undefined) => number} */
+const wayOf = ({ ways }, name) => ways.findIndex((way) => way.name === name);
