@@ -36,20 +36,39 @@ COLUMNS = (
     *("left_rating", "right_rating", "left_tags", "right_tags"),
 )
 MARKED = ("text", "same_as_reference", "first_difference", "loop", "verdict", "tokens_per_forward")
-COLOURS = ("#215f9a", "#8a94a3", "#94400f")
+COLOURS = ("#2f7cb8", "#8a94a3", "#bf6526")
+"""Of bars, on white and on black."""
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
-  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; --ink: #1c2430; --pale: #49566a; --page: #fff; --line: #d7dde5;
+  --sunken: #f3f5f8; --one: #dbe9f6; --other: #d9f0e3; --warm: #94400f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e9f0; --pale: #a3adba; --page: #101418;
+  --line: #2c343e; --sunken: #1a2027; --one: #17405f; --other: #1c4a38; --warm: #f0a24a; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-article { border-top: 1px solid #d7dde5; padding: 1rem 0; }
-.prompt, .text { white-space: pre-wrap; overflow-wrap: anywhere; }
-.prompt { background: #f3f5f8; padding: .5rem .75rem; }
+article { border-top: 1px solid var(--line); padding: 1rem 0; }
+.prompt, .text { white-space: pre-wrap; }
+.prompt { background: var(--sunken); padding: .5rem .75rem; }
 .answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
 h3 { font-size: .95rem; margin: .8rem 0 .2rem; }
-.facts { color: #49566a; font-size: .85rem; margin: 0; }
-.group { background: #dbe9f6; border-radius: 3px; } .group.odd { background: #d9f0e3; }
-.otherwise { text-decoration: underline wavy #94400f; }
+.facts { color: var(--pale); font-size: .85rem; font-weight: 400; margin: 0; }
+.group { background: var(--one); border-radius: 3px; } .group.odd { background: var(--other); }
+.otherwise { text-decoration: underline wavy var(--warm); }
+.chart { max-width: 44rem; }
+.chart text { fill: var(--ink) !important; }
+.chart .gridlayer path, .chart .zerolinelayer path { stroke: var(--line) !important; }
+.chart .errorbar path { stroke: var(--ink) !important; }
 """
+LAYOUT = {
+    "template": "plotly_white",
+    "barmode": "group",
+    "height": 300,
+    "margin": {"l": 40, "r": 8, "t": 36, "b": 36},
+    "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+}
+CONFIG = {"displayModeBar": False, "responsive": True}
 
 
 def spelled(text: str) -> str:
@@ -224,7 +243,7 @@ def _origin(review: ReviewSet) -> str:
     hardware = made.get("hardware")
     place = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
     words = [f"{len(review.items)} prompts", *(way.name for way in review.about.ways)]
-    words += [str(each) for each in (place, made.get("date", "")) if each]
+    words += [str(each) for each in (place, str(made.get("date", ""))[:10]) if each]
     return f'<p class="facts">{escape(" · ".join(words))}</p>'
 
 
@@ -238,7 +257,11 @@ def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
     )
     judged = "".join(f"<li>{escape(_sentence(row))}</li>" for row in own)
     said_of_it = f"<ul>{judged}</ul>" if judged else ""
-    category = f' <span class="facts">{escape(item.category)}</span>' if item.category else ""
+    category = (
+        f' <span class="facts">{escape(item.category.replace("_", " "))}</span>'
+        if item.category
+        else ""
+    )
     return (
         f"<article><h3>{escape(item.id)}{category}</h3>"
         f'<div class="prompt">{escape(item.prompt)}</div>'
@@ -304,32 +327,36 @@ def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
         ways = [each.way for each in found]
         shares = [("better", 0), ("equal", 1), ("worse", 2)]
         bars = [
-            _bars(names[place], ways, [getattr(each, kind) for each in found])
-            | {"marker": {"color": COLOURS[place]}}
+            _bars(names[place], ways, [getattr(each, kind) for each in found], COLOURS[place])
             for kind, place in shares
         ]
         drawn.append(("Preferred beside the reference, share of judgements", bars))
     rated = [each for each in said(review, kept) if each.rating is not None]
     if rated:
-        bars = [_bars("rating", [each.way for each in rated], [each.rating for each in rated])]
+        ways, means = [each.way for each in rated], [each.rating for each in rated]
+        bars = [_bars("rating", ways, means, COLOURS[0])]
         drawn.append(("Mean rating, 1 to 5", bars))
     parts = []
     for number, (title, bars) in enumerate(drawn):
-        layout = {"template": "plotly_white", "barmode": "group", "height": 360}
-        figure = go.Figure([{"type": "bar", **bar} for bar in bars], layout)
+        figure = go.Figure([{"type": "bar", **bar} for bar in bars], LAYOUT)
         chart = plotly.io.to_html(
-            figure, full_html=False, include_plotlyjs=number == 0, config={"displaylogo": False}
+            figure, full_html=False, include_plotlyjs=number == 0, config=CONFIG
         )
         about = "Lines show 95 % intervals, bootstrapped by prompt."
-        parts.append(f'<h2>{escape(title)}</h2>{chart}<p class="facts">{about}</p>')
+        parts.append(
+            f'<h2>{escape(title)}</h2><div class="chart">{chart}</div><p class="facts">{about}</p>'
+        )
     return parts
 
 
-def _bars(name: str, ways: Sequence[str], found: Sequence[Estimate | None]) -> dict[str, Any]:
+def _bars(
+    name: str, ways: Sequence[str], found: Sequence[Estimate | None], colour: str
+) -> dict[str, Any]:
     """Bars with intervals. plotly reads a little HTML in its texts: names are escaped."""
     known = [each for each in found if each is not None]
     return {
         "name": escape(name),
+        "marker": {"color": colour},
         "x": [escape(way) for way in ways],
         "y": [each.value for each in known],
         "error_y": {

@@ -65,6 +65,11 @@ def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright
             )
             page.wait_for_selector(".rw-machine td >> nth=0")
         found += in_both_themes(page, tab, within=TAB)
+        if tab == "Review":
+            page.keyboard.press("n")
+            page.select_option(".rw-bar select >> nth=2", "end")
+            page.wait_for_selector(".mars-review[data-masked=end] .rw-answer >> nth=1")
+            found += in_both_themes(page, "Review, masked", within=TAB)
         if tab in RUNS:
             found += violations_after_a_run(page, tab)
         page.evaluate(EMPTY)

@@ -3,7 +3,7 @@
 
 import { attribute, button, make, put } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
-import { preferredOf } from "./rows.js";
+import { TAGS, preferredOf } from "./rows.js";
 
 const HEIGHT = 32; // of a row, in pixels
 const SPARE = 8; // rows above and below those in sight
@@ -15,6 +15,18 @@ export const ALL = { category: "", agreement: "", judged: "", tag: "", rating: "
  * A prompt as the table has it. mark: of the other way; row: what the reviewer said of the pair.
  * @typedef {{ number: number, id: string, category: string, head: string, mark: ReviewMark | null, row: JudgementRow | null }} Line
  */
+
+/**
+ * A line for each prompt that is read: not for those of a masked pair whose texts are the same.
+ * @param {ReviewListed[]} items
+ * @param {number} other the way beside the reference
+ * @param {(item: string) => JudgementRow | undefined} rowOf
+ * @returns {Line[]}
+ */
+export const linesOf = (items, other, rowOf) =>
+  items.flatMap(({ id, category, head, marks, same }, number) =>
+    same ? [] : [{ number, id, category, head, mark: marks?.[other] ?? null, row: rowOf(id) ?? null }],
+  );
 
 /** @type {Record<string, (line: Line) => string | number>} */
 const SORTS = {
@@ -130,10 +142,12 @@ export class Table {
 
   /**
    * The fields of the filter, with what there is to choose.
-   * @param {string[]} categories
-   * @param {string[]} tags
+   * @param {ReviewListed[]} items
+   * @param {Iterable<JudgementRow>} rows
    */
-  build(categories, tags) {
+  build(items, rows) {
+    const categories = [...new Set(items.map(({ category }) => category).filter(Boolean))];
+    const tags = [...new Set([...TAGS, ...[...rows].flatMap((row) => row.tags.flat())])];
     /** @type {(name: keyof ReviewFilter, label: string, values: [string, string][]) => HTMLElement} */
     const choice = (name, label, values) => {
       const options = [["", "all"], ...values].map(([value, text]) => make("option", { value }, text));

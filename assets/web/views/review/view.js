@@ -19,9 +19,9 @@ import {
   pairColumns,
   seenText,
 } from "./reading.js";
-import { NOTHING, TAGS, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
+import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
-import { ALL, Table, filterOf, filtered, linkOf } from "./table.js";
+import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
 
 const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on show
 const KEY = "mars-review-key";
@@ -176,7 +176,7 @@ export class ReviewView {
       this.fillBar();
       this.seen.open(this.about.id);
       await this.judgements.open(this.about, Boolean(this.masked));
-      this.buildTable();
+      this.table.build(this.about.items, this.judgements.rows.values());
       this.arrange(item);
       this.charted.hidden = Boolean(this.masked);
       this.drawCharts();
@@ -231,16 +231,7 @@ export class ReviewView {
   }
 
   lines() {
-    return this.about.items.flatMap(({ id, category, head, marks, same }, number) =>
-      same ? [] : [{ number, id, category, head, mark: marks?.[this.other] ?? null, row: this.rowOf(id) ?? null }],
-    );
-  }
-
-  buildTable() {
-    const { items } = this.about;
-    const categories = [...new Set(items.map(({ category }) => category).filter(Boolean))];
-    const own = [...this.judgements.rows.values()].flatMap(({ tags }) => tags.flat());
-    this.table.build(categories, [...new Set([...TAGS, ...own])]);
+    return linesOf(this.about.items, this.other, (item) => this.rowOf(item));
   }
 
   /** @param {ReviewFilter} filter */
