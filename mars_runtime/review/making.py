@@ -139,7 +139,7 @@ def _begin(
         reuses=False,
         owner=owner,
     )
-    return decoder.engine.submit(request), request
+    return decoder.engine.submit(request, is_alone=not decoder.facts.is_bitwise), request
 
 
 def _wait(runs: Iterable[Run]) -> None:
