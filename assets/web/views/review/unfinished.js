@@ -28,7 +28,7 @@ const nameOf = ({ sealed }) => (sealed ? "Make the rest" : "Make it anew");
 export class Unfinished {
   /** @type {OwnSet | null} */
   set = null;
-  kept = 0; // when answers were fetched last
+  kept = -LEAST; // when answers were fetched last
 
   /**
    * @param {ReviewServer} server
