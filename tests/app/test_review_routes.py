@@ -134,14 +134,16 @@ def test_nothing_tells_a_side_before_the_reveal(tmp_path: Path, seed: int) -> No
         )
         told, again = one.json(), other.json()
         lengths.add(len(told["sealed"]))
-        assert told.pop("sealed") != again.pop("sealed")
+        seal = told.pop("sealed")
+        assert seal != again.pop("sealed")
         assert told == again  # the order of the pair changes nothing
         assert told.keys() == {
             *("id", "prompt", "system", "category", "turns", "reference", "left", "right"),
         }
         texts = [review.answer(number, way).text for way in (0, 1)]  # type: ignore[union-attr]
         assert sorted((told["left"], told["right"])) == sorted(texts)
-        rest = one.text.replace(json.dumps(texts[0]), "").replace(json.dumps(texts[1]), "")
+        rest = one.text.replace(seal, "")  # where any three letters may stand by chance
+        rest = rest.replace(json.dumps(texts[0]), "").replace(json.dumps(texts[1]), "")
         assert "tau" not in rest
         assert '"ar"' not in rest
         found.append(told["left"] == texts[0])

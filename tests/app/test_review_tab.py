@@ -224,7 +224,8 @@ def search_for_sides(page: playwright.Page, bodies: list[tuple[str, str]]) -> No
     assert not [url for url in asked if "/items/" in url or "/reveal" in url]
     for url, body in bodies:
         if "/masked/0-1/" in url:
-            assert "tau" not in body
+            told = {**json.loads(body), "sealed": ""}  # where any letters may stand by chance
+            assert "tau" not in json.dumps(told)
             assert '"ar"' not in body
     drawn = page.locator(f"{VIEW} .rw-answers").evaluate("node => node.outerHTML")
     assert "tau" not in drawn
