@@ -4,7 +4,8 @@
     python tools/fixed_requests.py --against before.json    # in the other: 1 if any differs
 
 Each is decoded as ``python -m mars_runtime generate --json`` does, and its trace is kept but for
-times, the date and versions. Numbers are the arithmetic's own: both runs belong on one machine.
+times, the date and versions. A field that the other tree did not have yet, such as a new setting at
+its default, is no difference. Numbers are the arithmetic's own: both runs belong on one machine.
 """
 
 from __future__ import annotations
@@ -83,6 +84,17 @@ def _kept(value: Any) -> Any:
     return [_kept(each) for each in value] if isinstance(value, list) else value
 
 
+def _as_before(before: Any, now: Any) -> Any:
+    """``now`` without the fields that were not there before."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {
+            name: _as_before(before.get(name), each) for name, each in now.items() if name in before
+        }
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [_as_before(*pair) for pair in zip(before, now, strict=True)]
+    return now
+
+
 def main() -> int:
     """Write the answers, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -98,7 +110,8 @@ def main() -> int:
     if not args.against:
         return 0
     before = json.loads(args.against.read_text(encoding="utf-8"))
-    changed = [n for n, pair in enumerate(zip(before, answers, strict=True)) if pair[0] != pair[1]]
+    pairs = zip(before, answers, strict=True)
+    changed = [n for n, (old, new) in enumerate(pairs) if old != _as_before(old, new)]
     for number in changed:
         print("differs:", *REQUESTS[number])
     print(f"{len(REQUESTS) - len(changed)} of {len(REQUESTS)} are identical")
