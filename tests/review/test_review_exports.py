@@ -8,6 +8,7 @@ import json
 import random
 from pathlib import Path
 
+import krippendorff
 import numpy as np
 import pytest
 
@@ -73,7 +74,7 @@ def test_alpha_is_krippendorffs_own_example() -> None:
 
 
 def test_alpha_is_that_of_the_package() -> None:
-    krippendorff = pytest.importorskip("krippendorff")
+    """Which is under the GPL, so nothing but this test imports it."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         data = rng.integers(1, 6, size=(3, 15)).astype(float)
