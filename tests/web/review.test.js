@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 
 import { placesOf, runsOf, stripOf, wordsOf } from "../../assets/web/views/review/align.js";
 import { agreementText, byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
+import { Judgements } from "../../assets/web/views/review/kept.js";
 import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
 import { leftText } from "../../assets/web/views/review/unfinished.js";
 import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/table.js";
@@ -165,4 +166,62 @@ test("what is left of a set is told in a sentence", () => {
   const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
   assert.equal(leftText(kept, "gone"), "The server does not know “mine” any more, as after a restart; 1 of 6 answers are kept in this browser: make the rest."); // prettier-ignore
   assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is not being made any more, .* make it anew\.$/);
+});
+
+describe("judgements on their way to the server", () => {
+  // What the server and the store were asked for, each answered when a test says so.
+  function slow() {
+    /** @type {[string, any, (answer?: any) => void][]} */
+    const asked = [];
+    /** @type {(what: string) => (...given: any[]) => Promise<any>} */
+    const ask =
+      (what) =>
+      (...given) =>
+        new Promise((answer) => asked.push([what, given, answer]));
+    const server = { key: "k", json: ask("server") };
+    const kept = new Judgements(/** @type {any} */ (server), () => {});
+    for (const { channel } of [kept.store, kept.drafts, kept.sets]) /** @type {BroadcastChannel} */ (channel).close();
+    Object.assign(kept, { set: "s", address: "s", store: { put: ask("store") } });
+    const turn = () => new Promise((done) => setTimeout(done));
+    /** @type {(what: string, answer?: any) => Promise<any>} */
+    const answer = async (what, told) => {
+      const at = asked.findIndex(([name]) => name === what);
+      const [[, given, done]] = asked.splice(at, 1);
+      done(told);
+      await turn();
+      return given;
+    };
+    return { kept, asked, answer };
+  }
+  const SAID = /** @type {any} */ ({ item: "p", pair: ["a", "b"], reviewer: "anna", preference: "left", sealed: "x" });
+
+  test("sides that are told while a row is put away are not forgotten", async () => {
+    const { kept, answer } = slow();
+    const adding = kept.add(SAID);
+    await answer("store");
+    const row = await adding;
+    const revealing = kept.reveal([row]);
+    await answer("server", { row: { ...SAID, id: row.id, time: row.time } }); // it is acknowledged
+    await answer("server", { sides: [{ left: "a", right: "b" }] }); // while it is put away, its sides are told
+    await answer("store");
+    await answer("store");
+    await revealing;
+    const { left, right, isSent, sealed } = /** @type {any} */ (kept.rows.get(row.id));
+    assert.deepEqual([left, right, isSent, sealed], ["a", "b", true, undefined]);
+  });
+
+  test("a row that comes while others are sent is sent after them", async () => {
+    const { kept, asked, answer } = slow();
+    const first = kept.add(SAID);
+    await answer("store");
+    const second = kept.add({ ...SAID, item: "q" });
+    await answer("store");
+    const rows = [await first, await second];
+    for (const { id, time } of rows) {
+      const [, { row }] = await answer("server", { row: { ...SAID, id, time } });
+      assert.equal(row.id, id);
+      await answer("store");
+    }
+    assert.deepEqual([kept.unsent, asked, kept.isSending], [[], [], false]);
+  });
 });

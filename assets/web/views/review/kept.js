@@ -78,7 +78,17 @@ export class Judgements {
     const { set } = this;
     const { rows } = await this.server.json(`${pathOf(this.address)}/judgements${this.isMasked ? "?masked" : ""}`);
     const fresh = rows.filter((/** @type {Json} */ told) => !this.rows.get(told.id)?.isSent);
-    await this.take(fresh.map((/** @type {Json} */ told) => keepable(told, set, told.pair)));
+    await this.take(fresh.map((/** @type {Json} */ told) => this.acknowledged(told, set, told.pair)));
+  }
+
+  /**
+   * A row as the server has it, with what is known here of its sides by now.
+   * @param {Json} told
+   * @param {string} set
+   * @param {string[]} pair
+   */
+  acknowledged(told, set, pair) {
+    return keepable({ ...told, ...sidesOf(this.rows.get(told.id)) }, set, pair);
   }
 
   /**
@@ -114,20 +124,22 @@ export class Judgements {
   }
 
   get unsent() {
-    return [...this.rows.values()].filter(({ isSent }) => !isSent);
+    return [...this.rows.values()].filter(({ isSent }) => !isSent).sort((a, b) => (a.time < b.time ? -1 : 1));
   }
 
-  // One after the other in their order; what fails stays and is sent again.
+  // One after the other in their order, also those that come meanwhile; what fails stays and is sent again.
   async send() {
     if (this.isSending || !this.server.key || !this.unsent.length) return;
     this.isSending = true;
     const { set, address } = this;
     try {
-      for (const row of this.unsent.sort((a, b) => (a.time < b.time ? -1 : 1))) {
-        const { row: told } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
-        const kept = keepable({ ...told, ...sidesOf(this.rows.get(row.id)) }, set, row.pair);
-        await this.store.put(kept);
-        if (set === this.set) this.rows.set(row.id, kept);
+      for (let rows = this.unsent; rows.length; rows = set === this.set ? this.unsent : []) {
+        for (const row of rows) {
+          const { row: told } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
+          const kept = this.acknowledged(told, set, row.pair);
+          if (set === this.set) this.rows.set(row.id, kept); // at once: sides may be told while it is put away
+          await this.store.put(kept);
+        }
       }
     } catch (error) {
       if (/** @type {{ status?: number }} */ (error).status !== 401) setTimeout(() => this.send(), AGAIN);
