@@ -31,7 +31,7 @@ RACE = "#race .mars-race"
 @pytest.fixture(scope="module")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The page of ``app.py --checkpoint NAME``."""
-    engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=24))
+    engines = Engines(AppSettings(checkpoint=request.param, port=0, max_new_tokens=8))
     engines.open()
     with page_served(make_handlers(engines)) as url:
         yield request.param, url

@@ -10,7 +10,7 @@ import pytest
 from browser import needs_browser, playwright, visiting
 from fake_source import NO_NETWORK, FakeSource
 from fake_source import make_handlers as make_fetching
-from scripted_page import TEXT, ScriptedBackend, make_handlers
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
 from app.recordings import Recording, first, measured
@@ -29,32 +29,34 @@ CAPTION = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def recording() -> Recording:
     found = first()
     assert found is not None
     return found
 
 
-@pytest.fixture
-def handlers(tmp_path: Path) -> Iterator[Handlers]:
-    """Handlers whose checkpoint has not loaded yet."""
-    made = make_handlers(tmp_path, ScriptedBackend(TEXT, 0.05), port=0)
-    yield made
-    made.engines.close()
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Handlers:
+    """Of the page that opens with the recording; ``address`` closes them."""
+    folder = tmp_path_factory.mktemp("page")
+    return make_handlers(folder, ScriptedBackend(TEXT, 0.05), port=0)
+
+
+@pytest.fixture(scope="module")
+def address(handlers: Handlers, recording: Recording) -> Iterator[str]:
+    with page_served(handlers, first=recording) as url:
+        yield url
 
 
 def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
-    handlers: Handlers, recording: Recording
+    address: str, handlers: Handlers, recording: Recording
 ) -> None:
-    from app.serving.serve import serve
-
-    handlers.engines.forget()
-    page = serve(handlers, is_blocking=False, first=recording)
+    handlers.engines.forget()  # its checkpoint has not loaded yet
     with visiting() as take:
-        visitor = take(page.local_url)
+        visitor = take(address)
         visitor.set_viewport_size({"width": 1280, "height": 720})
-        visitor.goto(page.local_url)
+        visitor.goto(address)
         visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
         assert "Loading scripted" in visitor.inner_text("#footer")
         trace = recording.traces()["mars"]
@@ -94,7 +96,6 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         assert badge.is_hidden()
         visitor.click("#stop")
         visitor.wait_for_selector(f"{ROOT}[data-state=stopped]")
-    page.close()
 
 
 def passes_saved(trace: Trace) -> int:
@@ -102,19 +103,16 @@ def passes_saved(trace: Trace) -> int:
 
 
 def test_the_recording_plays_in_a_loop_until_somebody_acts(
-    handlers: Handlers, recording: Recording
+    address: str, recording: Recording
 ) -> None:
-    from app.serving.serve import serve
-
-    page = serve(handlers, is_blocking=False, first=recording)
     last = len(measured(recording).counts)
     start = "+document.querySelector('.pl-scrubber').value < 20"
     with visiting() as take:
-        visitor = take(page.local_url)
+        visitor = take(address)
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
         for act in ("loop and pause", "type", "run"):
-            visitor.goto(page.local_url)
+            visitor.goto(address)
             visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
             visitor.wait_for_function(f"{AT} > 2")
             assert visitor.evaluate(AT) < last
@@ -144,7 +142,6 @@ def test_the_recording_plays_in_a_loop_until_somebody_acts(
                 assert visitor.locator(f"{ROOT} .rv-caption").is_hidden()
                 assert visitor.get_attribute(ROOT, "data-clock") == "passes"
                 visitor.click("#stop")
-    page.close()
 
 
 def test_a_run_as_the_page_opens_repeats_the_recording_with_look_up_beside_its_masks(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from browser import listening, playwright, shared
-from panel_browser import still_page
-from race_browser import ROOT, Show, is_spoiled, play
+from panel_browser import VIEW, put_scene, still_page
+from race_browser import ROOT, Show, play
 from race_page import page as make_page
 from race_scenes import SCENES
 
@@ -41,32 +41,32 @@ def still() -> Iterator[playwright.Page]:
 
 
 @pytest.fixture(scope="session")
-def opened() -> dict[str, playwright.Page]:
-    """Pages by their theme: opening one costs more than most tests."""
-    return {}
+def opened() -> list[playwright.Page]:
+    """The page of the tests before, if there is one: opening it costs more than most tests."""
+    return []
 
 
 @pytest.fixture
-def show(address: str, opened: dict[str, playwright.Page]) -> Iterator[Show]:
-    """Play a scene, in a page that played others before unless a test spoiled it; fails on script
-    errors, dialogs and foreign addresses."""
+def show(address: str, opened: list[playwright.Page]) -> Iterator[Show]:
+    """Play a scene, in the page that played others before: one that is sent at once is put into it.
+    Fails on script errors, dialogs and foreign addresses."""
     used: list[playwright.Page] = []
     with listening() as listen:
 
-        def open_scene(
-            scene: str, state: str = "finished", width: int = 1400, theme: str = "light"
-        ) -> playwright.Page:
-            page = opened.pop(theme, None)
-            if page is None or page.is_closed():
-                page = shared().take()
+        def open_scene(scene: str, state: str = "finished", width: int = 1400) -> playwright.Page:
+            page = opened.pop() if opened else shared().take()
             used.append(page)
             listen(page, address)
             page.emulate_media(reduced_motion="no-preference")
             page.set_viewport_size({"width": width, "height": 1000})
-            if page.url == "about:blank":
-                page.goto(f"{address}?__theme={theme}")
+            is_new = page.url == "about:blank"
+            if is_new:
+                page.goto(f"{address}?__theme=light")
                 page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
-            play(page, scene, state)
+            if is_new or state != "finished":
+                play(page, scene, state)
+            else:
+                put_scene(page, scene)
             return page
 
         yield open_scene
@@ -74,12 +74,19 @@ def show(address: str, opened: dict[str, playwright.Page]) -> Iterator[Show]:
         keep(page, opened)
 
 
-def keep(page: playwright.Page, opened: dict[str, playwright.Page]) -> None:
-    """For the next test, as a new visitor meets it; left where one is kept or it was spoiled."""
-    theme = "dark" if "__theme=dark" in page.url else "light"
-    if theme in opened or is_spoiled(page):
-        shared().give_back(page)
-        return
-    page.evaluate("localStorage.clear(); sessionStorage.clear(); document.activeElement.blur()")
+def keep(page: playwright.Page, opened: list[playwright.Page]) -> None:
+    """For the next test, as a new visitor meets it."""
+    page.evaluate(FORGET)
     page.mouse.move(0, 0)
-    opened[theme] = page
+    opened.append(page)
+
+
+FORGET = f"""() => {{
+  localStorage.clear();
+  sessionStorage.clear();
+  document.activeElement.blur();
+  document.body.classList.remove("dark");
+  const view = {VIEW};
+  if (view.usual) view.missed = view.usual;
+}}"""
+"""What a test may change of the page itself is as it was."""

@@ -17,25 +17,12 @@ AR = '.rv-pane[data-lane="ar"]'
 
 Show = Callable[..., Any]
 
-# The view reads one run alone, whatever the page's own scene still streams.
-ONLY = """([root, start]) => {
-  const view = document.querySelector(root).lineView;
-  const { read } = Object.getPrototypeOf(view);
-  window.isSpoiled = true;
-  view.read = (value) => value.startsWith(start) && read.call(view, value);
-}"""
-
 
 def play(page: playwright.Page, scene: str, state: str = "finished") -> None:
     """Press a scene's button and wait until its run is in that state."""
     before = page.get_attribute(ROOT, "data-run")
     page.click(f"#play-{scene}")
     page.wait_for_selector(f'{ROOT}[data-state={state}]:not([data-run="{before}"])')
-
-
-def is_spoiled(page: playwright.Page) -> bool:
-    """Whether a test left the page as no visitor would."""
-    return page.is_closed() or bool(page.evaluate("window.isSpoiled"))
 
 
 def shown_text(page: playwright.Page, pane: str) -> str:
@@ -46,13 +33,12 @@ def shown_text(page: playwright.Page, pane: str) -> str:
 
 
 class ByHand:
-    """A live race on ``script`` that goes on only when the test says so."""
+    """A live race on ``script`` that goes on when the test says so; nothing else may stream."""
 
     def __init__(self, page: playwright.Page, script: samples.Script, run: str = "by-hand") -> None:
         self.page = page
         self.lines = interleaved(samples.lanes(script))
         self.value = RunLog(head(run, {"mars": "MARS", "ar": "plain AR"}))
-        page.evaluate(ONLY, [ROOT, f'{{"run":"{run}-'])
 
     def send(self, num: int) -> None:
         """So many lines more, of both lanes by turns."""

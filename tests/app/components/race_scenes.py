@@ -98,7 +98,7 @@ def running(script: samples.Script, steps: int, lanes: dict[str, str] = BOTH) ->
         lines = samples.lanes(replace(script, end=None), ar="ar" in lanes)
         cut = {name: each[: steps + 2] for name, each in lines.items()}
         yield from streamed(
-            head(f"running-{id(script)}-{len(lanes)}", lanes, pace=20), interleaved(cut), 6, 0.05
+            head(f"running-{id(script)}-{len(lanes)}", lanes, pace=20), interleaved(cut), 6, 0.02
         )
 
     return play
@@ -206,7 +206,7 @@ SCENES: dict[str, Scene] = {
     "refused": refused,
     "stopped": stopped,
     "broken": broken,
-    "stream": streaming(PROSE),
+    "stream": streaming(PROSE, per_update=8, rest=1 / 30),
     "long": streaming(LONG),
     "recorded": finished(MATHS, recorded="2026-11-20"),
     "losslessdone": finished(LOSSLESS),

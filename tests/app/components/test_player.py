@@ -234,7 +234,7 @@ def test_keys_move_where_nobody_else_needs_them(show: Show) -> None:
 
 @needs_browser
 def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
-    page = show("running", "slow")
+    page = show("prose")
     run = ByHand(page, race_scenes.PROSE)
     run.send(14)
     wait_at(page, 5)
@@ -267,7 +267,7 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
 
 @needs_browser
 def test_back_to_live_follows_the_text_again(show: Show) -> None:
-    page = show("running", "slow")
+    page = show("prose")
     run = ByHand(page, race_scenes.PROSE)
     text = page.locator(f"{AR} .rv-text")
     run.send(14)

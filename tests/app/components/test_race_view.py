@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright, shared
+from browser import needs_browser, playwright, visiting
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
 from app import run_log
@@ -219,17 +219,21 @@ def test_each_state_is_one_sentence(show: Show, scene: str, state: str, sentence
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [390, 1400])
-def test_nothing_is_wider_than_the_page(show: Show, width: int) -> None:
-    page = show("prose", width=width, theme="dark")
-    wait_for_charts(page)
-    sizes = page.evaluate(
-        "[document.documentElement.scrollWidth, "
-        "...[...document.querySelectorAll('.main-svg')].map(s => s.getBoundingClientRect().right)]"
-    )
-    assert max(sizes) <= width
-    tops = page.eval_on_selector_all(".rv-pane", "l => l.map(p => p.getBoundingClientRect().top)")
-    assert (tops[0] < tops[1]) == (width == 390)
+def test_nothing_is_wider_than_the_page(show: Show) -> None:
+    page = show("prose")
+    page.evaluate("document.body.classList.add('dark')")
+    for width in (1400, 390):
+        page.set_viewport_size({"width": width, "height": 1000})
+        wait_for_charts(page)
+        page.wait_for_function(f"Math.max(...{WIDTHS}) <= {width}")
+        tops = page.eval_on_selector_all(
+            ".rv-pane", "l => l.map(p => p.getBoundingClientRect().top)"
+        )
+        assert (tops[0] < tops[1]) == (width == 390)
+
+
+WIDTHS = """[document.documentElement.scrollWidth,
+  ...[...document.querySelectorAll('.main-svg')].map(s => s.getBoundingClientRect().right)]"""
 
 
 @needs_browser
@@ -244,7 +248,7 @@ def test_screen_readers_hear_a_summary(show: Show) -> None:
 
 @needs_browser
 def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
-    page = show("running", "slow")
+    page = show("prose")
     run = ByHand(page, race_scenes.PROSE)
     run.send(20)
     page.wait_for_selector(f"{MARS}[data-steps='8'] .rv-t")
@@ -259,8 +263,9 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
 def slept(show: Show, monkeypatch: pytest.MonkeyPatch, name: str) -> ByHand:
     """A run whose page has missed more values than repeat a line."""
     monkeypatch.setattr(run_log, "WHOLE_CHARS", 1000)
-    run = ByHand(show("running", "slow"), race_scenes.PROSE, name)
+    run = ByHand(show("prose"), race_scenes.PROSE, name)
     run.send(20)
+    run.page.wait_for_selector(f"{MARS}[data-steps='8']")
     run.skip(8)
     return run
 
@@ -275,6 +280,7 @@ def test_a_page_that_missed_lines_asks_for_the_whole_run(
         f"""whole => {{
           window.asked = [];
           const view = document.querySelector('{ROOT}').lineView;
+          view.usual ??= view.missed;
           view.missed = async (run) => {{ window.asked.push(run); return whole; }};
         }}""",
         run.value.whole(),
@@ -294,7 +300,8 @@ def test_a_run_that_ends_while_the_page_asks_is_asked_for_again(
     page = run.page
     view = f"document.querySelector('{ROOT}').lineView"
     page.evaluate(
-        f"{view}.missed = () => new Promise((answer) => {{ window.answer = answer; }}), 0"
+        f"""{view}.usual ??= {view}.missed;
+          {view}.missed = () => new Promise((answer) => {{ window.answer = answer; }}), 0"""
     )
     early = run.value.whole()
     run.send(20)
@@ -346,7 +353,7 @@ def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> N
 
 @needs_browser
 def test_zoom_survives_new_forwards_and_colours_follow_the_theme(show: Show) -> None:
-    page = show("running", "slow")
+    page = show("prose")
     run = ByHand(page, race_scenes.PROSE)
     run.send(80)
     page.wait_for_selector(f"{MARS}[data-steps='38']")
@@ -411,10 +418,10 @@ def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -
             const shown = plots.filter((node) => getComputedStyle(node).visibility === "visible");
             const old = shown.filter((node) => node._fullLayout.xaxis.range[1] === before);
             if (document.querySelector('{ROOT}').dataset.run.startsWith("by-hand")) {{
-              window.stale.push(...old.map((node) => node.closest("figure").dataset.chart));
+              window.stale?.push(...old.map((node) => node.closest("figure").dataset.chart));
               window.frames += 1;
             }}
-            requestAnimationFrame(look);
+            if (window.stale) requestAnimationFrame(look);
           }};
           look();
         }}"""
@@ -424,20 +431,22 @@ def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -
     page.wait_for_function(
         "window.frames > 5 && !document.querySelector('.rv-plot[data-is-stale]')"
     )
-    assert page.evaluate("window.stale") == []
+    assert page.evaluate("(({ stale }) => { window.stale = null; return stale; })(window)") == []
 
 
 @needs_browser
-def test_without_plotly_text_and_figures_are_complete(
-    address: str,
-) -> None:
-    page = shared().browser.new_page()
-    page.set_default_timeout(90_000)
-    page.route("**/plotly.min.js", lambda route: route.abort())
-    page.goto(address)
-    page.wait_for_selector(f"{ROOT}[data-state=empty]", timeout=60_000)
-    play(page, "prose")
-    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
-    assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
-    assert "times as fast" in page.inner_text(f"{ROOT} .rv-figures")
-    page.close()
+def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
+    with visiting() as take:
+        page = take(address)
+        page.route("**/plotly.min.js", _abort)
+        page.goto(address)
+        page.wait_for_selector(f"{ROOT}[data-state=empty]")
+        play(page, "prose")
+        assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
+        assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
+        assert "times as fast" in page.inner_text(f"{ROOT} .rv-figures")
+        page.unroute("**/plotly.min.js", _abort)
+
+
+def _abort(route: playwright.Route) -> None:
+    route.abort()
