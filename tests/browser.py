@@ -156,6 +156,17 @@ def visiting() -> Iterator[Callable[[str], playwright.Page]]:
             shared().give_back(page)
 
 
+@contextmanager
+def opened(url: str, width: int = 1440, height: int = 1000) -> Iterator[playwright.Page]:
+    """An address as a new visitor has it open; for a page that tests share, each of which leaves it
+    as the next one needs it."""
+    with visiting() as take:
+        page = take(origin_of(url))
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(url)
+        yield page
+
+
 Arrive = Callable[..., "playwright.Page"]
 """Given an address, and a width and height in pixels: the page that a new visitor has open."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from browser import playwright
@@ -53,12 +53,17 @@ def wait_state(page: playwright.Page, state: str) -> None:
     page.wait_for_selector(f"#race .mars-race[data-state={state}]")
 
 
-def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+def begin(page: playwright.Page, press: Callable[[], object]) -> None:
+    """Begin another run and wait for its first steps."""
     before = page.locator("#race .mars-race").first.get_attribute("data-run")
-    page.fill("#prompt textarea", prompt)
-    page.click("#run")
+    press()
     page.wait_for_selector(f"#race .mars-race:not([data-run='{before}'])")
     wait_steps(page, 3)
+
+
+def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+    page.fill("#prompt textarea", prompt)
+    begin(page, lambda: page.click("#run"))
 
 
 def wait_loaded(page: playwright.Page) -> None:
