@@ -27,6 +27,9 @@ ARGS = [
     "--js-flags=--no-enable-lazy-source-positions",
 ]
 
+PATIENCE = 90_000
+"""Milliseconds at most for what has to come: a busy machine is slow, not wrong."""
+
 FORGET = """() => {
   if (!location.protocol.startsWith("http")) return;
   window.sessionStorage.clear();
@@ -76,6 +79,7 @@ class Visitors:
     """
 
     def __init__(self, browser: playwright.Browser) -> None:
+        playwright.expect.set_options(timeout=PATIENCE)
         self.browser = browser
         self._free: list[playwright.Page] = []
 
@@ -84,7 +88,7 @@ class Visitors:
         if self._free:
             return self._free.pop()
         made = self.browser.new_context(reduced_motion="reduce")
-        made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        made.set_default_timeout(PATIENCE)
         return made.new_page()
 
     def give_back(self, page: playwright.Page) -> None:
