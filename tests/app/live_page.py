@@ -72,13 +72,20 @@ def wait_loaded(page: playwright.Page) -> None:
     page.wait_for_function(LOADED)
 
 
+def over(
+    page: playwright.Page, press: Callable[[], object], view: str = ROOT, said: str = "data-state"
+) -> None:
+    """Begin another run of a view and wait for its end, which ``said`` tells."""
+    before = page.get_attribute(view, "data-run")
+    press()
+    page.wait_for_selector(f"{view}[{said}=finished]:not([data-run='{before}'])")
+
+
 def run(page: playwright.Page, prompt: str = "") -> None:
     """Run a prompt, or the one in the box, to its end."""
-    before = page.get_attribute(ROOT, "data-run")
     if prompt:
         page.fill("#prompt textarea", prompt)
-    page.click("#run")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
+    over(page, lambda: page.click("#run"))
 
 
 def lines_of(value: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:

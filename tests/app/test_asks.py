@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, SETTINGS, set_knob, wait_loaded
+from live_page import ROOT, SETTINGS, over, set_knob, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
@@ -47,13 +47,6 @@ def whole(page: playwright.Page) -> dict[str, object]:
     page.uncheck(CHOICE.format("Jacobi"))
     over(page, lambda: page.click("#run"))
     return lane(page)
-
-
-def over(page: playwright.Page, begin: object) -> None:
-    """Begin another run and wait for its end."""
-    before = page.get_attribute(ROOT, "data-run")
-    begin()  # type: ignore[operator]
-    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
 
 
 def ask(page: playwright.Page, kind: str, **data: object) -> None:
