@@ -28,12 +28,19 @@ from mars_runtime.trace import Trace, read_trace
 CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[GridHandlers, GridBackend]]:
-    handlers, backend = make_page(tmp_path)
-    backend.forward_seconds = 0.0
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GridHandlers, GridBackend]]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("made"))
     yield handlers.grid, backend
     handlers.engines.close()
+
+
+@pytest.fixture
+def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBackend]:
+    """The same page for all, at full speed, that was asked nothing yet."""
+    made[1].forward_seconds = 0.0
+    made[1].prompts.clear()
+    return made
 
 
 def parsed(value: str) -> tuple[dict, list[tuple[str, dict]]]:
