@@ -91,10 +91,11 @@ class Visitors:
         made.set_default_timeout(PATIENCE)
         return made.new_page()
 
-    def give_back(self, page: playwright.Page) -> None:
-        """Leave its pages and forget what they stored, and where they were."""
+    def give_back(self, page: playwright.Page, address: str = "") -> None:
+        """Leave its pages and forget what they stored, and where they were: ``address``, and what
+        they show."""
         context = page.context
-        urls = [each.url for each in context.pages]
+        urls = [address, *(each.url for each in context.pages)]
         origins = {origin_of(url) for url in urls if url.startswith("http")}
         if page.is_closed():
             page = context.new_page()
@@ -145,19 +146,20 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
 def visiting() -> Iterator[Callable[[str], playwright.Page]]:
     """Blank pages of the shared browser for an address each, as by ``listening``; given back at the
     end."""
-    taken: list[playwright.Page] = []
+    taken: list[tuple[playwright.Page, str]] = []
     try:
         with listening() as listen:
 
             def take(address: str) -> playwright.Page:
-                taken.append(shared().take())
-                listen(taken[-1], address)
-                return taken[-1]
+                page = shared().take()
+                taken.append((page, address))
+                listen(page, address)
+                return page
 
             yield take
     finally:  # one page's trouble keeps no other from its tab
-        for page in taken:
-            shared().give_back(page)
+        for page, address in taken:
+            shared().give_back(page, address)
 
 
 @contextmanager
