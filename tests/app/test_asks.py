@@ -100,6 +100,7 @@ def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refu
     page.wait_for_selector(f"{ROOT} .rv-card:not([hidden])")
     card = page.inner_text(f"{ROOT} .rv-card")
     assert "AR's own" in card or "Nothing was guessed" in card
+    page.check(CHOICE.format("MARS"))  # which the run on show had not
     tau = page.input_value("#tau input[type=range]")
     before = page.get_attribute(ROOT, "data-run")
     page.evaluate(f"document.querySelector('{ROOT}').lineView.ask('run', {{}})")
