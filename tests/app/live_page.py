@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from browser import playwright
 
 from app.handlers import Handlers
 from app.live.run import LiveRun
+from app.stream import R, TabHandlers
 from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
@@ -22,10 +24,27 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 """The page stands, and its checkpoint is there."""
 
 
+def only_run(tab: TabHandlers[R]) -> R:
+    """The only run of a tab that there is."""
+    (run,) = tab.runs._runs.values()
+    return run
+
+
 def running(handlers: Handlers) -> LiveRun:
     """The only race there is."""
-    (race,) = handlers.live.runs._runs.values()
-    return race
+    return only_run(handlers.live)
+
+
+def assert_ends_when_left(page: playwright.Page, tab: TabHandlers[R]) -> None:
+    """Whoever leaves the page has what runs there cancelled."""
+    run = only_run(tab)
+    page.goto("about:blank")
+    until = time.monotonic() + 30
+    while len(tab.runs) and time.monotonic() < until:
+        time.sleep(0.05)
+    latest = run.transcripts[-1].run
+    assert latest.wait(30)
+    assert latest.events_since(0)[-1].reason == "cancelled"
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
-from live_page import SETTINGS, over
+from live_page import SETTINGS, assert_ends_when_left, over
 from scripted_page import page_served
 
 from app.controls import Limits
@@ -534,12 +533,7 @@ def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -
 @needs_browser
 def test_a_page_left_in_a_browser_ends_the_run(tab: playwright.Page, served) -> None:
     page, backend = tab, served[1]
-    backend.forward_seconds = 0.05
+    backend.forward_seconds = 0.2
     page.click("#grid-run")
     page.wait_for_selector("#grid .gv-cell[data-state=running]")
-    page.goto("about:blank")
-    before, until = -1, time.monotonic() + 10
-    while backend.num_forwards != before and time.monotonic() < until:
-        before = backend.num_forwards
-        time.sleep(0.3)  # longer than a forward, so that a run that goes on shows
-    assert backend.num_forwards == before
+    assert_ends_when_left(page, served[2].grid)
