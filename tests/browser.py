@@ -27,6 +27,9 @@ ARGS = [
     "--js-flags=--no-enable-lazy-source-positions",
 ]
 
+PATIENCE = 90_000
+"""Milliseconds at most for what has to come: a busy machine is slow, not wrong."""
+
 FORGET = """() => {
   if (!location.protocol.startsWith("http")) return;
   window.sessionStorage.clear();
@@ -76,6 +79,7 @@ class Visitors:
     """
 
     def __init__(self, browser: playwright.Browser) -> None:
+        playwright.expect.set_options(timeout=PATIENCE)
         self.browser = browser
         self._free: list[playwright.Page] = []
 
@@ -84,13 +88,14 @@ class Visitors:
         if self._free:
             return self._free.pop()
         made = self.browser.new_context(reduced_motion="reduce")
-        made.set_default_timeout(90_000)  # a busy machine is slow, not wrong
+        made.set_default_timeout(PATIENCE)
         return made.new_page()
 
-    def give_back(self, page: playwright.Page) -> None:
-        """Leave its pages and forget what they stored, and where they were."""
+    def give_back(self, page: playwright.Page, address: str = "") -> None:
+        """Leave its pages and forget what they stored, and where they were: ``address``, and what
+        they show."""
         context = page.context
-        urls = [each.url for each in context.pages]
+        urls = [address, *(each.url for each in context.pages)]
         origins = {origin_of(url) for url in urls if url.startswith("http")}
         if page.is_closed():
             page = context.new_page()
@@ -141,19 +146,31 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
 def visiting() -> Iterator[Callable[[str], playwright.Page]]:
     """Blank pages of the shared browser for an address each, as by ``listening``; given back at the
     end."""
-    taken: list[playwright.Page] = []
+    taken: list[tuple[playwright.Page, str]] = []
     try:
         with listening() as listen:
 
             def take(address: str) -> playwright.Page:
-                taken.append(shared().take())
-                listen(taken[-1], address)
-                return taken[-1]
+                page = shared().take()
+                taken.append((page, address))
+                listen(page, address)
+                return page
 
             yield take
     finally:  # one page's trouble keeps no other from its tab
-        for page in taken:
-            shared().give_back(page)
+        for page, address in taken:
+            shared().give_back(page, address)
+
+
+@contextmanager
+def opened(url: str, width: int = 1440, height: int = 1000) -> Iterator[playwright.Page]:
+    """An address as a new visitor has it open; for a page that tests share, each of which leaves it
+    as the next one needs it."""
+    with visiting() as take:
+        page = take(origin_of(url))
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(url)
+        yield page
 
 
 Arrive = Callable[..., "playwright.Page"]

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import sample_traces as samples
-from browser import Arrive, playwright
-from live_page import wait_state
+from browser import playwright
 
 from mars_runtime.settings import DecodeSettings
 
 ROW = "#compare .cv-row"
 PNG = b"\x89PNG\r\n\x1a\n"
 MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
-Visit = Callable[..., playwright.Page]
-
-
-def opened_by(arrive: Arrive, address: str) -> Visit:
-    """Opens the page as a new visitor."""
-
-    def open_page(width: int = 1440, theme: str = "light") -> playwright.Page:
-        page = arrive(f"{address}?__theme={theme}", width)
-        wait_state(page, "empty")
-        return page
-
-    return open_page
 
 
 def open_tab(page: playwright.Page, num_pins: int) -> None:
     page.get_by_role("tab", name="Compare").click()
     page.wait_for_selector(f'#compare .mars-compare[data-pins="{num_pins}"]')
+
+
+def empty_tray(page: playwright.Page) -> None:
+    """Open the tab and delete every run that is kept."""
+    page.get_by_role("tab", name="Compare").click()
+    page.evaluate("""() => {
+      const buttons = document.querySelectorAll("#compare .cv-row button");
+      for (const each of buttons) if (each.textContent === "Delete") each.click();
+    }""")
+    open_tab(page, 0)
 
 
 def unfold(page: playwright.Page) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from browser import playwright
 
 from app.handlers import Handlers
 from app.live.run import LiveRun
+from app.stream import R, TabHandlers
 from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
@@ -22,10 +24,27 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 """The page stands, and its checkpoint is there."""
 
 
+def only_run(tab: TabHandlers[R]) -> R:
+    """The only run of a tab that there is."""
+    (run,) = tab.runs._runs.values()
+    return run
+
+
 def running(handlers: Handlers) -> LiveRun:
     """The only race there is."""
-    (race,) = handlers.live.runs._runs.values()
-    return race
+    return only_run(handlers.live)
+
+
+def assert_ends_when_left(page: playwright.Page, tab: TabHandlers[R]) -> None:
+    """Whoever leaves the page has what runs there cancelled."""
+    run = only_run(tab)
+    page.goto("about:blank")
+    until = time.monotonic() + 30
+    while len(tab.runs) and time.monotonic() < until:
+        time.sleep(0.05)
+    latest = run.transcripts[-1].run
+    assert latest.wait(30)
+    assert latest.events_since(0)[-1].reason == "cancelled"
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:
@@ -53,12 +72,17 @@ def wait_state(page: playwright.Page, state: str) -> None:
     page.wait_for_selector(f"#race .mars-race[data-state={state}]")
 
 
-def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+def begin(page: playwright.Page, press: Callable[[], object]) -> None:
+    """Begin another run and wait for its first steps."""
     before = page.locator("#race .mars-race").first.get_attribute("data-run")
-    page.fill("#prompt textarea", prompt)
-    page.click("#run")
+    press()
     page.wait_for_selector(f"#race .mars-race:not([data-run='{before}'])")
     wait_steps(page, 3)
+
+
+def start(page: playwright.Page, prompt: str = "Say it.") -> None:
+    page.fill("#prompt textarea", prompt)
+    begin(page, lambda: page.click("#run"))
 
 
 def wait_loaded(page: playwright.Page) -> None:
@@ -67,13 +91,20 @@ def wait_loaded(page: playwright.Page) -> None:
     page.wait_for_function(LOADED)
 
 
+def over(
+    page: playwright.Page, press: Callable[[], object], view: str = ROOT, said: str = "data-state"
+) -> None:
+    """Begin another run of a view and wait for its end, which ``said`` tells."""
+    before = page.get_attribute(view, "data-run")
+    press()
+    page.wait_for_selector(f"{view}[{said}=finished]:not([data-run='{before}'])")
+
+
 def run(page: playwright.Page, prompt: str = "") -> None:
     """Run a prompt, or the one in the box, to its end."""
-    before = page.get_attribute(ROOT, "data-run")
     if prompt:
         page.fill("#prompt textarea", prompt)
-    page.click("#run")
-    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
+    over(page, lambda: page.click("#run"))
 
 
 def lines_of(value: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:

@@ -1,20 +1,25 @@
-"""Asks of a view, methods side by side, and links, on the real page over a scripted backend."""
+"""Asks of a view, methods side by side, and links, on the real page over a scripted backend.
+
+One visitor's page, which each test leaves as the next one needs it.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from browser import Arrive, needs_browser, playwright
-from live_page import LOADED, SETTINGS
+from browser import needs_browser, opened, playwright
+from live_page import ROOT, SETTINGS, over, set_knob, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
-
-
-ROOT = "#race .mars-race"
 MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
+NUM_TOKENS = 24
+PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
+CHOICE = "#view label:has-text('{}') input"
+OVER = f"{ROOT}[data-state=finished]"
 ASK = "([root, kind, data]) => document.querySelector(root).lineView.ask(kind, data)"
 LANE = """([root, lane]) => {
   const found = document.querySelector(root).lineView.run.lanes.find((each) => each.name === lane);
@@ -22,21 +27,26 @@ LANE = """([root, lane]) => {
 }"""
 
 
-@pytest.fixture
-def page(visit: Arrive, scripted_backend: ScriptedBackend) -> playwright.Page:
-    """The page after a race of 40 tokens at tau 0.5."""
+@pytest.fixture(scope="module")
+def page(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright.Page]:
+    """The page of one visitor, opened by a link for three methods."""
     scripted_backend.forward_seconds = 0.001
-    opened = visit("?prompt=Say+it.&tau=0.5&max_new_tokens=40")
-    opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
-    over(opened, lambda: opened.click("#run"))
-    return opened
+    link = f"?prompt=Race+it.&tau=0.5&max_new_tokens={NUM_TOKENS}&lanes=jacobi,mars,ar"
+    with opened(address + link, 1280, 900) as made:
+        wait_loaded(made)
+        made.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
+        yield made
 
 
-def over(page: playwright.Page, begin: object) -> None:
-    """Begin another run and wait for its end."""
-    before = page.get_attribute(ROOT, "data-run")
-    begin()  # type: ignore[operator]
-    page.wait_for_selector(f"{ROOT}[data-state=finished]:not([data-run='{before}'])")
+@pytest.fixture(scope="module")
+def whole(page: playwright.Page) -> dict[str, object]:
+    """MARS' lane of a race against AR, which is shown."""
+    page.fill("#prompt textarea", "Say it.")
+    for title in ("MARS", "plain AR"):
+        page.check(CHOICE.format(title))
+    page.uncheck(CHOICE.format("Jacobi"))
+    over(page, lambda: page.click("#run"))
+    return lane(page)
 
 
 def ask(page: playwright.Page, kind: str, **data: object) -> None:
@@ -48,37 +58,80 @@ def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
     return found
 
 
-def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(page: playwright.Page) -> None:
-    whole = lane(page)
-    page.fill("#prompt textarea", "typed since")
-    ask(page, "branch", lane={"name": "mars"}, token=8, id=66)
-    for name, token in (("mars", 66), ("first", whole["ids"][8])):
-        branch = lane(page, name)
-        header = branch["header"]
-        assert header["prompt"] == "Say it."
-        assert header["num_given"] == 9
-        assert header["prompt_ids"][-9:] == [*whole["ids"][:8], token]
-        assert header["settings"]["tau"] == 0.5
-        assert len(branch["ids"]) == 40 - 9
-    assert page.locator(f"{MARS} .rv-given").evaluate("e => e.textContent") == TEXT[:8] + "B"
-    assert page.locator(".rv-fork").all_inner_texts() == ["B", TEXT[8]]
-    assert page.locator(".rv-differs:not(:empty)").count() == 0
-    colours = page.locator(".rv-pane").evaluate_all("all => all.map((e) => e.dataset.colour)")
-    assert len(set(colours)) == 2
-    assert page.input_value("#prompt textarea") == "typed since"
-    ask(page, "branch", lane={"name": "first"}, token=2, id=67)
-    assert lane(page)["given"] == TEXT[:9] + TEXT[:2] + "C"
-    over(page, lambda: page.click("#run"))
-    plain = lane(page)
-    assert (plain["header"]["prompt"], plain["header"]["num_given"]) == ("typed since", 0)
-    assert lane(page, "ar")["header"]["num_given"] == 0
-    assert page.locator(".rv-given").count() == 0
+def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
+    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
+    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert found == [True, True, False]
+    assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}
+
+
+def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refused(
+    page: playwright.Page,
+) -> None:
+    page.click("#more > button")
+    page.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
+    page.click("#run")
+    page.wait_for_selector(f"{OVER}[data-lanes='3']")
+    assert page.locator(f"{ROOT} .rv-head h3").all_inner_texts() == [
+        "MARS",
+        "plain AR",
+        "Jacobi",
+    ]
+    said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
+    assert "τ" in page.get_attribute(f"{ROOT} {SETTINGS}", "title")
+    assert "τ" not in said["jacobi"]
+    assert "B 4" in said["jacobi"]
+    assert "same text" in said["jacobi"]
+    texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
+    assert texts[0] == texts[1] != ""
+    colours = page.eval_on_selector_all(f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)")
+    assert len(set(colours)) == 3
+    assert page.locator(f"{ROOT} .rv-run b").all_inner_texts() == [
+        "MARS",
+        "plain AR",
+        "Jacobi",
+    ]
+    # A lane alone: what panels and asks speak of is then its own.
+    for title in ("MARS", "plain AR"):
+        page.uncheck(CHOICE.format(title))
+    page.click("#run")
+    page.wait_for_selector(f"{OVER}[data-lanes='1']")
+    page.hover(f"{PANE.format('jacobi')} .rv-t >> nth=3")
+    page.wait_for_selector(f"{ROOT} .rv-card:not([hidden])")
+    card = page.inner_text(f"{ROOT} .rv-card")
+    assert "AR's own" in card or "Nothing was guessed" in card
+    page.check(CHOICE.format("MARS"))  # which the run on show had not
+    tau = page.input_value("#tau input[type=range]")
+    before = page.get_attribute(ROOT, "data-run")
+    page.evaluate(f"document.querySelector('{ROOT}').lineView.ask('run', {{}})")
+    page.wait_for_selector(f"{OVER}[data-lanes='1']:not([data-run='{before}'])")
+    assert page.input_value("#tau input[type=range]") == tau
+    assert page.is_checked(CHOICE.format("Jacobi"))
+
+    for title in ("MARS", "plain AR", "Jacobi"):
+        page.uncheck(CHOICE.format(title))
+    page.click("#run")
+    page.wait_for_selector("text=Choose 1 to 4 methods to run")
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_cannot_be_branched_from_is_a_sentence_and_the_run_stays(
+    page: playwright.Page,
+) -> None:
+    before = page.get_attribute(ROOT, "data-run")
+    refused = ((3, 257, "ends the text"), (NUM_TOKENS - 1, 66, "allow more tokens"))
+    for token, id_, sentence in refused:
+        page.evaluate(ASK, [ROOT, "branch", {"lane": {"name": "mars"}, "token": token, "id": id_}])
+        page.wait_for_selector(f"#remark :text('{sentence}')")
+    assert page.get_attribute(ROOT, "data-run") == before
+    assert page.get_attribute(ROOT, "data-state") == "finished"
+    assert page.locator(f"{MARS} .rv-t").count() == NUM_TOKENS
 
 
 def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
-    page: playwright.Page,
+    page: playwright.Page, whole: dict[str, object]
 ) -> None:
-    card, whole = f"{ROOT} .rv-card", lane(page)
+    card = f"{ROOT} .rv-card"
     text = page.locator(f"{MARS} .rv-text")
     token = page.locator(f"{MARS} .rv-t >> nth=4")
     token.hover()
@@ -117,18 +170,20 @@ def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
     over(page, lambda: page.click(f"{card} .rv-other >> nth=0"))
     assert tried.locator("ul ul ul > li > button").count() == 1
     tried.locator("button >> nth=0").click()
-    page.wait_for_selector(f"{AR}[data-tokens='40']")
+    page.wait_for_selector(f"{AR}[data-tokens='{NUM_TOKENS}']")
     assert lane(page)["ids"] == whole["ids"]
     assert tried.locator("button >> nth=0").get_attribute("aria-current") == "true"
 
 
-def test_panels_ask_for_a_branch_and_for_another_threshold(page: playwright.Page) -> None:
-    whole = lane(page)
+def test_panels_ask_for_a_branch_and_for_another_threshold(
+    page: playwright.Page, whole: dict[str, object]
+) -> None:
     page.click(f"{ROOT} [role=tab][id$='-why-tab']")
     page.evaluate(
         "root => { const v = document.querySelector(root).lineView; v.choose(v.run.lanes[0], 0); }",
         ROOT,
     )
+    page.wait_for_selector(f"{ROOT} .rv-wh-where:text('forward 1 of')")  # drawn a frame later
     chip = page.locator(f"{ROOT} [data-panel=why] tbody td button").nth(1)
     place = int(chip.get_attribute("aria-label").split("token ")[1].split()[0]) - 1
     over(page, chip.click)
@@ -140,42 +195,61 @@ def test_panels_ask_for_a_branch_and_for_another_threshold(page: playwright.Page
     assert lane(page)["header"]["settings"]["tau"] == 0.3
 
 
-def test_what_cannot_be_branched_from_is_a_sentence_and_the_run_stays(
-    page: playwright.Page,
+def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(
+    page: playwright.Page, whole: dict[str, object]
 ) -> None:
-    before = page.get_attribute(ROOT, "data-run")
-    for token, id_, sentence in ((3, 257, "ends the text"), (39, 66, "allow more tokens")):
-        page.evaluate(ASK, [ROOT, "branch", {"lane": {"name": "mars"}, "token": token, "id": id_}])
-        page.wait_for_selector(f"#remark :text('{sentence}')")
-    assert page.get_attribute(ROOT, "data-run") == before
-    assert page.get_attribute(ROOT, "data-state") == "finished"
-    assert page.locator(f"{MARS} .rv-t").count() == 40
+    page.locator(".ct-tried button >> nth=0").click()
+    page.wait_for_selector(f"{AR}[data-tokens='{NUM_TOKENS}']")
+    page.fill("#prompt textarea", "typed since")
+    ask(page, "branch", lane={"name": "mars"}, token=8, id=66)
+    for name, token in (("mars", 66), ("first", whole["ids"][8])):
+        branch = lane(page, name)
+        header = branch["header"]
+        assert header["prompt"] == "Say it."
+        assert header["num_given"] == 9
+        assert header["prompt_ids"][-9:] == [*whole["ids"][:8], token]
+        assert header["settings"]["tau"] == 0.5
+        assert len(branch["ids"]) == NUM_TOKENS - 9
+    assert page.locator(f"{MARS} .rv-given").evaluate("e => e.textContent") == TEXT[:8] + "B"
+    assert page.locator(".rv-fork").all_inner_texts() == ["B", TEXT[8]]
+    assert page.locator(".rv-differs:not(:empty)").count() == 0
+    colours = page.locator(".rv-pane").evaluate_all("all => all.map((e) => e.dataset.colour)")
+    assert len(set(colours)) == 2
+    assert page.input_value("#prompt textarea") == "typed since"
+    ask(page, "branch", lane={"name": "first"}, token=2, id=67)
+    assert lane(page)["given"] == TEXT[:9] + TEXT[:2] + "C"
+    over(page, lambda: page.click("#run"))
+    plain = lane(page)
+    assert (plain["header"]["prompt"], plain["header"]["num_given"]) == ("typed since", 0)
+    assert lane(page, "ar")["header"]["num_given"] == 0
+    assert page.locator(".rv-given").count() == 0
 
 
 def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page) -> None:
-    page.fill("#prompt textarea", "typed since")
+    prompt = lane(page)["header"]["prompt"]
+    page.fill("#prompt textarea", "typed again")
     settings = {"tau": 0.25, "block_size": 2, "lossless": True, "metric": "margin"}
     ask(page, "run", settings=settings)
     found = lane(page)
     assert {name: found["header"]["settings"][name] for name in settings} == settings
-    assert found["header"]["prompt"] == "Say it."
+    assert found["header"]["prompt"] == prompt
     assert page.input_value("#tau input[type=range]") == "0.25"
     assert page.input_value("#block_size input[type=range]") == "2"
     assert page.is_checked("#lossless input")
-    page.click("#more > button")
     assert page.is_checked("#metric input[value=margin]")
     ask(page, "run", settings={**settings, "block_size": "auto"})
     assert page.is_checked("#auto input")
     assert lane(page)["header"]["settings"]["block_size"] == "auto"
-    assert page.input_value("#prompt textarea") == "typed since"
+    assert page.input_value("#prompt textarea") == "typed again"
 
 
 def test_a_copied_link_brings_everything_back_and_runs_nothing(
-    page: playwright.Page, visit: Arrive, address: str
+    page: playwright.Page, address: str
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
     page.fill("#prompt textarea", prompt)
+    set_knob(page, "tau", 0.5)
     assert page.is_checked("#lossless input")
     page.click("#lossless input")
     page.click("#share")
@@ -183,95 +257,20 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     link = page.evaluate("navigator.clipboard.readText()")
     assert link.startswith(address + "?")
     query = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
-    chosen = {"prompt": prompt, "tau": "0.5", "lossless": "false", "max_new_tokens": "40"}
-    assert chosen.items() <= query.items()
-    page.fill("#prompt textarea", "long " * 1700)
+    chosen = {"prompt": prompt, "tau": "0.5", "lossless": "false"}
+    assert {**chosen, "max_new_tokens": str(NUM_TOKENS)}.items() <= query.items()
+    page.fill("#prompt textarea", "☃" * 900)
     page.click("#share")
     page.wait_for_selector("#remark :text('too long for a link')")
-    again = visit(link.removeprefix(address) + "&metric=best&" + urlencode({"nobody": "<b>"}))
-    again.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    again.wait_for_selector("#remark :text('metric was left out')")
-    assert again.input_value("#prompt textarea") == prompt
-    assert again.input_value("#tau input[type=range]") == "0.5"
-    assert not again.is_checked("#lossless input")  # the page opens with it on
-    again.click("#share")
-    again.wait_for_selector("#remark :text('Link copied')")
-    assert again.evaluate("navigator.clipboard.readText()") == link
-    assert again.get_attribute(ROOT, "data-state") not in ("running", "slow", "finished")
-
-
-def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
-    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
-    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
-    assert found == [True, True, False]
-    assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}
-
-
-PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
-CHOICE = "#view label:has-text('{}') input"
-OVER = f"{ROOT}[data-state=finished]"
-
-
-@pytest.fixture
-def three_lanes(arrive: Arrive, address: str, scripted_backend: ScriptedBackend) -> playwright.Page:
-    """The page opened by a link for three methods, after their race."""
-    scripted_backend.forward_seconds = 0.001
-    link = "?prompt=Say+it.&tau=0.5&max_new_tokens=40&lanes=jacobi,mars,ar"
-    opened = arrive(address + link, 1280, 900)
-    opened.wait_for_selector(ROOT)
-    opened.wait_for_function(LOADED)
-    opened.click("#more > button")
-    opened.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
-    opened.click("#run")
-    opened.wait_for_selector(f"{OVER}[data-lanes='3']")
-    return opened
-
-
-def test_jacobi_is_raced_beside_the_others_and_asked_again(three_lanes: playwright.Page) -> None:
-    assert three_lanes.locator(f"{ROOT} .rv-head h3").all_inner_texts() == [
-        "MARS",
-        "plain AR",
-        "Jacobi",
-    ]
-    said = {
-        lane: three_lanes.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")
-    }
-    assert "τ" in three_lanes.get_attribute(f"{ROOT} {SETTINGS}", "title")
-    assert "τ" not in said["jacobi"]
-    assert "B 4" in said["jacobi"]
-    assert "same text" in said["jacobi"]
-    texts = [three_lanes.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
-    assert texts[0] == texts[1] != ""
-    colours = three_lanes.eval_on_selector_all(
-        f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)"
-    )
-    assert len(set(colours)) == 3
-    assert three_lanes.locator(f"{ROOT} .rv-run b").all_inner_texts() == [
-        "MARS",
-        "plain AR",
-        "Jacobi",
-    ]
-    # A lane alone: what panels and asks speak of is then its own.
-    for title in ("MARS", "plain AR"):
-        three_lanes.uncheck(CHOICE.format(title))
-    three_lanes.click("#run")
-    three_lanes.wait_for_selector(f"{OVER}[data-lanes='1']")
-    three_lanes.hover(f"{PANE.format('jacobi')} .rv-t >> nth=3")
-    three_lanes.wait_for_selector(f"{ROOT} .rv-card:not([hidden])")
-    card = three_lanes.inner_text(f"{ROOT} .rv-card")
-    assert "AR's own" in card or "Nothing was guessed" in card
-    tau = three_lanes.input_value("#tau input[type=range]")
-    before = three_lanes.get_attribute(ROOT, "data-run")
-    three_lanes.evaluate(f"document.querySelector('{ROOT}').lineView.ask('run', {{}})")
-    three_lanes.wait_for_selector(f"{OVER}[data-lanes='1']:not([data-run='{before}'])")
-    assert three_lanes.input_value("#tau input[type=range]") == tau
-    assert three_lanes.is_checked(CHOICE.format("Jacobi"))
-
-
-def test_without_a_method_nothing_runs_and_one_sentence_says_why(
-    three_lanes: playwright.Page,
-) -> None:
-    for title in ("MARS", "plain AR", "Jacobi"):
-        three_lanes.uncheck(CHOICE.format(title))
-    three_lanes.click("#run")
-    three_lanes.wait_for_selector("text=Choose 1 to 4 methods to run")
+    page.click("#lossless input")
+    set_knob(page, "tau", 0.75)
+    page.goto(link + "&threshold=best&" + urlencode({"nobody": "<b>"}))
+    wait_loaded(page)
+    page.wait_for_selector("#remark :text('threshold was left out')")
+    assert page.input_value("#prompt textarea") == prompt
+    assert page.input_value("#tau input[type=range]") == "0.5"
+    assert not page.is_checked("#lossless input")  # the page opens with it on
+    page.click("#share")
+    page.wait_for_selector("#remark :text('Link copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == link
+    assert page.get_attribute(ROOT, "data-state") not in ("running", "slow", "finished")

@@ -1,55 +1,81 @@
 """The Batch tab in a real browser, over the real engine and decoders and a scripted model.
 
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+One visitor's page, which each test leaves as the next one needs it. Skipped where Debian's chromium
+is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
-from browser import Arrive, needs_browser, playwright
+from browser import needs_browser, opened, playwright
+from live_page import assert_ends_when_left, over
 from scripted_page import page_served
 
-PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
+from app.handlers import Handlers
 
 pytestmark = needs_browser
+PROMPTS = "One ${HOME}<b>.\nSecond.\nThe third ⏎ row."
+BATCH = "#batch .mars-batch"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, BatchBackend]]:
-    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    with page_served(handlers) as url:
-        yield url, backend
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Handlers, BatchBackend]:
+    return make_page(tmp_path_factory.mktemp("page"), port=0)
+
+
+@pytest.fixture(scope="module")
+def handlers(made: tuple[Handlers, BatchBackend]) -> Handlers:
+    return made[0]
 
 
 @pytest.fixture
-def backend(served: tuple[str, BatchBackend]) -> BatchBackend:
-    served[1].forward_seconds = 0.002
-    return served[1]
+def backend(made: tuple[Handlers, BatchBackend]) -> BatchBackend:
+    made[1].forward_seconds = 0.002
+    return made[1]
+
+
+@pytest.fixture(scope="module")
+def visited(handlers: Handlers) -> Iterator[playwright.Page]:
+    with page_served(handlers) as url, opened(url) as page:
+        yield page
 
 
 @pytest.fixture
-def visit(
-    arrive: Arrive, served: tuple[str, BatchBackend], backend: BatchBackend
-) -> Callable[..., playwright.Page]:
-    """Open the tab as a new visitor."""
+def page(visited: playwright.Page, backend: BatchBackend) -> playwright.Page:
+    """At the tab, with three prompts."""
+    visited.get_by_role("tab", name="Batch").click()
+    visited.fill("#batch-prompts textarea", PROMPTS)
+    return visited
 
-    def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        page = arrive(served[0] + query, width, height)
-        page.get_by_role("tab", name="Batch").click()
-        page.wait_for_selector("#batch .mars-batch[data-phase=empty]")
-        page.fill("#batch-prompts textarea", PROMPTS)
-        return page
 
-    return open_tab
+@pytest.fixture(scope="module")
+def with_idle_rows(visited: playwright.Page, made: tuple[Handlers, BatchBackend]) -> None:
+    """The block cache has run beside the cursor cache."""
+    made[1].forward_seconds = 0.002
+    visited.get_by_role("tab", name="Batch").click()
+    visited.fill("#batch-prompts textarea", PROMPTS)
+    beside(visited, "MARS, block cache")
+    run_batch(visited)
 
 
 def wait_phase(page: playwright.Page, phase: str) -> None:
     page.wait_for_selector(f"#batch .mars-batch[data-phase={phase}]")
+
+
+def run_batch(page: playwright.Page) -> None:
+    over(page, lambda: page.click("#batch-run"), BATCH, "data-phase")
+
+
+def begin_batch(page: playwright.Page, press: Callable[[], object], count: int) -> None:
+    """Begin another run and wait for its first forwards."""
+    before = page.get_attribute(BATCH, "data-run")
+    press()
+    page.wait_for_selector(f"{BATCH}:not([data-run='{before}'])")
+    wait_forwards(page, count)
 
 
 def wait_forwards(page: playwright.Page, count: int) -> None:
@@ -63,10 +89,16 @@ def beside(page: playwright.Page, method: str) -> None:
     page.click(f"[role=option]:text-is('{method}')")
 
 
-def test_the_tab_opens_on_mars_against_ar(visit) -> None:
-    page = visit()
+def test_refused_input_says_why_in_place(page: playwright.Page) -> None:
+    page.wait_for_selector(f"{BATCH}[data-phase=empty]")
+    page.fill("#batch-prompts textarea", "  ")
     page.click("#batch-run")
-    wait_phase(page, "finished")
+    page.wait_for_selector("#batch-prompts :text('Type at least one prompt')")
+    assert page.get_attribute("#batch .mars-batch", "data-phase") == "empty"
+
+
+def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
+    run_batch(page)
     titles = page.locator("#batch .bv-head h3").all_inner_texts()
     assert titles == ["MARS, cursor cache, lossless", "plain AR"]
     assert page.is_checked("#batch-lossless input")
@@ -86,11 +118,8 @@ def test_the_tab_opens_on_mars_against_ar(visit) -> None:
     assert re.findall(r"(\d+) forward passes", said) == counts
 
 
-def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
-    page = visit()
-    beside(page, "MARS, block cache")
-    page.click("#batch-run")
-    wait_phase(page, "finished")
+@pytest.mark.usefixtures("with_idle_rows")
+def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None:
     cursor, block = ".bv-side[data-side=a]", ".bv-side[data-side=b]"
     for side in (cursor, block):
         assert page.locator(f"{side} .bv-lane").count() == 3
@@ -123,12 +152,31 @@ def test_lanes_idle_marks_totals_and_both_figures(visit) -> None:
     assert page.evaluate(colour).startswith("#")
 
 
-def test_the_keyboard_runs_reads_lanes_and_stops(visit, backend) -> None:
-    page = visit()
+@pytest.mark.usefixtures("with_idle_rows")
+def test_pointing_says_why_a_row_idled(page: playwright.Page) -> None:
+    page.locator(".bv-side[data-side=b] .bv-cell[data-wait=block]").first.hover()
+    assert "idle: its block is full" in page.inner_text(".bv-side[data-side=b] .bv-readout")
+
+
+@pytest.mark.usefixtures("with_idle_rows")
+def test_a_phone_has_no_sideways_scroll(page: playwright.Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    run_batch(page)
+    page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
+    for is_dark in (False, True):
+        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
+        page.wait_for_function("document.documentElement.scrollWidth <= 390")
+        assert page.locator("#batch-stage").bounding_box()["y"] < 844
+    page.evaluate("document.body.classList.remove('dark')")
+    page.set_viewport_size({"width": 1440, "height": 1000})
+
+
+def test_the_keyboard_runs_reads_lanes_and_stops(
+    page: playwright.Page, backend: BatchBackend
+) -> None:
     backend.forward_seconds = 0.3  # slow enough to be stopped on a busy machine
     page.focus("#batch-prompts textarea")
-    page.keyboard.press("Control+Enter")
-    wait_forwards(page, 3)
+    begin_batch(page, lambda: page.keyboard.press("Control+Enter"), 3)
     page.keyboard.press("Escape")
     wait_phase(page, "stopped")
     page.focus(".bv-side[data-side=a] .bv-list")
@@ -142,48 +190,7 @@ def test_the_keyboard_runs_reads_lanes_and_stops(visit, backend) -> None:
     assert page.locator(".bv-side[data-side=b] .bv-cell").count() == 0
 
 
-def test_pointing_says_why_a_row_idled(visit) -> None:
-    page = visit()
-    beside(page, "MARS, block cache")
-    page.click("#batch-run")
-    wait_phase(page, "finished")
-    page.locator(".bv-side[data-side=b] .bv-cell[data-wait=block]").first.hover()
-    assert "idle: its block is full" in page.inner_text(".bv-side[data-side=b] .bv-readout")
-
-
-def test_a_closed_tab_ends_the_workers_run(visit, backend) -> None:
-    page = visit()
-    backend.forward_seconds = 0.05
-    page.click("#batch-run")
-    wait_forwards(page, 2)
-    page.close()
-    before, until = -1, time.monotonic() + 10
-    while backend.num_forwards != before and time.monotonic() < until:
-        before = backend.num_forwards
-        time.sleep(0.3)  # longer than a forward, so that a run that goes on shows
-    assert backend.num_forwards == before
-
-
-def test_refused_input_says_why_in_place(visit) -> None:
-    page = visit()
-    page.fill("#batch-prompts textarea", "  ")
-    page.click("#batch-run")
-    page.wait_for_selector("#batch-prompts :text('Type at least one prompt')")
-    assert page.get_attribute("#batch .mars-batch", "data-phase") == "empty"
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_has_no_sideways_scroll(visit, theme: str) -> None:
-    page = visit(390, 844, f"?__theme={theme}")
-    page.click("#batch-run")
-    wait_phase(page, "finished")
-    page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator("#batch-stage").bounding_box()["y"] < 844
-
-
-def test_the_live_tab_is_as_it_was(visit, backend) -> None:
-    page = visit()
+def test_the_live_tab_is_as_it_was(page: playwright.Page, backend: BatchBackend) -> None:
     backend.forward_seconds = 0.05
     page.get_by_role("tab", name="Live").click()
     page.fill("#prompt textarea", "Say it.")
@@ -194,3 +201,11 @@ def test_the_live_tab_is_as_it_was(visit, backend) -> None:
     )
     page.click("#stop")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")
+
+
+def test_a_page_left_ends_the_workers_run(
+    page: playwright.Page, handlers: Handlers, backend: BatchBackend
+) -> None:
+    backend.forward_seconds = 0.2
+    begin_batch(page, lambda: page.click("#batch-run"), 2)
+    assert_ends_when_left(page, handlers.batch)

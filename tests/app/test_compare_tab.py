@@ -1,29 +1,30 @@
 """The Compare tab as a visitor uses it: runs pinned, kept, compared and folded.
 
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+One visitor's page; all tests but the first two begin with an empty tray. Skipped where Debian's
+chromium is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import sample_traces as samples
-from browser import Arrive, needs_browser, playwright
+from browser import needs_browser, opened, playwright
 from compare_page import (
     MARS,
     PNG,
     ROW,
-    Visit,
     bring,
+    empty_tray,
     open_tab,
-    opened_by,
     saved,
     trace_file,
     unfold,
 )
-from live_page import run
+from live_page import run, wait_loaded, wait_state
 from scripted_page import TEXT, ScriptedBackend
 
 from app.serving.settings import AppSettings
@@ -32,83 +33,142 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import read_trace
 
 pytestmark = needs_browser
+PANE = "#race .rv-pane[data-lane={}]"
+LINE = "document.querySelector('#race [data-chart=time] .rv-plot').data[{}].line.color"
+
+
+@pytest.fixture(scope="module")
+def page(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright.Page]:
+    scripted_backend.forward_seconds = 0.001
+    with opened(f"{address}?max_new_tokens=48") as made:
+        wait_loaded(made)
+        yield made
 
 
 @pytest.fixture
-def visit(arrive: Arrive, address: str) -> Visit:
-    return opened_by(arrive, address)
+def tray(page: playwright.Page) -> playwright.Page:
+    """The page at the tab, without a run in it."""
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.evaluate("document.body.classList.remove('dark')")
+    empty_tray(page)
+    return page
 
 
-def test_a_live_run_is_pinned_named_rated_and_still_there_after_a_reload(
-    visit: Visit, scripted_backend
-) -> None:
-    scripted_backend.forward_seconds = 0.001
-    page = visit()
+Worn = dict[str, tuple[str, str]]
+"""Run -> number and value of its colour on the Live tab."""
+
+
+@pytest.fixture(scope="module")
+def worn(page: playwright.Page, live: list[str]) -> Worn:
+    """Three runs pinned on the Live tab: both lanes of a race, and a branch of the first."""
+    found = {"Run 1": worn_by(page, 0), "Run 2": worn_by(page, 1)}
+    for lane in ("mars", "ar"):
+        page.click(PANE.format(lane) + " .rv-pin")
+        page.wait_for_selector(PANE.format(lane) + " .rv-pin:text('Pinned')")
+    before = page.get_attribute("#race .mars-race", "data-run")
+    page.evaluate("""() => document.querySelector("#race .mars-race").lineView.ask(
+      "branch", { lane: { name: "mars" }, token: 8, id: 66 })""")
+    page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
+    mars = PANE.format("mars")  # a lane keeps its colour
+    assert page.eval_on_selector(mars, "node => node.dataset.colour") == found["Run 1"][0]
+    page.click(f"{mars} .rv-pin")  # and only a pin whose colour is taken gets another
+    page.wait_for_function(f"{LINE.format(0)} !== '{found['Run 1'][1]}'")  # drawn a frame later
+    return {**found, "Run 3": worn_by(page, 0)}
+
+
+@pytest.fixture(scope="module")
+def live(page: playwright.Page) -> list[str]:
+    """The traces of a race's two lanes, as the Live tab exports them."""
     run(page, "Say <i>it</i>.")
-    menu = "#race .rv-top .ex-menu"
-    live = {
-        line: saved(page, menu, "trace, one line per forward", line)[1].decode() for line in (0, 1)
-    }
+    page.wait_for_function("document.querySelector('#race [data-chart=time] .rv-plot').data")
+    menu, hint = "#race .rv-top .ex-menu", "trace, one line per forward"
+    return [saved(page, menu, hint, line)[1].decode() for line in (0, 1)]
+
+
+def worn_by(page: playwright.Page, place: int) -> tuple[str, str]:
+    """Number and value of the colour of a lane on the Live tab."""
+    panes = page.locator("#race .rv-pane")
+    return panes.nth(place).get_attribute("data-colour"), page.evaluate(LINE.format(place))
+
+
+def assert_wears(page: playwright.Page, worn: Worn) -> None:
+    """Every run that is kept has its colour, in its row and in the charts."""
+    for row in page.locator(ROW).all():
+        label = row.locator(".cv-run").inner_text()
+        assert row.get_attribute("data-colour") == worn[label][0]
+    for box in page.locator(f"{ROW} .cv-tick input").all():
+        box.check()
+    page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
+    drawn = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.color)"
+    assert page.evaluate(drawn) == [worn[label][1] for label in ("Run 3", "Run 2", "Run 1")]
+    dashes = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.dash)"
+    assert page.evaluate(dashes) == ["solid", "dash", "dot"]  # never by colour alone
+
+
+def test_a_live_run_is_pinned_and_wears_its_colour_and_a_branch_is_named(
+    page: playwright.Page, live: list[str], worn: Worn
+) -> None:
     for line, method in ((0, "mars"), (1, "ar")):
         assert read_trace(live[line].splitlines()).header.settings.method == method
-    page.click("#race .rv-pane[data-lane=mars] .rv-pin")
-    page.wait_for_selector("#race .rv-pin:text('Pinned')")
-    page.click("#race .rv-pane[data-lane=ar] .rv-pin")
-    open_tab(page, 2)
+    assert len({colour for colour, _ in worn.values()}) == 3
+    open_tab(page, 3)
     unfold(page)
-    mars = page.locator(ROW).nth(1)
+    names = page.locator("#compare .cv-name").evaluate_all("nodes => nodes.map((n) => n.value)")
+    assert names[0] == f"Branch of Run 1 at token 9: “B” instead of “{TEXT[8]}”"
+    mars = page.locator(ROW).nth(2)
     assert mars.locator(".cv-name").input_value().endswith("Say <i>it</i>.")
-    page.wait_for_selector(f"{ROW}:nth-child(2) .cv-facts:text('scripted')")
+    page.wait_for_selector(f"{ROW} .cv-facts:text('scripted') >> nth=2")
     trace = read_trace(live[0].splitlines())
     assert f"{folds.tpf(trace.events):.2f} TPF" in mars.locator(".cv-figures").inner_text()
+    assert_wears(page, worn)
+
+
+def test_two_windows_of_a_visitor_show_the_same_tray_and_a_reload_keeps_it(
+    page: playwright.Page, live: list[str], worn: Worn
+) -> None:
+    with page.expect_popup() as popup:
+        page.evaluate("window.open(location.href)")
+    other = popup.value
+    wait_state(other, "empty")
+    for window in (page, other):
+        open_tab(window, 3)
+    unfold(other)
+    mars, there = page.locator(ROW).nth(2), other.locator(ROW).nth(2)
     mars.locator(".cv-name").fill("My <b>run</b>")
     mars.locator(".cv-note").fill("Line one\nand two")
-    mars.locator(".cv-rating input[value='0']").focus()
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
+    playwright.expect(there.locator(".cv-note")).to_have_value("Line one\nand two")
+    there.locator(".cv-rating input[value='3']").check()
+    playwright.expect(mars.locator(".cv-rating input[value='3']")).to_be_checked()
+    assert mars.locator(".cv-note").input_value() == "Line one\nand two"
+    mars.locator(".cv-rating input[value='3']").focus()
+    page.keyboard.press("ArrowRight")
     page.locator(".cv-name").first.focus()
+    playwright.expect(there.locator(".cv-rating input[value='4']")).to_be_checked()
+
+    page.bring_to_front()  # a page behind another is drawn once a second
     page.reload()
-    page.wait_for_selector("#race .mars-race[data-state=empty]")
-    open_tab(page, 2)
+    wait_loaded(page)
+    open_tab(page, 3)
     unfold(page)
     assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
     assert mars.locator(".cv-note").input_value() == "Line one\nand two"
     assert mars.locator(".cv-rating input:checked").get_attribute("value") == "4"
     assert page.locator("#compare :is(b, i):not(.cv-table b)").count() == 0
-    name, text = saved(page, f"{ROW}:nth-child(2) .ex-menu", "trace, one line per forward")
+    assert_wears(page, worn)
+    name, text = saved(page, f":nth-match({ROW}, 3) .ex-menu", "trace, one line per forward")
     assert text.decode() == live[0]
     assert name.startswith("scripted-tau0-Bauto-lossless-")
-    page.locator(ROW).nth(1).get_by_role("button", name="Delete").click()
-    page.wait_for_selector('#compare .mars-compare[data-pins="1"]')
-    page.get_by_role("button", name="Undo").click()
-    page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
-    assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
-
-
-def test_two_windows_of_a_visitor_show_the_same_tray(visit: Visit) -> None:
-    page = visit()
-    other = page.context.new_page()
-    other.goto(page.url)
+    there.get_by_role("button", name="Delete").click()
     for window in (page, other):
-        window.wait_for_selector("#race .mars-race[data-state=empty]")
-        open_tab(window, 0)
-    bring(page, trace_file("a.jsonl", MARS))
-    other.wait_for_selector('#compare .mars-compare[data-pins="1"]')
-    page.locator(f"{ROW} .cv-note").fill("Seen here")
-    other.wait_for_function(f"document.querySelector('{ROW} .cv-note').value === 'Seen here'")
-    other.locator(f"{ROW} .cv-rating input[value='3']").check()
-    page.wait_for_selector(f"{ROW} .cv-rating input[value='3']:checked")
-    assert page.locator(f"{ROW} .cv-note").input_value() == "Seen here"
-    page.reload()
-    open_tab(page, 1)
-    assert page.locator(f"{ROW} .cv-note").input_value() == "Seen here"
-    other.locator(ROW).get_by_role("button", name="Delete").click()
-    page.wait_for_selector('#compare .mars-compare[data-pins="0"]')
+        window.wait_for_selector('#compare .mars-compare[data-pins="2"]')
+    other.get_by_role("button", name="Undo").click()
+    page.wait_for_selector('#compare .mars-compare[data-pins="3"]')
+    assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
+    other.close()
 
 
-def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
-    page = visit()
-    open_tab(page, 0)
+def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
+    page = tray
     plain = replace(MARS, settings=DecodeSettings(method="ar"))
     said = bring(
         page,
@@ -169,9 +229,8 @@ def test_runs_are_compared_opened_and_drawn(visit: Visit) -> None:
     page.wait_for_selector("#opened .mars-race", state="hidden")
 
 
-def test_runs_of_the_same_text_are_one_row_that_opens(visit: Visit) -> None:
-    page = visit()
-    open_tab(page, 0)
+def test_runs_of_the_same_text_are_one_row_that_opens(tray: playwright.Page) -> None:
+    page = tray
     plain = replace(MARS, settings=DecodeSettings(method="ar"))
     bring(
         page,
@@ -202,50 +261,9 @@ def test_runs_of_the_same_text_are_one_row_that_opens(visit: Visit) -> None:
     assert fold.count() == 0
 
 
-def test_a_branch_is_named_and_a_run_wears_its_colour_everywhere(
-    visit: Visit, scripted_backend: ScriptedBackend
-) -> None:
-    scripted_backend.forward_seconds = 0.001
-    page = visit()
-    run(page, "Say it.")
-    pane, worn = "#race .rv-pane[data-lane=mars]", {}
-    colour = "node => node.dataset.colour"
-    line = "document.querySelector('#race [data-chart=time] .rv-plot').data[0].line.color"
-    page.wait_for_function("document.querySelector('#race [data-chart=time] .rv-plot').data")
-    worn["Run 1"] = page.eval_on_selector(pane, colour), page.evaluate(line)
-    page.click(f"{pane} .rv-pin")
-    page.wait_for_selector(f"{pane} .rv-pin:text('Pinned')")
-    before = page.get_attribute("#race .mars-race", "data-run")
-    page.evaluate("""() => document.querySelector("#race .mars-race").lineView.ask(
-      "branch", { lane: { name: "mars" }, token: 8, id: 66 })""")
-    page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
-    assert page.eval_on_selector(pane, colour) == worn["Run 1"][0]  # a lane keeps its colour
-    page.click(f"{pane} .rv-pin")  # and only a pin whose colour is taken gets another
-    page.wait_for_function(f"{line} !== '{worn['Run 1'][1]}'")  # charts are drawn a frame later
-    worn["Run 2"] = page.eval_on_selector(pane, colour), page.evaluate(line)
-    open_tab(page, 2)
-    names = page.locator("#compare .cv-name").evaluate_all("nodes => nodes.map((n) => n.value)")
-    assert names[0] == f"Branch of Run 1 at token 9: “B” instead of “{TEXT[8]}”"
-    assert worn["Run 1"][0] != worn["Run 2"][0]
-    for again in (False, True):
-        if again:
-            page.reload()
-            open_tab(page, 2)
-        for row in page.locator(ROW).all():
-            label = row.locator(".cv-run").inner_text()
-            assert row.get_attribute("data-colour") == worn[label][0]
-        for box in page.locator(f"{ROW} .cv-tick input").all():
-            box.check()
-        page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
-        drawn = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.color)"
-        assert page.evaluate(drawn) == [worn["Run 2"][1], worn["Run 1"][1]]
-        dashes = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.dash)"
-        assert page.evaluate(dashes) == ["solid", "dash"]  # never by colour alone
-
-
-def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
-    page = visit(theme="dark")
-    open_tab(page, 0)
+def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
+    page = tray
+    page.evaluate("document.body.classList.add('dark')")
     hostile = trace_file("hostile.jsonl", replace(MARS, text=samples.HOSTILE + "\x00\x07\ufffe"))
     assert bring(page, hostile, trace_file("prose.jsonl", MARS)) == "2 runs were imported."
     page.locator(".cv-name").last.fill("renamed")
@@ -263,16 +281,15 @@ def test_what_is_exported_comes_back_the_same(visit: Visit) -> None:
         picture = saved(page, row, hint)[1]
         assert picture.startswith(PNG)
         assert len(picture) > 20_000
-    again = visit()
-    open_tab(again, 0)
-    assert bring(again, ("tray.jsonl", tray)) == "2 runs were imported."
+    empty_tray(page)
+    assert bring(page, ("tray.jsonl", tray)) == "2 runs were imported."
     assert (
-        sorted(again.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
+        sorted(page.locator(".cv-name").evaluate_all("l => l.map(n => n.value)"))[-1] == "renamed"
     )
-    assert "a note" in again.locator(".cv-note").evaluate_all("l => l.map(n => n.value)")
-    assert again.locator(".cv-rating input[value='5']:checked").count() == 1
-    assert bring(again, ("tray.jsonl", tray)) == "Nothing was imported."
-    assert "in the tray already" in again.inner_text(".cv-refused")
+    assert "a note" in page.locator(".cv-note").evaluate_all("l => l.map(n => n.value)")
+    assert page.locator(".cv-rating input[value='5']:checked").count() == 1
+    assert bring(page, ("tray.jsonl", tray)) == "Nothing was imported."
+    assert "in the tray already" in page.inner_text(".cv-refused")
 
 
 BROKEN = {
@@ -288,9 +305,9 @@ BROKEN = {
 }
 
 
-def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(visit: Visit) -> None:
-    page = visit(width=390)
-    open_tab(page, 0)
+def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(tray: playwright.Page) -> None:
+    page = tray
+    page.set_viewport_size({"width": 390, "height": 1000})
     assert bring(page, trace_file("good.jsonl", MARS)) == "1 run was imported."
     page.wait_for_selector(f"{ROW} .cv-facts:text('imported')")
     before = page.inner_text("#compare .cv-list")
@@ -312,6 +329,7 @@ def test_what_is_no_trace_gets_a_sentence_and_changes_nothing(visit: Visit) -> N
         }""",
         trace_file("", replace(MARS, seed=9))[1],
     )
+    num_bold = page.locator("#compare b").count()
     page.dispatch_event("#compare .cv-list", "drop", {"dataTransfer": data})
     page.wait_for_selector('#compare .mars-compare[data-pins="2"]')
-    assert page.locator("#compare b").count() == 0
+    assert page.locator("#compare b").count() == num_bold

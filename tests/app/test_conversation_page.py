@@ -79,37 +79,10 @@ def page(open_page: playwright.Page, scripted_backend: TwoAnswers) -> playwright
     return open_page
 
 
-def test_a_reload_keeps_the_conversation_and_goes_on_from_it(
+def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     page: playwright.Page, address: str, scripted_backend: ScriptedBackend
 ) -> None:
-    ask(page, ASKED)
-    ask(page, "And?")
-    press(page, "again", 2)
-    page.wait_for_selector(f"{TURNS} .ct-branches")
-    page.wait_for_selector(f"{RACE}[data-state=finished]")
-    page.reload()
-    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-branches")
-    assert questions(page) == [ASKED, "And?"]
-    assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
-    page.wait_for_selector(f"{RACE}[data-state=finished]")
-    assert shown(page) == "And?"
-    page.wait_for_function(LOADED)
-    ask(page, "Why?")
-    assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "Why?"))
-    page.goto(f"{address}?max_new_tokens=32")  # as by a link
-    page.wait_for_selector(f"{RACE}[data-state=empty]")
-    assert not page.locator(TURNS).count()
-
-
-def test_two_turns_and_back_to_the_first(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
     assert page.get_attribute(ASK, "placeholder") == "Ask a question"
-    ask(page, ASKED)
-    top = page.locator(f"{RACE} .rv-panes").bounding_box()["y"]
-    over(page, lambda: press(page, "again", 1))
-    assert page.locator(f"{RACE} .rv-panes").bounding_box()["y"] == top  # nothing jumps
-    page.click(".mars-conversation .ct-new")
     ask(page, ASKED)
     assert page.input_value(ASK) == ""
     assert page.get_attribute(ASK, "placeholder") == "Ask a follow-up"
@@ -137,8 +110,26 @@ def test_two_turns_and_back_to_the_first(
     assert questions(page) == [ASKED, "And?", "So?"]
     assert asked(scripted_backend) == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "So?"))
 
+    press(page, "again", 3)
+    page.wait_for_selector(f"{TURNS} .ct-branches")
+    page.wait_for_selector(f"{RACE}[data-state=finished]")
+    page.reload()
+    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-branches")
+    assert questions(page) == [ASKED, "And?", "So?"]
+    assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
+    page.wait_for_selector(f"{RACE}[data-state=finished]")
+    assert shown(page) == "So?"
+    page.wait_for_function(LOADED)
+    ask(page, "Why?")
+    before = chat(ASKED, ANSWER, "And?", ANSWER, "So?", ANSWER, "Why?")
+    assert asked(scripted_backend) == tuple(before)
+    page.goto(f"{address}?max_new_tokens=32")  # as by a link
+    page.wait_for_selector(f"{RACE}[data-state=empty]")
+    assert not page.locator(TURNS).count()
+    page.wait_for_function(LOADED)
 
-def test_an_edited_question_is_a_branch_and_the_old_one_stays(
+
+def test_an_edited_question_is_a_branch_beside_the_old_one_and_a_panel_keeps_the_place(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
     for prompt in ("One?", "Two?", "Three?"):
@@ -159,6 +150,17 @@ def test_an_edited_question_is_a_branch_and_the_old_one_stays(
     assert questions(page) == ["One?", "Two?", "Three?"]
     assert shown(page) == "Two?"
 
+    branch = {"lane": {"name": "mars"}, "token": 5, "id": 78}
+    call = "([root, data]) => document.querySelector(root).lineView.ask('branch', data)"
+    over(page, lambda: page.evaluate(call, [RACE, branch]))
+    before = tuple(chat("One?", ANSWER, "Two?"))
+    assert set(scripted_backend.prompts[-2:]) == {(*before, *b"Yes: N"), (*before, *b"Yes: $")}
+    assert questions(page) == ["One?", "Two?"]
+    assert page.inner_text(f"{TURNS} >> nth=1 >> .ct-answer").startswith("Yes: NYes:")
+    ask(page, "Three?")
+    given = "Yes: N" + ANSWER
+    assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Two?", given, "Three?"))
+
 
 def test_answering_again_is_a_branch_with_the_settings_of_now(
     page: playwright.Page, scripted_backend: ScriptedBackend
@@ -166,7 +168,9 @@ def test_answering_again_is_a_branch_with_the_settings_of_now(
     ask(page, "One?")
     ask(page, "Two?")
     set_knob(page, "tau", 0.5)
+    top = page.locator(f"{RACE} .rv-panes").bounding_box()["y"]
     over(page, lambda: press(page, "again", 1))
+    assert page.locator(f"{RACE} .rv-panes").bounding_box()["y"] == top  # nothing jumps
     assert page.evaluate("document.activeElement.dataset.key") == "again 1"
     assert asked(scripted_backend) == tuple(chat("One?"))
     assert questions(page) == ["One?"]
@@ -178,23 +182,6 @@ def test_answering_again_is_a_branch_with_the_settings_of_now(
     page.wait_for_selector(f"{TURNS} >> nth=1")
     assert questions(page) == ["One?", "Two?"]
     set_knob(page, "tau", 0)
-
-
-def test_what_a_panel_asks_for_keeps_its_place_in_the_conversation(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
-    ask(page, "One?")
-    ask(page, "Two?")
-    branch = {"lane": {"name": "mars"}, "token": 5, "id": 78}
-    call = "([root, data]) => document.querySelector(root).lineView.ask('branch', data)"
-    over(page, lambda: page.evaluate(call, [RACE, branch]))
-    before = tuple(chat("One?", ANSWER, "Two?"))
-    assert set(scripted_backend.prompts[-2:]) == {(*before, *b"Yes: N"), (*before, *b"Yes: $")}
-    assert questions(page) == ["One?", "Two?"]
-    assert page.inner_text(f"{TURNS} >> nth=1 >> .ct-answer").startswith("Yes: NYes:")
-    ask(page, "Three?")
-    given = "Yes: N" + ANSWER
-    assert asked(scripted_backend) == tuple(chat("One?", ANSWER, "Two?", given, "Three?"))
 
 
 def test_a_conversation_nearly_full_is_announced_and_then_says_what_it_left_out(
@@ -232,7 +219,7 @@ def test_both_lanes_share_ars_answers_or_keep_each_its_own(
     page.select_option(".mars-conversation select", "ar")
 
 
-def test_an_example_begins_anew_and_new_conversation_empties_the_list(
+def test_an_example_new_conversation_and_the_prompt_beside_begin_anew_but_no_refusal_does(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
     ask(page, "One?")
@@ -247,11 +234,6 @@ def test_an_example_begins_anew_and_new_conversation_empties_the_list(
     ask(page, "Two?")
     assert asked(scripted_backend) == tuple(chat("Two?"))
 
-
-def test_the_prompt_beside_begins_a_conversation_anew(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
-    ask(page, "One?")
     page.fill(BOX, "Else?")
     over(page, lambda: page.click("#run"))
     assert asked(scripted_backend) == tuple(chat("Else?"))
@@ -263,6 +245,14 @@ def test_the_prompt_beside_begins_a_conversation_anew(
     over(page, lambda: page.click(".mars-conversation .ct-send"))
     assert asked(scripted_backend) == tuple(chat("Else?", ANSWER, "A line\n"))
     assert not page.locator(f"{RACE} .rv-foreign").is_visible()
+
+    page.fill(ASK, "x" * 8001)
+    page.press(ASK, "Enter")
+    page.wait_for_selector("#prompt :text('Shorten the prompt')")
+    assert len(page.input_value(ASK)) == 8001
+    assert questions(page) == ["Else?", "A line"]
+    ask(page, "Six?")
+    assert questions(page) == ["Else?", "A line", "Six?"]
 
 
 def test_a_stopped_answer_is_a_turn_and_goes_on(
@@ -283,26 +273,12 @@ def test_a_stopped_answer_is_a_turn_and_goes_on(
     assert asked(scripted_backend) == tuple(chat("One?", written, "Two?"))
 
 
-def test_a_refused_question_stays_in_the_box(page: playwright.Page) -> None:
-    ask(page, "One?")
-    page.fill(ASK, "x" * 8001)
-    page.press(ASK, "Enter")
-    page.wait_for_selector("#prompt :text('Shorten the prompt')")
-    assert len(page.input_value(ASK)) == 8001
-    assert questions(page) == ["One?"]
-    ask(page, "Two?")
-    assert questions(page) == ["One?", "Two?"]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page, theme: str) -> None:
+def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page) -> None:
     axe = pytest.importorskip("test_axe")
-    page.evaluate("theme => document.body.classList.toggle('dark', theme === 'dark')", theme)
     ask(page, "One?")
     over(page, lambda: press(page, "again", 1))
     press(page, "edit", 1)
-    found = axe.violations(page, "a question edited", within="#stage")
+    found = axe.in_both_themes(page, "a question edited", within="#stage")
     page.locator(f"{TURNS} textarea").press("Escape")
-    found += axe.violations(page, "two branches", within="#stage")
-    page.evaluate("document.body.classList.remove('dark')")
+    found += axe.in_both_themes(page, "two branches", within="#stage")
     assert not found, "\n".join(found)

@@ -1,13 +1,16 @@
 """The controls beside a run in a real browser: what they are, say and refuse, wide and narrow.
 
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+One visitor's page, which each test leaves as the next one needs it. Skipped where Debian's chromium
+is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from browser import needs_browser
-from live_page import HEAD_SAYS, running, set_knob, start, wait_state, wait_steps
+from browser import needs_browser, opened, playwright
+from live_page import HEAD_SAYS, begin, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
@@ -19,84 +22,48 @@ def _slowly(scripted_backend: ScriptedBackend) -> None:
     scripted_backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends early
 
 
-def test_the_auto_switch_is_next_to_b_and_acts_on_the_next_forward(visit, served_handlers) -> None:
-    page = visit()
-    start(page)
-    for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
-        page.focus("#block_size input[type=number]")
-        page.keyboard.press("Tab")  # the slider
-        page.keyboard.press("Tab")  # its i
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(address, 1280, 900) as made:
+        wait_loaded(made)
+        yield made
+
+
+def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) -> None:
+    page.evaluate("document.activeElement.blur()")
+    stops = []
+    for _ in range(3):
         page.keyboard.press("Tab")
-        page.keyboard.press("Space")
-        page.wait_for_function(HEAD_SAYS.format(said))
-        assert running(served_handlers).transcripts[0].run.settings.block_size == block_size
+        stops.append(page.evaluate("document.activeElement.closest('[id]').id"))
+    assert page.evaluate("document.activeElement.id") == "run"
+    assert stops[1:] == ["prompt", "run"]
+    page.focus("[role=tab][aria-selected=true]")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("[role=tab]:focus") == "Batch"
+    page.locator("#batch-desk").wait_for(state="visible")
+    page.keyboard.press("Home")
+    page.locator("#desk").wait_for(state="visible")
 
 
-def test_slow_motion_opens_at_real_time_and_names_its_factor(visit, served_handlers) -> None:
-    page = visit()
-    choices = page.locator("#pace label").all_inner_texts()
-    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
-    assert page.locator("#pace input:checked").get_attribute("value") == "0"
-    set_knob(page, "tau", 1)
-    start(page)
-    wait_state(page, "running")
-    page.click("#pace label:has-text('Very slow')")
-    wait_state(page, "slow")
-    assert "40 times slower" in page.inner_text("#race .rv-status")
-    assert [lane.run.pace for lane in running(served_handlers).transcripts] == [39, 39]
-    page.click("#stop")
-    page.reload()
-    page.wait_for_selector("#pace input[value='0']:checked")
+def test_tabbing_past_a_list_closes_it(page: playwright.Page) -> None:
+    page.click("#checkpoint input")
+    page.wait_for_selector("#checkpoint [role=listbox], .options")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#checkpoint [role=listbox], .options", state="hidden", timeout=3000)
 
 
-def test_refused_input_says_why_in_place_and_keeps_what_was_typed(visit) -> None:
-    page = visit()
-    start(page)
-    page.click("#stop")
-    wait_state(page, "stopped")
-    page.fill("#prompt textarea", "  ")
-    page.wait_for_timeout(200)  # no hand is there sooner
-    page.click("#run")
-    page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
-    assert page.input_value("#prompt textarea") == "  "
-    assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
-    start(page, "better")
-    page.click("#stop")
-
-
-def test_what_a_gpu_holds_is_greyed_out_with_the_reason_and_no_run_says_otherwise(
-    visit, served_handlers, monkeypatch
+def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
+    page: playwright.Page, served_handlers
 ) -> None:
-    checkpoint = served_handlers.engines.get("scripted").checkpoint
-    monkeypatch.setattr(checkpoint, "is_captured", True)
-    page = visit()
-    page.click("#more button")
-    for name in ("groups", "lookup", "threshold", "target"):
-        page.wait_for_selector(f"#{name} input:disabled")
-        assert "Fixed on this GPU" in page.inner_text(f"#{name}")
-    for name in ("metric", "temperature"):
-        assert page.locator(f"#{name} input").first.is_enabled()
-    start(page)
-    mars = running(served_handlers).transcripts[0].run.settings
-    assert (mars.groups, mars.lookup, mars.threshold) == ("one", False, "fixed")
-    monkeypatch.setattr(checkpoint, "is_captured", False)
-    page.reload()
-    page.click("#more button")
-    page.wait_for_selector("#groups input:enabled")
-    assert "Fixed on this GPU" not in page.inner_text("#target")
+    known = served_handlers.book.prompt("symbolic", 0)
+    page.fill("#prompt textarea", f"Please, {known.lower()}")
+    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    page.click("#nearest")
+    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
+    page.wait_for_selector("#nearest", state="hidden")
 
 
-def test_an_example_is_one_click(visit) -> None:
-    page = visit()
-    before = page.input_value("#prompt textarea")
-    page.click(".chips .chip:has-text('Python')")
-    wait_steps(page, 1)
-    assert page.input_value("#prompt textarea") != before
-    page.click("#stop")
-
-
-def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
-    page = visit()
+def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> None:
     assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
         *("tau", "block_size", "aim", "lossless", "pace", "presets")
     }
@@ -117,27 +84,20 @@ def test_what_a_control_means_is_told_where_it_stands(visit) -> None:
     page.wait_for_function(
         "Math.abs(document.querySelector('#ex-tau').getBoundingClientRect().y) < 99"
     )
+    page.get_by_role("tab", name="Live").click()
+    page.wait_for_selector("#run")
 
 
-def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
-    visit, served_handlers
+def test_the_keyboard_is_enough_and_finds_the_auto_switch_next_to_b(
+    page: playwright.Page, served_handlers
 ) -> None:
-    page = visit()
-    known = served_handlers.book.prompt("symbolic", 0)
-    page.fill("#prompt textarea", f"Please, {known.lower()}")
-    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
-    page.click("#nearest")
-    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
-    page.wait_for_selector("#nearest", state="hidden")
+    def type_and_run() -> None:
+        page.focus("#prompt textarea")
+        page.keyboard.press("Control+A")
+        page.keyboard.type("By keys")
+        page.keyboard.press("Control+Enter")
 
-
-def test_the_keyboard_is_enough(visit) -> None:
-    page = visit()
-    page.focus("#prompt textarea")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("From the keyboard")
-    page.keyboard.press("Control+Enter")
-    wait_steps(page, 2)
+    begin(page, type_and_run)
     for _ in range(40):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.matches('#tau input[type=range]')"):
@@ -145,38 +105,75 @@ def test_the_keyboard_is_enough(visit) -> None:
     before = page.input_value("#tau input[type=range]")
     page.keyboard.press("ArrowRight")
     assert page.input_value("#tau input[type=range]") != before
+    for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
+        page.focus("#block_size input[type=number]")
+        page.keyboard.press("Tab")  # the slider
+        page.keyboard.press("Tab")  # its i
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        page.wait_for_function(HEAD_SAYS.format(said))  # from the next forward on
+        assert running(served_handlers).transcripts[0].run.settings.block_size == block_size
     page.keyboard.press("Escape")
     wait_state(page, "stopped")
 
 
-def test_the_prompt_is_the_second_stop_and_run_the_third(visit) -> None:
-    page = visit()
-    page.evaluate("document.activeElement.blur()")
-    stops = []
-    for _ in range(3):
-        page.keyboard.press("Tab")
-        stops.append(page.evaluate("document.activeElement.closest('[id]').id"))
-    assert page.evaluate("document.activeElement.id") == "run"
-    assert stops[1:] == ["prompt", "run"]
-    page.focus("[role=tab][aria-selected=true]")
-    page.keyboard.press("ArrowRight")
-    assert page.inner_text("[role=tab]:focus") == "Batch"
-    page.locator("#batch-desk").wait_for(state="visible")
-    page.keyboard.press("Home")
-    page.locator("#desk").wait_for(state="visible")
+def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keeps_the_run(
+    page: playwright.Page, served_handlers
+) -> None:
+    choices = page.locator("#pace label").all_inner_texts()
+    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
+    assert page.locator("#pace input:checked").get_attribute("value") == "0"
+    set_knob(page, "tau", 1)
+    before = page.input_value("#prompt textarea")
+    begin(page, lambda: page.click(".chips .chip:has-text('Python')"))
+    assert page.input_value("#prompt textarea") != before
+    wait_state(page, "running")
+    page.click("#pace label:has-text('Very slow')")
+    wait_state(page, "slow")
+    assert "40 times slower" in page.inner_text("#race .rv-status")
+    assert [lane.run.pace for lane in running(served_handlers).transcripts] == [39, 39]
+    page.click("#stop")
+    wait_state(page, "stopped")
+
+    page.fill("#prompt textarea", "  ")
+    page.wait_for_timeout(200)  # no hand is there sooner
+    page.click("#run")
+    page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
+    assert page.input_value("#prompt textarea") == "  "
+    assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
+    set_knob(page, "pace", 9)
+    start(page, "better")
+    page.click("#stop")
+    wait_state(page, "stopped")
 
 
-def test_tabbing_past_a_list_closes_it(visit) -> None:
-    page = visit()
-    page.click("#checkpoint input")
-    page.wait_for_selector("#checkpoint [role=listbox], .options")
-    page.keyboard.press("Tab")
-    page.wait_for_selector("#checkpoint [role=listbox], .options", state="hidden", timeout=3000)
+def test_what_a_gpu_holds_is_greyed_out_with_the_reason_and_no_run_says_otherwise(
+    page: playwright.Page, served_handlers, monkeypatch
+) -> None:
+    page.click("#more button")
+    page.wait_for_selector("#groups input:enabled")
+    assert "Fixed on this GPU" not in page.inner_text("#target")
+    checkpoint = served_handlers.engines.get("scripted").checkpoint
+    monkeypatch.setattr(checkpoint, "is_captured", True)
+    page.reload()
+    page.wait_for_selector("#pace input[value='0']:checked")  # slow motion ends with its page
+    page.click("#more button")
+    for name in ("groups", "lookup", "threshold", "target"):
+        page.wait_for_selector(f"#{name} input:disabled")
+        assert "Fixed on this GPU" in page.inner_text(f"#{name}")
+    for name in ("metric", "temperature"):
+        assert page.locator(f"#{name} input").first.is_enabled()
+    start(page)
+    mars = running(served_handlers).transcripts[0].run.settings
+    assert (mars.groups, mars.lookup, mars.threshold) == ("one", False, "fixed")
+    page.click("#stop")
+    wait_state(page, "stopped")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, theme: str) -> None:
-    page = visit(f"?__theme={theme}", 390, 844)
+def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playwright.Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    wait_loaded(page)
 
     def box(selector: str) -> dict[str, float]:
         found = page.locator(selector).bounding_box()
@@ -185,35 +182,39 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(visit, them
 
     page.click("#fold")
     start(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.wait_for_function("window.scrollY > 100")
     page.wait_for_function(
         "document.querySelector('#race').getBoundingClientRect().top >= 0", timeout=15_000
     )
-    bar = box("#bar")
-    assert bar["height"] <= 112
     assert not page.locator("#knobs").is_visible()  # running folded it
-    assert bar["y"] + bar["height"] == 844
-    counts = page.locator("#race .rv-count b").all()  # by passes these are the large figures
-    assert len(counts) == 2
-    for count in counts:
-        found = count.bounding_box()
-        assert found is not None
-        assert 0 <= found["y"] <= found["y"] + found["height"] <= bar["y"]
-        assert found["x"] + found["width"] <= 390
-    for selector in ("#race .rv-beat", MARS_PANE, AR_PANE):
-        found = box(selector)
-        assert found["y"] >= 0
-        assert found["y"] + found["height"] <= bar["y"]
-        assert found["x"] + found["width"] <= 390
-    page.mouse.wheel(0, 600)
     knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
+    for is_dark in (False, True):
+        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        bar = box("#bar")
+        assert bar["height"] <= 112
+        assert bar["y"] + bar["height"] == 844
+        counts = page.locator("#race .rv-count b").all()  # by passes these are the large figures
+        assert len(counts) == 2
+        for count in counts:
+            found = count.bounding_box()
+            assert found is not None
+            assert 0 <= found["y"] <= found["y"] + found["height"] <= bar["y"]
+            assert found["x"] + found["width"] <= 390
+        for selector in ("#race .rv-beat", MARS_PANE, AR_PANE):
+            found = box(selector)
+            assert found["y"] >= 0
+            assert found["y"] + found["height"] <= bar["y"]
+            assert found["x"] + found["width"] <= 390
+    page.mouse.wheel(0, 600)
     assert not any(page.locator(selector).is_visible() for selector in knobs)
     page.click("#fold")
     assert page.get_attribute("#fold", "aria-expanded") == "true"
-    for selector in (*knobs, "#run", "#stop"):
-        found = box(selector)
-        assert found["y"] >= 0
-        assert found["y"] + found["height"] <= 844
-        assert found["x"] + found["width"] <= 390
+    for is_dark in (True, False):
+        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
+        for selector in (*knobs, "#run", "#stop"):
+            found = box(selector)
+            assert found["y"] >= 0
+            assert found["y"] + found["height"] <= 844
+            assert found["x"] + found["width"] <= 390
     page.click("#stop")

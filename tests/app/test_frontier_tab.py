@@ -1,17 +1,18 @@
 """The Frontier tab in a real browser: measured ways, the visitor's run, a point opened as a run.
 
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+One visitor's page, which each test leaves as the next one needs it. Skipped where Debian's chromium
+is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, playwright
-from live_page import run
+from browser import needs_browser, opened, playwright
+from live_page import over, run, wait_loaded
 from scripted_page import ScriptedBackend
 
 from app import frontier
@@ -35,7 +36,7 @@ def estimate(value: float) -> dict[str, float]:
     return {"value": value, "low": value * 0.9, "high": min(1.0, value * 1.1)}
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Results of the page's only checkpoint, and the paper's own."""
     folder = tmp_path_factory.mktemp("results")
@@ -55,23 +56,31 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(
-    visit: Callable[..., playwright.Page], scripted_backend: ScriptedBackend
-) -> playwright.Page:
+    results: None, address: str, scripted_backend: ScriptedBackend
+) -> Iterator[playwright.Page]:
     scripted_backend.forward_seconds = 0.001
-    opened = visit("?prompt=Say+it.&tau=0.95&lossless=false&max_new_tokens=24")
-    opened.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.95'")
-    return opened
+    link = "?prompt=Say+it.&tau=0.95&lossless=false&max_new_tokens=24"
+    with opened(address + link, 1280, 900) as made:
+        wait_loaded(made)
+        made.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.95'")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _opened(page: playwright.Page) -> None:
+    open_tab(page)
 
 
 def open_tab(page: playwright.Page) -> None:
+    """At what was measured of the page's own checkpoint."""
     page.get_by_role("tab", name="Frontier").click()
+    page.select_option(f"{VIEW} select", index=0)
     page.wait_for_selector(f"{VIEW}[data-points='3']")
 
 
 def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
-    open_tab(page)
     names = ["AR", "MARS τ=0.5 B=4", "lossless τ=0 B=8 groups"]
     drawn = page.locator(f"{VIEW} .fv-point")
     assert [drawn.nth(n).get_attribute("data-name") for n in range(3)] == names
@@ -88,37 +97,35 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_column_of_the_table_is_out_of_sight(page: playwright.Page, width: int) -> None:
-    open_tab(page)
+def test_no_column_of_the_table_is_out_of_sight(page: playwright.Page) -> None:
     page.select_option(f"{VIEW} select", index=1)
     page.wait_for_selector(f"{VIEW}[data-points='4']")
-    page.set_viewport_size({"width": width, "height": 900})
     table = page.locator(f"{VIEW} .fv-table")
     assert "a-draft-of-a-long-name K=4, masks in both" in table.inner_text()
-    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
-    open_tab(page)
     page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} .fv-curve").count() == 0
     page.check(f"{VIEW} .fv-layer input")
     assert page.locator(f"{VIEW} .fv-curve").count() == 4
     assert all("(paper)" in name for name in page.locator(f"{VIEW} .fv-name").all_text_contents())
     assert "2604.07023" in page.inner_text(f"{VIEW} .fv-source")
+    page.uncheck(f"{VIEW} .fv-layer input")
 
 
 def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright.Page) -> None:
+    page.get_by_role("tab", name="Live").click()
     run(page)
     open_tab(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
     said = page.inner_text(f"{VIEW} .fv-said")
     assert "1.00 tokens per forward, AR's own text" in said
     assert "Its settings are none of those beside it." in said
-    before = page.get_attribute("#race .mars-race", "data-run")
-    page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click()
-    page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
+    over(page, page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click)
     header, _ = page.evaluate(HEADERS)
     assert header["prompt"] == "Say it."
     assert header["checkpoint"] == "scripted"
@@ -132,6 +139,25 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     assert page.locator(f"{VIEW} path.fv-own").count() == 1
 
 
+def test_a_way_opens_from_the_table_by_the_keyboard(page: playwright.Page) -> None:
+    page.locator(f"{VIEW} .fv-open", has_text="lossless").focus()
+    assert "lossless τ=0 B=8 groups" in page.inner_text(f"{VIEW} .fv-readout")
+    over(page, lambda: page.keyboard.press("Enter"))
+    mars, _ = page.evaluate(HEADERS)
+    assert mars["settings"]["lossless"] is True
+    assert mars["settings"]["groups"] == "every"
+
+
+def test_what_goes_wrong_opens_as_a_run(page: playwright.Page) -> None:
+    assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
+    over(page, page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click)
+    mars, plain = page.evaluate(HEADERS)
+    assert (mars["prompt"], mars["settings"]["tau"], mars["settings"]["lossless"]) == (
+        *("Fail.", 0.5, False),
+    )
+    assert plain["settings"]["method"] == "ar"
+
+
 def test_a_way_of_another_checkpoint_switches_the_picker(page: playwright.Page) -> None:
     assert page.input_value("#checkpoint input") == "scripted"
     way = {"kind": "way", "prompt": "Say it.", "checkpoint": "absent", "settings": BOLD}
@@ -141,26 +167,3 @@ def test_a_way_of_another_checkpoint_switches_the_picker(page: playwright.Page) 
         ["#race .mars-race", way],
     )
     page.wait_for_function("document.querySelector('#checkpoint input').value === 'absent'")
-
-
-def test_a_way_opens_from_the_table_by_the_keyboard(page: playwright.Page) -> None:
-    open_tab(page)
-    page.locator(f"{VIEW} .fv-open", has_text="lossless").focus()
-    assert "lossless τ=0 B=8 groups" in page.inner_text(f"{VIEW} .fv-readout")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#race .mars-race[data-state=finished]")
-    mars, _ = page.evaluate(HEADERS)
-    assert mars["settings"]["lossless"] is True
-    assert mars["settings"]["groups"] == "every"
-
-
-def test_what_goes_wrong_opens_as_a_run(page: playwright.Page) -> None:
-    open_tab(page)
-    assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
-    page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click()
-    page.wait_for_selector("#race .mars-race[data-state=finished]")
-    mars, plain = page.evaluate(HEADERS)
-    assert (mars["prompt"], mars["settings"]["tau"], mars["settings"]["lossless"]) == (
-        *("Fail.", 0.5, False),
-    )
-    assert plain["settings"]["method"] == "ar"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Arrive, needs_browser, playwright
+from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
-from live_page import SETTINGS
+from live_page import SETTINGS, assert_ends_when_left, over
 from scripted_page import page_served
 
 from app.controls import Limits
@@ -28,12 +27,19 @@ from mars_runtime.trace import Trace, read_trace
 CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[GridHandlers, GridBackend]]:
-    handlers, backend = make_page(tmp_path)
-    backend.forward_seconds = 0.0
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GridHandlers, GridBackend]]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("made"))
     yield handlers.grid, backend
     handlers.engines.close()
+
+
+@pytest.fixture
+def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBackend]:
+    """The same page for all, at full speed, that was asked nothing yet."""
+    made[1].forward_seconds = 0.0
+    made[1].prompts.clear()
+    return made
 
 
 def parsed(value: str) -> tuple[dict, list[tuple[str, dict]]]:
@@ -273,30 +279,23 @@ def test_examples_turn_and_depth_limits_b(page) -> None:
 
 
 PROMPT = "Say ${HOME}<b>."
+GRID = "#grid .mars-grid"
 AR, SAME, BOLD, LAST = ("ar", "r0c0", "r0c1", "r2c1")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, GridBackend, Handlers]]:
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
+    backend.forward_seconds = 0.001
     with page_served(handlers) as url:
         yield url, backend, handlers
 
 
-@pytest.fixture
-def backend(served: tuple[str, GridBackend, Handlers]) -> GridBackend:
-    served[1].forward_seconds, served[1].permits = 0.001, None
-    return served[1]
-
-
-@pytest.fixture
-def visit(
-    arrive: Arrive, served: tuple[str, GridBackend, Handlers], backend: GridBackend
-) -> Callable[..., playwright.Page]:
-    """Open the tab as a new visitor and ask for three rows of two cells."""
-
-    def open_tab(width: int = 1440, height: int = 1000, query: str = "") -> playwright.Page:
-        page = arrive(served[0] + query, width, height)
+@pytest.fixture(scope="module")
+def tab(served: tuple[str, GridBackend, Handlers]) -> Iterator[playwright.Page]:
+    """The tab as one visitor has it open, who asks for three rows of two cells; each test leaves it
+    as the next one needs it."""
+    with opened(served[0]) as page:
         page.get_by_role("tab", name="Grid").click()
         wait_phase(page, "empty")
         page.fill("#grid-prompt textarea", PROMPT)
@@ -304,9 +303,14 @@ def visit(
         for unwanted in ("0.7", "0.8"):
             page.get_by_label(unwanted, exact=True).uncheck()
         page.locator("#grid-block_sizes").get_by_label("8", exact=True).uncheck()
-        return page
+        yield page
 
-    return open_tab
+
+@pytest.fixture(scope="module")
+def ran(tab: playwright.Page) -> playwright.Page:
+    """The tab after a run."""
+    run(tab)
+    return tab
 
 
 def wait_phase(page: playwright.Page, phase: str) -> None:
@@ -318,14 +322,39 @@ def cell(name: str, inner: str = "") -> str:
 
 
 def run(page: playwright.Page) -> None:
-    page.click("#grid-run")
-    wait_phase(page, "finished")
+    over(page, lambda: page.click("#grid-run"), GRID, "data-phase")
 
 
 @needs_browser
-def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
-    page = visit()
-    run(page)
+def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
+    page = tab
+    page.get_by_label("0.5", exact=True).uncheck()
+    page.get_by_label("0.9", exact=True).uncheck()
+    page.get_by_label("a lossless row").uncheck()
+    page.click("#grid-run")
+    page.wait_for_selector("#grid-taus :text('Choose at least one τ, or the lossless row.')")
+    assert page.get_attribute("#grid .mars-grid", "data-phase") == "empty"
+    assert page.input_value("#grid-prompt textarea") == PROMPT
+    prompt = page.locator("#grid-prompt textarea")
+    page.get_by_role("button", name="Another example").click()
+    page.wait_for_function(
+        "p => document.querySelector('#grid-prompt textarea').value !== p", arg=PROMPT
+    )
+    page.get_by_role("tab", name="Live").click()
+    page.fill("#prompt textarea", "From the other tab.")
+    page.get_by_role("tab", name="Grid").click()
+    page.get_by_role("button", name="Prompt of Live").click()
+    playwright.expect(prompt).to_have_value("From the other tab.")
+    prompt.fill(PROMPT)
+    page.click("#grid-taus [aria-label=Clear]")  # the sentence stands over what it asks for
+    for wanted in ("0.5", "0.9"):
+        page.get_by_label(wanted, exact=True).check()
+    page.get_by_label("a lossless row").check()
+
+
+@needs_browser
+def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
+    page = ran
     assert page.locator("#grid [role=row]").count() == 5
     assert page.locator("#grid [role=gridcell]").count() == 7
     assert page.locator("#grid [role=rowheader]").all_inner_texts() == [
@@ -367,9 +396,8 @@ def test_cells_figures_marks_and_an_opened_cell(visit) -> None:
 
 
 @needs_browser
-def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(visit) -> None:
-    page = visit()
-    run(page)
+def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(ran: playwright.Page) -> None:
+    page = ran
     levels = "(nodes) => nodes.map((node) => node.dataset.level).join('')"
     cells = "#grid .gv-cell"
     assert page.eval_on_selector_all(cells, levels) == "0" + "25" + "11" + "25"  # 2 and 4 tokens
@@ -385,12 +413,12 @@ def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(visit) -> None:
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#grid .mars-grid[data-measure=speed]")
     page.wait_for_selector("#grid .gv-key >> nth=0 >> text=/×$/")
+    page.check("#grid .gv-measures input[value=tpf]")
 
 
 @needs_browser
-def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(visit) -> None:
-    page = visit()
-    run(page)
+def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playwright.Page) -> None:
+    page = ran
     points = page.locator("#grid .gv-point:visible")
     assert points.count() == 7
     best = "nodes => nodes.map((node) => node.dataset.cell)"
@@ -417,11 +445,53 @@ def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(visit) -> 
 
 
 @needs_browser
-def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
-    page = visit()
+def test_a_phone_has_no_sideways_scroll(ran: playwright.Page) -> None:
+    page = ran
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.click(cell(AR))
+    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='1']")
+    page.click(cell(BOLD))
+    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
+    for is_dark in (False, True):
+        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
+        page.wait_for_function("document.documentElement.scrollWidth <= 390")
+        assert page.locator(cell(BOLD)).bounding_box()["x"] >= 0
+    page.evaluate("document.body.classList.remove('dark')")
+    page.set_viewport_size({"width": 1440, "height": 1000})
+
+
+@needs_browser
+def test_recorded_cells_are_drawn_and_parted_as_the_folds_say(tab: playwright.Page, served) -> None:
+    """A value that was kept, read again without a server, against the folds in Python."""
+    *_, value = served[2].grid.run("recorder", controls())
+    page = tab
+    page.evaluate("v => document.querySelector('#grid .mars-grid').lineView.read(v)", value)
+    kept = json.loads(value.splitlines()[0])["run"]
+    page.wait_for_selector(f"{GRID}[data-phase=finished][data-run='{kept}']")
+    lines: dict[str, list[str]] = {}
+    for line in value.splitlines()[1:]:
+        tag, data = line.split("\t", 1)
+        lines.setdefault(tag, []).append(data)
+    ar = read_trace(lines["ar"])
+    for name in (SAME, BOLD, "r1c0", "r1c1", "r2c0", LAST):
+        events = read_trace(lines[name]).events
+        assert page.inner_text(cell(name, ".gv-tpf")) == f"{folds.tpf(events):.2f}"
+        place = folds.first_divergence(events, ar.events)
+        said = "same text" if place is None else f"differs from token {place + 1}"
+        assert page.inner_text(cell(name, ".gv-differs")) == said
+    page.click(cell(LAST))
+    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
+    broken = json.dumps({"run": "x", "prompt": "", "rows": [], "columns": []}) + "\nr9c9\t{}\n"
+    page.evaluate("v => document.querySelector('#grid .mars-grid').lineView.read(v)", broken)
+    wait_phase(page, "error")
+    assert "cannot be drawn" in page.inner_text("#grid .gv-status")
+
+
+@needs_browser
+def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -> None:
+    page, backend = tab, served[1]
     page.focus("#grid-prompt textarea")
-    page.keyboard.press("Control+Enter")
-    wait_phase(page, "finished")
+    over(page, lambda: page.keyboard.press("Control+Enter"), GRID, "data-phase")
     assert page.locator("#grid .gv-cell[tabindex='0']").count() == 1
     page.focus(cell(AR))
     for key in ("ArrowUp", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
@@ -457,76 +527,13 @@ def test_the_keyboard_runs_moves_opens_and_stops(visit, backend) -> None:
     wait_phase(page, "stopped")
     assert page.inner_text("#grid .gv-status") == "Stopped: 0 of 6 cells ran."
     page.wait_for_selector("#grid-race .mars-race[data-state=stopped]")
+    backend.permits = None
 
 
 @needs_browser
-def test_a_tab_closed_in_a_browser_ends_the_run(visit, backend) -> None:
-    page = visit()
-    backend.forward_seconds = 0.05
+def test_a_page_left_in_a_browser_ends_the_run(tab: playwright.Page, served) -> None:
+    page, backend = tab, served[1]
+    backend.forward_seconds = 0.2
     page.click("#grid-run")
     page.wait_for_selector("#grid .gv-cell[data-state=running]")
-    page.close()
-    before, until = -1, time.monotonic() + 10
-    while backend.num_forwards != before and time.monotonic() < until:
-        before = backend.num_forwards
-        time.sleep(0.3)  # longer than a forward, so that a run that goes on shows
-    assert backend.num_forwards == before
-
-
-@needs_browser
-def test_refusals_examples_and_the_prompt_of_live(visit) -> None:
-    page = visit()
-    page.get_by_label("0.5", exact=True).uncheck()
-    page.get_by_label("0.9", exact=True).uncheck()
-    page.get_by_label("a lossless row").uncheck()
-    page.click("#grid-run")
-    page.wait_for_selector("#grid-taus :text('Choose at least one τ, or the lossless row.')")
-    assert page.get_attribute("#grid .mars-grid", "data-phase") == "empty"
-    assert page.input_value("#grid-prompt textarea") == PROMPT
-    prompt = page.locator("#grid-prompt textarea")
-    page.get_by_role("button", name="Another example").click()
-    page.wait_for_function(
-        "p => document.querySelector('#grid-prompt textarea').value !== p", arg=PROMPT
-    )
-    page.get_by_role("tab", name="Live").click()
-    page.fill("#prompt textarea", "From the other tab.")
-    page.get_by_role("tab", name="Grid").click()
-    page.get_by_role("button", name="Prompt of Live").click()
-    playwright.expect(prompt).to_have_value("From the other tab.")
-
-
-@needs_browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_has_no_sideways_scroll(visit, theme: str) -> None:
-    page = visit(390, 844, f"?__theme={theme}")
-    run(page)
-    page.click(cell(BOLD))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator(cell(BOLD)).bounding_box()["x"] >= 0
-
-
-@needs_browser
-def test_recorded_cells_are_drawn_and_parted_as_the_folds_say(visit, served) -> None:
-    """A value that was kept, read again without a server, against the folds in Python."""
-    *_, value = served[2].grid.run("recorder", controls())
-    page = visit()
-    page.evaluate("v => document.querySelector('#grid .mars-grid').lineView.read(v)", value)
-    wait_phase(page, "finished")
-    lines: dict[str, list[str]] = {}
-    for line in value.splitlines()[1:]:
-        tag, data = line.split("\t", 1)
-        lines.setdefault(tag, []).append(data)
-    ar = read_trace(lines["ar"])
-    for name in (SAME, BOLD, "r1c0", "r1c1", "r2c0", LAST):
-        events = read_trace(lines[name]).events
-        assert page.inner_text(cell(name, ".gv-tpf")) == f"{folds.tpf(events):.2f}"
-        place = folds.first_divergence(events, ar.events)
-        said = "same text" if place is None else f"differs from token {place + 1}"
-        assert page.inner_text(cell(name, ".gv-differs")) == said
-    page.click(cell(LAST))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
-    broken = json.dumps({"run": "x", "prompt": "", "rows": [], "columns": []}) + "\nr9c9\t{}\n"
-    page.evaluate("v => document.querySelector('#grid .mars-grid').lineView.read(v)", broken)
-    wait_phase(page, "error")
-    assert "cannot be drawn" in page.inner_text("#grid .gv-status")
+    assert_ends_when_left(page, served[2].grid)

@@ -6,16 +6,16 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Arrive, needs_browser, playwright
+from browser import needs_browser, opened, playwright
+from live_page import over
 from load_page import controls, make_page
 from scripted_page import ScriptedBackend, page_served
 
 from app.controls import Limits
-from app.handlers import Handlers
 from app.traffic.order import MAX_REQUESTS, read_traffic_order
 from app.traffic.run import TrafficHandlers
 from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
@@ -27,11 +27,23 @@ from mars_runtime.traffic.workload import read_recorded
 LIMITS = Limits(8000, 512, 8)
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[TrafficHandlers, ScriptedBackend]]:
-    handlers, backend = make_page(tmp_path)
+@pytest.fixture(scope="module")
+def made(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[TrafficHandlers, ScriptedBackend]]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("made"))
     yield handlers.traffic, backend
     handlers.engines.close()
+
+
+@pytest.fixture
+def page(
+    made: tuple[TrafficHandlers, ScriptedBackend],
+) -> tuple[TrafficHandlers, ScriptedBackend]:
+    """The same page for all, at full speed, that was asked nothing yet."""
+    made[1].forward_seconds = 0.001
+    made[1].prompts.clear()
+    return made
 
 
 def of_tag(value: str, tag: str) -> list[dict]:
@@ -180,37 +192,28 @@ def test_what_the_tab_opens_with_can_run() -> None:
     assert read_recorded(RECORDED)
 
 
+LOAD = "#load .mars-load"
+
+
 @pytest.fixture(scope="module")
-def served(
+def lab(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[str, ScriptedBackend, Handlers]]:
+) -> Iterator[tuple[playwright.Page, ScriptedBackend]]:
+    """The tab as one visitor has it open, who asks for a second of short answers, two ways; each
+    test leaves it so."""
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    with page_served(handlers) as url:
-        yield url, backend, handlers
-
-
-@pytest.fixture
-def visit(
-    arrive: Arrive, served: tuple[str, ScriptedBackend, Handlers]
-) -> Callable[..., playwright.Page]:
-    """Open the tab as a new visitor and ask for a second of short answers, two ways."""
-
-    def open_tab(seconds: float = 0.001) -> playwright.Page:
-        served[1].forward_seconds = seconds
-        page = arrive(served[0])
+    with page_served(handlers) as url, opened(url) as page:
         page.get_by_role("tab", name="Load lab").click()
-        wait_phase(page, "empty")
+        page.wait_for_selector(f"{LOAD}[data-phase=empty]")
         for name, value in (("seconds", "1"), ("max_new_tokens", "8")):
             page.fill(f"#load-{name} input[type=number]", value)
         page.get_by_label("lossless", exact=True).uncheck()
         page.get_by_label("fixed τ", exact=True).uncheck()
-        return page
-
-    return open_tab
+        yield page, backend
 
 
-def wait_phase(page: playwright.Page, phase: str) -> None:
-    page.wait_for_selector(f"#load .mars-load[data-phase={phase}]")
+def run_load(page: playwright.Page) -> None:
+    over(page, lambda: page.click("#load-run"), LOAD, "data-phase")
 
 
 def cell(page: playwright.Page, way: str, column: int) -> str:
@@ -218,11 +221,10 @@ def cell(page: playwright.Page, way: str, column: int) -> str:
 
 
 @needs_browser
-def test_a_visitor_compares_two_ways_then_asks_for_a_curve(visit) -> None:
-    page = visit()
+def test_a_visitor_compares_two_ways(lab) -> None:
+    page, _ = lab
     assert "without waiting for each other" in page.inner_text("#load .lv-status")
-    page.click("#load-run")
-    wait_phase(page, "finished")
+    run_load(page)
     assert page.locator("#load tbody th").all_inner_texts() == [
         "plain AR", "τ 0.95 to 0.5, by load",
     ]  # fmt: skip
@@ -241,40 +243,49 @@ def test_a_visitor_compares_two_ways_then_asks_for_a_curve(visit) -> None:
     assert page.inner_text("#load .lv-day h3") == "A simulation: a day of such requests"
     page.wait_for_selector("#load [data-chart=day] .bars path >> nth=5")
 
-    page.get_by_label("saturation curve").check()
-    page.get_by_label("τ by a controller", exact=True).uncheck()
-    page.fill("#load-rate input[type=number]", "4")
-    page.click("#load-run")
-    page.wait_for_selector("#load [data-chart=answered]:visible .points path >> nth=4")
-    wait_phase(page, "finished")
-    said = page.inner_text("#load .lv-env")
-    assert re.match(r"plain AR (kept up with|saturates at) [\d.]+ requests/s", said)
-
 
 @needs_browser
-def test_stop_ends_it_and_too_much_is_one_sentence(visit) -> None:
-    page = visit(seconds=0.05)
+def test_stop_ends_it_and_too_much_is_one_sentence(lab) -> None:
+    page, backend = lab
+    backend.forward_seconds = 0.05
+    before = page.get_attribute(LOAD, "data-run")
     page.click("#load-run")
+    page.wait_for_selector(f"{LOAD}:not([data-run='{before}'])")
     page.wait_for_selector("#load tr[data-way=ar][data-arrived]")
     weight = "getComputedStyle(document.querySelector('#load-stop')).fontWeight"
-    assert page.evaluate(weight) == "600"
+    page.wait_for_function(f"{weight} === '600'")
     page.click("#load-stop")
-    wait_phase(page, "stopped")
-    assert page.evaluate(weight) == "500"
+    page.wait_for_selector(f"{LOAD}[data-phase=stopped]")
+    page.wait_for_function(f"{weight} === '500'")
     assert page.inner_text("#load .lv-status").startswith("Stopped")
     page.fill("#load-rate input[type=number]", "40")
     page.fill("#load-seconds input[type=number]", "20")
     page.click("#load-run")
     page.get_by_text("Ask for at most 120 requests at a time").first.wait_for()
+    backend.forward_seconds = 0.001
+    page.fill("#load-rate input[type=number]", "4")
+    page.fill("#load-seconds input[type=number]", "1")
 
 
 @needs_browser
-def test_recorded_arrivals_are_typed_where_they_are_wanted(visit) -> None:
-    page = visit()
+def test_recorded_arrivals_are_typed_where_they_are_wanted(lab) -> None:
+    page, _ = lab
     assert page.locator("#load-recorded").count() == 0
     page.get_by_label("recorded", exact=True).check()
     page.fill("#load-recorded textarea", "0, 0.2, 0.3")
-    page.click("#load-run")
-    wait_phase(page, "finished")
+    run_load(page)
     assert cell(page, "ar", 1) == "3 of 3"
     assert "recorded arrivals, 3 requests" in page.inner_text("#load .lv-env")
+    page.get_by_label("Poisson", exact=True).check()
+
+
+@needs_browser
+def test_a_curve_of_one_way_says_where_it_saturates(lab) -> None:
+    page, _ = lab
+    page.get_by_label("saturation curve").check()
+    page.get_by_label("τ by a controller", exact=True).uncheck()
+    page.fill("#load-rate input[type=number]", "4")
+    run_load(page)
+    page.wait_for_selector("#load [data-chart=answered]:visible .points path >> nth=4")
+    said = page.inner_text("#load .lv-env")
+    assert re.match(r"plain AR (kept up with|saturates at) [\d.]+ requests/s", said)

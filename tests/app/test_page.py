@@ -1,15 +1,26 @@
 """Runs in a real browser, steered, stopped and shared, over the real engine and a scripted backend.
 
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+One visitor's page, which each test leaves as the next one needs it. Skipped where Debian's chromium
+is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
-from browser import needs_browser
-from live_page import HEAD_SAYS, SETTINGS, running, set_knob, start, wait_state, wait_steps
+from browser import needs_browser, opened, playwright
+from live_page import (
+    HEAD_SAYS,
+    SETTINGS,
+    running,
+    set_knob,
+    start,
+    wait_loaded,
+    wait_state,
+    wait_steps,
+)
 from scripted_page import TEXT, ScriptedBackend
 
 from app import run_log
@@ -22,11 +33,17 @@ def _slowly(scripted_backend: ScriptedBackend) -> None:
     scripted_backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends early
 
 
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(address, 1280, 900) as made:
+        wait_loaded(made)
+        yield made
+
+
 @pytest.mark.timed
 def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(
-    visit, served_handlers, scripted_backend
+    page: playwright.Page, served_handlers
 ) -> None:
-    page = visit()
     set_knob(page, "tau", 1)
     delays = []
     for _ in range(3):
@@ -49,25 +66,49 @@ def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(
     assert min(delays) < 0.3
 
 
-def test_text_is_grouped_by_forward_and_shown_as_text(visit, scripted_backend) -> None:
-    page = visit()
-    scripted_backend.forward_seconds = 0.002
-    set_knob(page, "tau", 0.5)
-    page.fill("#prompt textarea", "${HOME}<b>{{x}}")
-    page.click("#run")
-    wait_state(page, "finished")
-    pane = page.locator(".rv-pane[data-lane=mars] .rv-text")
-    shown = pane.evaluate("e => e.textContent")
-    assert TEXT[:40] in shown.replace("\u200b", "")
-    assert pane.locator("b").count() == 0
-    sizes = pane.locator(".rv-c[data-n]").evaluate_all("a => a.map(e => +e.dataset.n)")
-    assert 4 in sizes  # what the scripted model chooses for B
-    assert page.input_value("#prompt textarea") == "${HOME}<b>{{x}}"
-
-
-def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, scripted_backend) -> None:
-    page = visit()
+def test_the_threshold_steers_a_run_stop_ends_it_and_a_lens_looks_at_it_until_the_next(
+    page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend
+) -> None:
+    set_knob(page, "tau", 1)
     start(page)
+    lens = page.locator("#race .rv-lens-bar")
+    set_knob(page, "tau", 0.5)
+    page.wait_for_function(HEAD_SAYS.format(".5"))
+    assert lens.is_hidden()
+
+    race = running(served_handlers)
+    page.click("#stop")
+    wait_state(page, "stopped")
+    assert all(lane.run.is_finished for lane in race.transcripts)
+    quiet = scripted_backend.num_forwards
+    time.sleep(0.2)
+    assert scripted_backend.num_forwards == quiet
+    assert "–" not in page.inner_text("#race .rv-figure[data-key=perForward] .rv-value")
+
+    set_knob(page, "tau", 0.7)
+    lens.wait_for()
+    assert lens.inner_text().startswith("Seen with τ\u00a0=\u00a00.7.")
+    assert page.locator("#race .rv-lens").count() == 1
+    page.click("#stop")  # once more
+    start(page)
+    assert lens.is_hidden()
+    assert page.locator("#race .rv-lens").count() == 0
+
+    old = running(served_handlers)
+    start(page, "another")
+    assert all(lane.run.is_finished for lane in old.transcripts)
+    assert running(served_handlers).order.prompt == "another"
+    steps = page.locator("#race .mars-race").get_attribute("data-steps")
+    wait_steps(page, int(steps) + 3)
+    page.keyboard.press("Escape")
+    wait_state(page, "stopped")
+
+
+def test_text_is_grouped_by_forward_and_charts_keep_their_node_and_their_zoom(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    set_knob(page, "tau", 0.5)
+    start(page, "${HOME}<b>{{x}}")
     chart = page.locator("#race [data-chart=forwards]")
     chart.locator(".nsewdrag").scroll_into_view_if_needed()
     area = chart.locator(".nsewdrag").bounding_box()
@@ -84,78 +125,20 @@ def test_charts_are_drawn_by_plotly_on_one_node_and_zoom_survives(visit, scripte
     shown = page.evaluate(f"[{plot}.dataset.marked, {plot}.layout.xaxis.range]")
     assert shown == ["yes", zoomed]
 
-
-def test_the_threshold_steers_a_run_and_is_a_lens_once_it_is_over(visit, scripted_backend) -> None:
-    page = visit()
-    start(page)
-    lens = page.locator("#race .rv-lens-bar")
-    set_knob(page, "tau", 0.5)
-    page.wait_for_function(HEAD_SAYS.format(".5"))
-    assert lens.is_hidden()
-    page.click("#stop")
-    wait_state(page, "stopped")
-    set_knob(page, "tau", 0.7)
-    lens.wait_for()
-    assert lens.inner_text().startswith("Seen with τ\u00a0=\u00a00.7.")
-    assert page.locator("#race .rv-lens").count() == 1
-    start(page)
-    assert lens.is_hidden()
-    assert page.locator("#race .rv-lens").count() == 0
-
-
-def test_stop_ends_the_workers_run_and_keeps_the_figures(
-    visit, served_handlers, scripted_backend
-) -> None:
-    page = visit()
-    start(page)
-    race = running(served_handlers)
-    page.click("#stop")
-    wait_state(page, "stopped")
-    assert all(lane.run.is_finished for lane in race.transcripts)
-    quiet = scripted_backend.num_forwards
-    time.sleep(0.2)
-    assert scripted_backend.num_forwards == quiet
-    assert "–" not in page.inner_text("#race .rv-figure[data-key=perForward] .rv-value")
-    page.click("#stop")
-    start(page)
-    page.keyboard.press("Escape")
-    wait_state(page, "stopped")
-
-
-def test_a_closed_tab_ends_the_workers_run(visit, served_handlers) -> None:
-    page = visit()
-    start(page)
-    race = running(served_handlers)
-    page.close()
-    assert all(lane.run.wait(5) for lane in race.transcripts)
-    assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"
-
-
-def test_two_visitors_neither_see_nor_move_each_other(visit, scripted_backend) -> None:
-    scripted_backend.forward_seconds = 0.01
-    first, second = visit(), visit()
-    for page in (first, second):
-        set_knob(page, "tau", 1)
-        set_knob(page, "pace", 9)  # at full speed the first race would have the device alone
-    start(first, "first marker")
-    start(second, "second marker")
-    set_knob(first, "tau", 0.5)
-    first.wait_for_function(HEAD_SAYS.format(".5"))
-    wait_steps(second, 12)
-    second.click("#stop")
-    wait_state(second, "stopped")
-    heads = [page.get_attribute(SETTINGS, "title") for page in (first, second)]
-    assert "0.5" in heads[0]
-    assert "0.5" not in heads[1]
-    assert "first marker" not in second.content()
-    assert "second marker" not in first.content()
+    pane = page.locator(".rv-pane[data-lane=mars] .rv-text")
+    shown = pane.evaluate("e => e.textContent")
+    assert TEXT[:40] in shown.replace("\u200b", "")
+    assert pane.locator("b").count() == 0
+    sizes = pane.locator(".rv-c[data-n]").evaluate_all("a => a.map(e => +e.dataset.n)")
+    assert 4 in sizes  # what the scripted model chooses for B
+    assert page.input_value("#prompt textarea") == "${HOME}<b>{{x}}"
 
 
 def test_a_page_that_slept_asks_for_the_lines_it_missed(
-    visit, served_handlers, scripted_backend, monkeypatch
+    page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend, monkeypatch
 ) -> None:
     monkeypatch.setattr(run_log, "WHOLE_CHARS", 2000)
-    page = visit()
+    scripted_backend.forward_seconds = 0.03
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"
     page.evaluate(f"{view}.read = () => {{}}, 0")
@@ -172,13 +155,40 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
     assert TEXT[:200] in pane.evaluate("e => e.textContent").replace("\u200b", "")
 
 
-def test_run_while_running_starts_anew(visit, served_handlers) -> None:
-    page = visit()
-    start(page)
-    old = running(served_handlers)
-    start(page, "another")
-    assert all(lane.run.is_finished for lane in old.transcripts)
-    assert running(served_handlers).order.prompt == "another"
-    steps = page.locator("#race .mars-race").get_attribute("data-steps")
-    wait_steps(page, int(steps) + 3)
-    page.click("#stop")
+def test_two_pages_neither_see_nor_move_each_other_and_closing_one_ends_its_run(
+    page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend
+) -> None:
+    scripted_backend.forward_seconds = 0.01
+    with page.expect_popup() as popup:  # the server knows a page, not a visitor
+        page.evaluate("window.open(location.href)")
+    first, second = page, popup.value
+    wait_loaded(second)
+    for each in (first, second):
+        set_knob(each, "tau", 1)
+        set_knob(each, "pace", 9)  # at full speed the first race would have the device alone
+    first.bring_to_front()  # a page behind another is drawn once a second
+    start(first, "first marker")
+    second.bring_to_front()
+    start(second, "second marker")
+    first.bring_to_front()
+    set_knob(first, "tau", 0.5)
+    first.wait_for_function(HEAD_SAYS.format(".5"))
+    second.bring_to_front()
+    wait_steps(second, 12)
+    second.click("#stop")
+    wait_state(second, "stopped")
+    heads = [each.get_attribute(SETTINGS, "title") for each in (first, second)]
+    assert "0.5" in heads[0]
+    assert "0.5" not in heads[1]
+    assert "first marker" not in second.content()
+    assert "second marker" not in first.content()
+
+    first.bring_to_front()
+    first.click("#stop")
+    wait_state(first, "stopped")
+    second.bring_to_front()
+    start(second)
+    race = running(served_handlers)
+    second.close()
+    assert all(lane.run.wait(5) for lane in race.transcripts)
+    assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"

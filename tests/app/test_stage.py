@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from browser import Arrive, needs_browser, playwright
+from browser import needs_browser, opened, playwright, shared
 from live_page import ROOT, run, wait_loaded
 from scripted_page import ScriptedBackend
 
@@ -17,20 +17,23 @@ PASTE = """([box, text]) => {
   document.querySelector(box).focus();
   document.execCommand("insertText", false, text);
 }"""
-Visit = Callable[..., playwright.Page]
+FORBID = """
+  const denied = () => { throw new DOMException("denied", "SecurityError"); };
+  window.BroadcastChannel = class { constructor() { denied(); } };
+  Object.defineProperty(window, "indexedDB", { get: denied });
+  Object.defineProperty(window, "localStorage", { get: denied });"""
 
 
-@pytest.fixture
-def visit(arrive: Arrive, address: str, scripted_backend: ScriptedBackend) -> Visit:
-    """Open the page as a new visitor, at full speed."""
+@pytest.fixture(autouse=True)
+def _quickly(scripted_backend: ScriptedBackend) -> None:
     scripted_backend.forward_seconds = 0.001
 
-    def open_page(query: str = "", *size: int) -> playwright.Page:
-        page = arrive(f"{address}?max_new_tokens=40{query}", *size)
-        wait_loaded(page)
-        return page
 
-    return open_page
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(f"{address}?max_new_tokens=40") as made:
+        wait_loaded(made)
+        yield made
 
 
 def wait_foreign(page: playwright.Page, is_so: bool) -> None:
@@ -38,61 +41,34 @@ def wait_foreign(page: playwright.Page, is_so: bool) -> None:
     assert page.locator(FOREIGN).is_visible() == is_so
 
 
-def test_a_result_carries_its_prompt_and_says_when_another_is_typed(visit: Visit) -> None:
-    page = visit()
-    run(page, "Say <b>it</b>.\nTwice.")
-    assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
-    assert "at most 40 tokens" in page.inner_text(f"{ROOT} .rv-once")
-    wait_foreign(page, False)
-    page.fill(BOX, "Say something else.")
-    wait_foreign(page, True)
-    assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
-    page.fill(BOX, "Say <b>it</b>.\nTwice.")
-    wait_foreign(page, False)
+def test_views_stand_where_the_browser_forbids_channels(address: str) -> None:
+    """As in an embedded page whose storage is blocked. Goes first, while nobody has the tab: one
+    that is listened to would fail on what Gradio itself throws then."""
+    page = shared().take()
+    troubles: list[str] = []
+
+    def hear(error: playwright.Error) -> None:
+        troubles.append(str(error))
+
+    page.on("pageerror", hear)
+    session = page.context.new_cdp_session(page)
+    session.send("Page.enable")
+    added = session.send("Page.addScriptToEvaluateOnNewDocument", {"source": FORBID})
+    page.goto(address)
+    page.wait_for_selector(f"{ROOT}[data-state=empty]")
+    tabs = {"Batch": "#batch", "Grid": "#grid", "Load lab": "#load", "Compare": "#compare"}
+    for name, view in tabs.items():
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.wait_for_selector(f"{view} section")
+    page.wait_for_selector("#compare .cv-said:text('does not let the page keep anything')")
+    assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
+    session.send("Page.removeScriptToEvaluateOnNewDocument", added)
+    session.detach()
+    page.remove_listener("pageerror", hear)
+    shared().give_back(page, address)
 
 
-def test_an_example_is_not_taken_for_the_answer_beside_it(
-    visit: Visit, scripted_backend: ScriptedBackend
-) -> None:
-    page = visit()
-    run(page, "Say it.")
-    page.evaluate("document.getElementById('run').click = () => {}")  # the run that follows waits
-    page.click(".chips:visible button >> nth=0")
-    wait_foreign(page, True)
-    assert page.inner_text(PROMPT) == "Say it."
-    page.evaluate("delete document.getElementById('run').click")
-    run(page)
-    wait_foreign(page, False)
-    assert page.inner_text(PROMPT) == page.input_value(BOX)
-
-
-def test_the_prompt_of_a_link_is_not_taken_for_the_answer_beside_it(
-    visit: Visit, address: str
-) -> None:
-    page = visit()
-    run(page, "Say it.")
-    value = page.evaluate(f"document.querySelector('{ROOT}').lineView.latest")
-    followed = visit("&prompt=" + quote("What of this?"))
-    followed.evaluate(f"value => document.querySelector('{ROOT}').lineView.read(value)", value)
-    followed.wait_for_function(f"document.querySelector('{BOX}').value === 'What of this?'")
-    wait_foreign(followed, True)
-    assert followed.inner_text(PROMPT) == "Say it."
-
-
-def test_a_model_of_single_tasks_holds_no_conversation(
-    visit: Visit, scripted_backend: ScriptedBackend
-) -> None:
-    page = visit()
-    run(page, "Say it.")
-    first = scripted_backend.prompts[-1]
-    assert page.input_value(BOX) == "Say it."
-    run(page)
-    assert scripted_backend.prompts[-1] == first
-    assert not page.locator(".mars-conversation").is_visible()
-
-
-def test_a_long_paste_is_kept_and_refused_in_a_sentence(visit: Visit) -> None:
-    page = visit()
+def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -> None:
     page.fill(BOX, "")
     page.evaluate(PASTE, [BOX, "long " * 1800])
     assert len(page.input_value(BOX)) == 9000
@@ -101,8 +77,7 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(visit: Visit) -> None:
     assert page.get_attribute(ROOT, "data-state") == "empty"
 
 
-def test_a_refusal_leaves_the_stage_with_the_next_action(visit: Visit) -> None:
-    page = visit()
+def test_a_refusal_leaves_the_stage_with_the_next_action(page: playwright.Page) -> None:
     page.click("#more > button")
     page.click("#checkpoint input")
     page.click("[role=option]:has-text('absent')")
@@ -119,58 +94,78 @@ def test_a_refusal_leaves_the_stage_with_the_next_action(visit: Visit) -> None:
     assert page.get_attribute(ROOT, "data-state") == "finished"
 
 
-def test_the_api_page_opens_where_the_readme_says(visit: Visit) -> None:
-    page = visit("&view=api")
-    page.wait_for_selector(":text('/generate') >> nth=0")
-    page.wait_for_selector(":text('/compare') >> nth=0")
-    assert "left out" not in page.inner_text("#remark")
-
-
-def test_views_stand_where_the_browser_forbids_channels(
-    browser: playwright.Browser, address: str
+def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
+    page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    """As in an embedded page whose storage is blocked."""
-    context = browser.new_context()
-    context.add_init_script("""
-      const denied = () => { throw new DOMException("denied", "SecurityError"); };
-      window.BroadcastChannel = class { constructor() { denied(); } };
-      Object.defineProperty(window, "indexedDB", { get: denied });
-      Object.defineProperty(window, "localStorage", { get: denied });""")
-    page = context.new_page()
-    troubles: list[str] = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.goto(address)
-    page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    tabs = {"Batch": "#batch", "Grid": "#grid", "Load lab": "#load", "Compare": "#compare"}
-    for name, view in tabs.items():
-        page.get_by_role("tab", name=name, exact=True).click()
-        page.wait_for_selector(f"{view} section")
-    page.wait_for_selector("#compare .cv-said:text('does not let the page keep anything')")
-    assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
-    context.close()
+    run(page, "Say <b>it</b>.\nTwice.")
+    assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
+    assert "at most 40 tokens" in page.inner_text(f"{ROOT} .rv-once")
+    wait_foreign(page, False)
+    page.fill(BOX, "Say something else.")
+    wait_foreign(page, True)
+    assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
+    page.fill(BOX, "Say <b>it</b>.\nTwice.")
+    wait_foreign(page, False)
+
+    first = scripted_backend.prompts[-1]  # a model of single tasks holds no conversation
+    assert page.input_value(BOX) == "Say <b>it</b>.\nTwice."
+    run(page)
+    assert scripted_backend.prompts[-1] == first
+    assert not page.locator(".mars-conversation").is_visible()
+
+    page.evaluate("document.getElementById('run').click = () => {}")  # the run that follows waits
+    page.click(".chips:visible button >> nth=0")
+    wait_foreign(page, True)
+    assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
+    page.evaluate("delete document.getElementById('run').click")
+    run(page)
+    wait_foreign(page, False)
+    assert page.inner_text(PROMPT) == page.input_value(BOX)
 
 
-@pytest.mark.parametrize("width", [1440, 390])
 def test_nothing_jumps_when_run_is_pressed(
-    visit: Visit, scripted_backend: ScriptedBackend, width: int
+    page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
     """The lanes stand where they stood: while a prompt is typed, its run begins, and after."""
-    scripted_backend.forward_seconds = 0.02
-    page = visit("", width, 900)
     place = f"document.querySelector('{ROOT} .rv-panes').offsetTop"
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        scripted_backend.forward_seconds = 0.001
+        run(page, f"Say it at {width}.")
+        before = page.evaluate(place)
+        page.fill(BOX, "Say something else.")
+        page.wait_for_selector(FOREIGN)
+        places = [page.evaluate(place)]
+        scripted_backend.forward_seconds = 0.02
+        page.evaluate(
+            """([root, place]) => {
+              const places = (window.places = new Set());
+              const look = () => {
+                if (window.places !== places) return;
+                places.add(eval(place));
+                requestAnimationFrame(look);
+              };
+              look();
+            }""",
+            [ROOT, place],
+        )
+        run(page)
+        places += page.evaluate("[...window.places]")
+        page.evaluate("window.places = null")
+        assert set(places) == {before}
+
+
+def test_a_link_opens_the_api_page_and_its_prompt_is_not_taken_for_the_answer_beside_it(
+    page: playwright.Page, address: str
+) -> None:
     run(page, "Say it.")
-    before = page.evaluate(place)
-    page.fill("#prompt textarea", "Say something else.")
-    page.wait_for_selector(FOREIGN)
-    places = [page.evaluate(place)]
-    page.evaluate(
-        """([root, place]) => {
-          window.places = new Set();
-          const look = () => { window.places.add(eval(place)); requestAnimationFrame(look); };
-          look();
-        }""",
-        [ROOT, place],
-    )
-    run(page)
-    places += page.evaluate("[...window.places]")
-    assert set(places) == {before}
+    value = page.evaluate(f"document.querySelector('{ROOT}').lineView.latest")
+    page.goto(f"{address}?max_new_tokens=40&view=api&prompt=" + quote("What of this?"))
+    wait_loaded(page)
+    page.wait_for_selector(":text('/generate') >> nth=0")  # where the README says
+    page.wait_for_selector(":text('/compare') >> nth=0")
+    assert "left out" not in page.inner_text("#remark")
+    page.evaluate(f"value => document.querySelector('{ROOT}').lineView.read(value)", value)
+    page.wait_for_function(f"document.querySelector('{BOX}').value === 'What of this?'")
+    wait_foreign(page, True)
+    assert page.inner_text(PROMPT) == "Say it."
