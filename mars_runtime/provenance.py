@@ -36,7 +36,7 @@ def provenance(*checkpoints: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
-        "versions": versions(),
+        "versions": dict(versions()),  # whoever measures others adds theirs
         **({"weights": weights} if weights else {}),
     }
 

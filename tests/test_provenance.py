@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.provenance import Others, Quiet, core_seconds
+from mars_runtime.provenance import Others, Quiet, core_seconds, provenance
 
 # man 5 proc: user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  300 0 100 600 0 0 0 0 0 0
@@ -47,3 +47,8 @@ def test_each_witness_is_heard():
         "others used 25% of 2 cores meanwhile",
         "repeats of AR lie 40% apart",
     ]
+
+
+def test_versions_that_one_result_adds_are_not_in_the_next() -> None:
+    provenance()["versions"]["a peer"] = "1"
+    assert "a peer" not in provenance()["versions"]

@@ -73,12 +73,14 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         assert box["width"] > 1200
         assert header.hardware not in visitor.inner_text("body")
         visitor.click(f"{ROOT} .rv-clock button >> text=Seconds")
-        assert visitor.inner_text("body").count(header.hardware) == 1
+        visitor.wait_for_function(
+            "(said) => document.body.innerText.split(said).length === 2", arg=header.hardware
+        )
         visitor.click(f"{ROOT} .rv-clock button >> text=Passes")
         caption = visitor.locator(f"{ROOT} .rv-caption")
-        assert caption.inner_text() == CAPTION.format("right")
+        playwright.expect(caption).to_have_text(CAPTION.format("right"), use_inner_text=True)
         visitor.set_viewport_size({"width": 390, "height": 844})
-        assert caption.inner_text() == CAPTION.format("below")
+        playwright.expect(caption).to_have_text(CAPTION.format("below"), use_inner_text=True)
         visitor.set_viewport_size({"width": 1280, "height": 900})
         assert visitor.input_value("#prompt textarea") == recording.prompt
         passes = len(measured(recording).counts)
