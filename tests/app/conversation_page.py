@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import live_page
 from browser import playwright
 from scripted_page import ScriptedBackend
 
@@ -33,9 +34,7 @@ class TwoAnswers(ScriptedBackend):
 
 def over(page: playwright.Page, begin: Callable[[], object]) -> None:
     """Begin a run and wait until it is a turn that has ended."""
-    before = page.get_attribute(RACE, "data-run")
-    begin()
-    page.wait_for_selector(f"{RACE}[data-state=finished]:not([data-run='{before}'])")
+    live_page.over(page, begin)
     page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-figure:not(:empty)")
 
 

@@ -170,21 +170,18 @@ export function confidenceFigure(lane, c, span, clock, seen = span) {
   const near = stepsIn(lane, seen, clock);
   const finest = finestOf(near, seen, NINES[1] - NINES[0]);
   const free = finest.time ? 0 : 0.1;
-  /** @type {Partial<Record<Source, Json>>} */
-  const looks = { ar: { color: c.ar }, "look-up": { color: c.lookupLine, dash: "dot" } };
-  /** @type {Map<Source, Dashes>} */
-  const accepted = new Map();
-  /** @param {Source} source */
-  const acceptedFrom = (source) => {
-    const dashes = accepted.get(source) ?? new Dashes({ width: THICK, color: c.mars, ...looks[source] }, finest, clock);
-    accepted.set(source, dashes);
-    return dashes;
-  };
+  const own = new Dashes({ width: THICK, color: c.ar }, finest, clock);
+  const drafted = new Dashes({ width: THICK, color: c.mars }, finest, clock);
+  const copied = new Dashes({ width: THICK, color: c.lookupLine, dash: "dot" }, finest, clock);
+  /** @type {Partial<Record<Source, Dashes>>} */
+  const accepted = { ar: own, "look-up": copied };
   const refused = new Dashes({ width: THICK, color: c.warm }, finest, clock);
   const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 }, clock);
   for (const step of near) {
     const sources = sourcesOf(lane, step);
-    step.proposals.slice(0, step.count).forEach((p, i) => acceptedFrom(sources[i]).hold(step, nines(p[1]), free));
+    step.proposals
+      .slice(0, step.count)
+      .forEach((p, i) => (accepted[sources[i]] ?? drafted).hold(step, nines(p[1]), free));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) refused.hold(step, nines(next[1]), free);
     if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
@@ -197,7 +194,7 @@ export function confidenceFigure(lane, c, span, clock, seen = span) {
   if (threshold.marks.length && tau !== undefined) {
     marks.annotations.push({ ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm), ...BESIDE });
   }
-  marks.shapes.unshift(...[...accepted.values(), refused, threshold].flatMap((dashes) => dashes.shapes));
+  marks.shapes.unshift(...[own, drafted, copied, refused, threshold].flatMap((dashes) => dashes.shapes));
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 

@@ -81,7 +81,6 @@ export class LoadScene {
 
   fail() {
     this.leave();
-    this.frame = null;
     this.note.dataset.kind = "fallback";
     put(this.note, LATE);
   }
@@ -89,6 +88,7 @@ export class LoadScene {
   leave() {
     if (this.frame === null) return;
     cancelAnimationFrame(this.frame);
+    this.frame = null;
     document.getElementById("load-stop")?.click();
     tabOf("Live")?.click();
   }
