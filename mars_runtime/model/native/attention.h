@@ -27,6 +27,7 @@ struct Token {
   int mask;  // its place among the masks of its group; -1: not a mask
 
   int num_places() const { return root + slot - start + 1; }
+  int num_blocks() const { return (num_places() + BLOCK - 1) / BLOCK; }
   bool is_plain() const { return root == start; }
 };
 

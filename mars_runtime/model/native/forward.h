@@ -3,6 +3,39 @@
 
 #include "model.h"
 
+constexpr int MOST_TOKENS = 16;  // of an attention task, so that their parts stay in a cache
+constexpr int LEAST_BLOCKS = 8;  // of one that has not all blocks: for fewer, merging costs more
+
+// Shares attention out by rows, heads and tokens, and where these are few by blocks.
+static void plan_attention(Model& m, int num_threads) {
+  int rows = (int)m.cursors.size(), kv = m.heads.num_kv, longest = 0, count = m.first_of[1];
+  for (int cursor : m.cursors) longest = cursor > longest ? cursor : longest;
+  int wanted = num_threads > 1 ? (2 * num_threads + rows * kv - 1) / (rows * kv) : 1;
+  int least = (count + MOST_TOKENS - 1) / MOST_TOKENS;
+  int chunks = wanted < least ? least : (wanted < count ? wanted : count);
+  int most = longest / BLOCK / LEAST_BLOCKS;
+  int pieces = (wanted + chunks - 1) / chunks;
+  m.num_pieces = pieces = pieces < most ? pieces : (most > 1 ? most : 1);
+  m.tasks.clear();
+  size_t size = 0;
+  for (int i = 0; i < rows * kv * chunks * pieces; i++) {
+    int piece = i % pieces, chunk = i / pieces % chunks;
+    AttentionTask task{i / pieces / chunks / kv, i / pieces / chunks % kv};
+    int begin = m.first_of[task.row], whole = m.cursors[task.row] / BLOCK;
+    task.first = begin + count * chunk / chunks, task.end = begin + count * (chunk + 1) / chunks;
+    task.first_block = whole * piece / pieces, task.end_block = whole * (piece + 1) / pieces;
+    if (piece == pieces - 1) {
+      for (int t = task.first; t < task.end; t++) {
+        int blocks = m.tokens[m.by_row[t]].num_blocks();
+        task.end_block = blocks > task.end_block ? blocks : task.end_block;
+      }
+    }
+    task.offset = size, size += task.size(m.heads);
+    m.tasks.push_back(task);
+  }
+  if (pieces > 1) grow(m.parts, size);
+}
+
 // Tokens `first` to `end` of each row, masks last; which see what; and how attention is shared out.
 static void plan(Model& m, const Feed& feed, int first, int end) {
   int rows = (int)feed.num_rows, width = (int)feed.num_tokens;
@@ -24,8 +57,7 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
                          cursor + start, masks[q]});
     }
   }
-  m.tokens.clear(), m.places.clear(), m.tasks.clear(), m.cursors.clear();
-  m.num_blocks = 0;
+  m.tokens.clear(), m.places.clear();
   for (int is_mask = 0; is_mask < 2; is_mask++) {
     for (size_t i = 0; i < found.size(); i++) {
       const Token& token = found[i];
@@ -33,89 +65,85 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
       int q = token.slot - (int)feed.cursors[token.row];
       m.places.push_back(token.row * width + q);
       m.tokens.push_back(token);
-      int blocks = (token.num_places() + BLOCK - 1) / BLOCK;
-      if (blocks > m.num_blocks) m.num_blocks = blocks;
     }
     if (!is_mask) m.num_real = (int)m.tokens.size();
   }
-  m.by_row.clear(), m.first_of.assign(1, 0);
+  m.by_row.clear(), m.first_of.assign(1, 0), m.cursors.clear();
   for (int r = 0; r < rows; r++) {
     for (size_t i = 0; i < m.tokens.size(); i++)
       if (m.tokens[i].row == r) m.by_row.push_back((int)i);
     m.first_of.push_back((int)m.by_row.size());
     m.cursors.push_back((int)feed.cursors[r] + (feed.starts ? 0 : first));
-    for (int head = 0; head < m.heads.num_kv; head++) m.tasks.push_back({r, -1, head});
-    for (int block = 0; block < m.cursors[r] / BLOCK; block++) m.tasks.push_back({r, block, 0});
+  }
+  plan_attention(m, (int)feed.num_threads);
+}
+
+// Where keys and values of a row's tokens, of one head, go.
+static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
+                        int row, int head) {
+  grow(desk.wide, m.heads.dim);
+  for (int i = m.first_of[row]; i < m.first_of[row + 1]; i++) {
+    const Token& token = m.tokens[m.by_row[i]];
+    keep(m.heads, token, head, &m.projected[(size_t)m.by_row[i] * m.heads.all()],
+         feed.turns + (int64_t)token.position * m.heads.dim, desk.wide.data(), cache, layer);
   }
 }
 
-// Where the queries of a row's tokens, one token after the other, begin for one key-value head.
-static float* queries_of(Model& m, Desk& desk, int row, int kv) {
+// The queries of a task, turned: those of one token after the other.
+static void turn_queries(const Model& m, Desk& desk, const Feed& feed, const AttentionTask& task) {
   const Heads& h = m.heads;
-  size_t all = m.by_row.size();
-  return &desk.queries[(kv * all + m.first_of[row]) * h.group() * h.dim];
-}
-
-// Each thread turns all queries for itself: that is less than to wait for another.
-static void turn_queries(Model& m, Desk& desk, const Feed& feed) {
-  const Heads& h = m.heads;
-  grow(desk.queries, m.tokens.size() * h.num_heads * h.dim);
+  grow(desk.queries, (size_t)task.num_tokens() * h.group() * h.dim);
   float scale = 1.0f / std::sqrt((float)h.dim), *to = desk.queries.data();
-  for (int kv = 0; kv < h.num_kv; kv++)
-    for (int token : m.by_row) {
-      const float* turns = feed.turns + (int64_t)m.tokens[token].position * h.dim;
-      const float* x = &m.projected[(size_t)token * h.all() + kv * h.group() * h.dim];
-      for (int i = 0; i < h.group(); i++, to += h.dim) rotate(x + i * h.dim, turns, h.dim, scale, to);
-    }
+  for (int i = task.first; i < task.end; i++) {
+    int token = m.by_row[i];
+    const float* turns = feed.turns + (int64_t)m.tokens[token].position * h.dim;
+    const float* x = &m.projected[(size_t)token * h.all() + task.head * h.group() * h.dim];
+    for (int q = 0; q < h.group(); q++, to += h.dim) rotate(x + q * h.dim, turns, h.dim, scale, to);
+  }
 }
 
-// Parts of all tokens of a row for one block that every one of them sees whole.
-static void attend_block(Model& m, Desk& desk, const Cache& cache, int layer, AttentionTask task) {
+// Parts of the task's tokens for a block that every one of them sees whole.
+static void attend_block(const Model& m, Desk& desk, const Cache& cache, int layer,
+                         const AttentionTask& task, int block, float* parts) {
   const Heads& h = m.heads;
-  int first = m.first_of[task.row], count = (m.first_of[task.row + 1] - first) * h.group();
+  int count = task.num_tokens() * h.group();
   grow(desk.wide, h.block()), grow(desk.scores, count * BLOCK), grow(desk.sums, count);
   float *keys = desk.wide.data(), *values = keys + BLOCK * h.dim, *scores = desk.scores.data();
-  for (int kv = 0; kv < h.num_kv; kv++) {
-    widen(block_of(cache, layer, task.row, task.block) + kv * h.block(), h.dim, keys);
-    score(count, queries_of(m, desk, task.row, kv), keys, h.dim, scores, BLOCK);
-    for (int i = 0; i < count; i++) {
-      Parts parts = m.part(m.by_row[first + i / h.group()], kv * h.group() + i % h.group());
-      soften(scores + i * BLOCK, BLOCK, parts.most + task.block, parts.sum + task.block);
-      desk.sums[i] = parts.values + (size_t)task.block * h.dim;
-    }
-    weigh(count, scores, BLOCK, BLOCK, [&](int i) { return values + i * h.dim; }, h.dim,
-          desk.sums.data());
+  widen(block_of(cache, layer, task.row, block) + task.head * h.block(), h.dim, keys);
+  score(count, desk.queries.data(), keys, h.dim, scores, BLOCK);
+  for (int i = 0; i < count; i++) {
+    Parts part = task.part(parts, i, h.dim);
+    int at = block - task.first_block;
+    soften(scores + i * BLOCK, BLOCK, part.most + at, part.sum + at);
+    desk.sums[i] = part.values + (size_t)at * h.dim;
   }
+  weigh(count, scores, BLOCK, BLOCK, [&](int i) { return values + i * h.dim; }, h.dim,
+        desk.sums.data());
 }
 
-// Keeps the keys and values of a row's tokens, of one head; then their parts for the blocks from
-// that of the cursor on.
-static void attend_tail(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
-                        AttentionTask task) {
+// Parts of the task's tokens for the blocks from that of the cursor on, of which each token sees
+// places of its own.
+static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int layer,
+                        const AttentionTask& task, float* parts) {
   const Heads& h = m.heads;
-  int row = task.row, begin = m.first_of[row], end = m.first_of[row + 1];
-  int first = m.cursors[row] / BLOCK, last = first, origin = first * BLOCK;
-  grow(desk.wide, h.block());
-  for (int i = begin; i < end; i++) {
-    const Token& token = m.tokens[m.by_row[i]];
-    last = token.slot / BLOCK > last ? token.slot / BLOCK : last;
-    keep(h, token, task.head, &m.projected[(size_t)m.by_row[i] * h.all()],
-         feed.turns + (int64_t)token.position * h.dim, desk.wide.data(), cache, layer);
+  int first = m.cursors[task.row] / BLOCK, last = first, origin = first * BLOCK;
+  for (int i = task.first; i < task.end; i++) {
+    int block = m.tokens[m.by_row[i]].slot / BLOCK;
+    last = block > last ? block : last;
   }
-  int count = last - first + 1, width = count * BLOCK, group = h.group();
-  grow(desk.wide, (size_t)count * h.block());
-  int queries = (end - begin) * group;
+  int width = (last - first + 1) * BLOCK, group = h.group(), queries = task.num_tokens() * group;
+  grow(desk.wide, (size_t)(last - first + 1) * h.block());
   grow(desk.scores, (size_t)width * (queries + group)), grow(desk.sums, group);
   float* ordered = desk.scores.data() + (size_t)width * queries;
-  for (int b = 0; b < count; b++) {
-    float* keys = &desk.wide[(size_t)b * h.block()];
-    widen(block_of(cache, layer, row, first + b) + task.head * h.block(), h.dim, keys);
-    score(queries, queries_of(m, desk, row, task.head), keys, h.dim,
-          desk.scores.data() + b * BLOCK, width);
+  for (int b = first; b <= last; b++) {
+    float* keys = &desk.wide[(size_t)(b - first) * h.block()];
+    widen(block_of(cache, layer, task.row, b) + task.head * h.block(), h.dim, keys);
+    score(queries, desk.queries.data(), keys, h.dim, desk.scores.data() + (b - first) * BLOCK,
+          width);
   }
-  for (int index = begin; index < end; index++) {
-    const Token& token = m.tokens[m.by_row[index]];
-    float* scores = desk.scores.data() + (size_t)(index - begin) * group * width;
+  for (int t = 0; t < task.num_tokens(); t++) {
+    const Token& token = m.tokens[m.by_row[task.first + t]];
+    float* scores = desk.scores.data() + (size_t)t * group * width;
     int places = token.num_places();
     auto slot = [&](int place) {  // from the origin
       return (place < token.root ? place : token.start + place - token.root) - origin;
@@ -128,11 +156,12 @@ static void attend_tail(Model& m, Desk& desk, const Feed& feed, const Cache& cac
           ordered[i * width + place - origin] = scores[i * width + slot(place)];
     }
     for (int from = origin; from < places; from += BLOCK) {
-      int number = places - from < BLOCK ? places - from : BLOCK, block = from / BLOCK;
+      int number = places - from < BLOCK ? places - from : BLOCK;
+      int at = from / BLOCK - task.first_block;
       for (int i = 0; i < group; i++) {
-        Parts parts = m.part(m.by_row[index], task.head * group + i);
-        soften(told + i * width + from - origin, number, parts.most + block, parts.sum + block);
-        desk.sums[i] = parts.values + (size_t)block * h.dim;
+        Parts part = task.part(parts, t * group + i, h.dim);
+        soften(told + i * width + from - origin, number, part.most + at, part.sum + at);
+        desk.sums[i] = part.values + (size_t)at * h.dim;
       }
       auto values = [&](int i) {
         int at = slot(from + i);
@@ -143,30 +172,78 @@ static void attend_tail(Model& m, Desk& desk, const Feed& feed, const Cache& cac
   }
 }
 
-// The parts of one token and head, merged, into the rows of the output product.
-static void gather(Model& m, int token, int head) {
+static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
+                   const AttentionTask& task) {
+  float* parts = m.parts_of(desk, task);
+  int cursor = m.cursors[task.row] / BLOCK;
+  turn_queries(m, desk, feed, task);
+  for (int block = task.first_block; block < task.end_block && block < cursor; block++)
+    attend_block(m, desk, cache, layer, task, block, parts);
+  if (task.end_block > cursor) attend_tail(m, desk, cache, layer, task, parts);
+}
+
+// The parts of query i of some tasks, which have one block after the other between them, merged
+// into the rows of the output product.
+static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, int i) {
   const Heads& h = m.heads;
-  Parts parts = m.part(token, head);
-  int blocks = (m.tokens[token].num_places() + BLOCK - 1) / BLOCK;
-  float most = -INFINITY;
-  for (int i = 0; i < blocks; i++) most = parts.most[i] > most ? parts.most[i] : most;
+  int token = m.by_row[tasks->first + i / h.group()];
+  int head = tasks->head * h.group() + i % h.group();
+  int blocks = m.tokens[token].num_blocks(), wide = Parts::width(blocks);
+  grow(desk.wide, 2 * wide), grow(desk.sums, blocks);
+  float most = -INFINITY, *weights = desk.wide.data(), *sums = weights + wide;
+  for (const AttentionTask* task = tasks; task < tasks + count; task++) {
+    Parts part = task->part(m.parts_of(desk, *task), i, h.dim);
+    int end = task->end_block < blocks ? task->end_block : blocks;
+    for (int block = task->first_block; block < end; block++) {
+      int at = block - task->first_block;
+      weights[block] = part.most[at], sums[block] = part.sum[at];
+      desk.sums[block] = part.values + (size_t)at * h.dim;
+      most = part.most[at] > most ? part.most[at] : most;
+    }
+  }
   F sum = all(0.0f);
-  for (int i = 0; i < blocks; i += LANES) {
-    F weight = exponential(sub(load(parts.most + i), all(most)));
-    weight = first_lanes(blocks - i, weight, all(0.0f));
-    sum = add(sum, first_lanes(blocks - i, mul(weight, load(parts.sum + i)), all(0.0f)));
-    store(parts.most + i, weight);
+  for (int b = 0; b < blocks; b += LANES) {
+    F weight = exponential(sub(load(weights + b), all(most)));
+    weight = first_lanes(blocks - b, weight, all(0.0f));
+    sum = add(sum, first_lanes(blocks - b, mul(weight, load(sums + b)), all(0.0f)));
+    store(weights + b, weight);
   }
   F by = all(1.0f / total(sum));
   for (int d = 0; d < h.dim; d += GROUP) {
     F low = all(0.0f), high = low;
-    for (int i = 0; i < blocks; i++) {
-      const float* values = parts.values + (size_t)i * h.dim + d;
-      F weight = all(parts.most[i]);
-      low = fma(weight, load(values), low), high = fma(weight, load(values + LANES), high);
+    for (int b = 0; b < blocks; b++) {
+      F weight = all(weights[b]);
+      low = fma(weight, load(desk.sums[b] + d), low);
+      high = fma(weight, load(desk.sums[b] + d + LANES), high);
     }
     m.mixed.put(token, (head * h.dim + d) / GROUP, mul(low, by), mul(high, by));
   }
+}
+
+// Where tokens or blocks of one head are shared out, keys and values have to be there first, and
+// parts for all blocks before they are merged.
+static void run_attention(Model& m, Team& team, int thread, const Feed& feed, int layer) {
+  const Heads& h = m.heads;
+  Desk& desk = m.desks[thread];
+  Cache cache{feed.cache, feed.layer_stride, feed.row_stride, feed.block_stride};
+  int heads = (int)feed.num_rows * h.num_kv, count = (int)m.tasks.size(), pieces = m.num_pieces;
+  bool is_shared = count > heads;
+  auto keep_head = [&](int i) {
+    keep_tokens(m, desk, feed, cache, layer, i / h.num_kv, i % h.num_kv);
+  };
+  if (is_shared) team.each(thread, heads, keep_head);
+  team.each(thread, count, [&](int i) {
+    const AttentionTask& task = m.tasks[i];
+    if (!is_shared) keep_head(i);
+    attend(m, desk, feed, cache, layer, task);
+    for (int q = 0; pieces == 1 && q < task.num_tokens() * h.group(); q++)
+      merge(m, desk, &task, 1, q);
+  });
+  if (pieces == 1) return;
+  team.each(thread, count / pieces, [&](int i) {
+    const AttentionTask* tasks = &m.tasks[i * pieces];
+    for (int q = 0; q < tasks->num_tokens() * h.group(); q++) merge(m, desk, tasks, pieces, q);
+  });
 }
 
 static void embed(Model& m, int token) {
@@ -197,7 +274,7 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
     if (count <= FEW) {
       for (int i = 0; i < count; i++) one(i);
     } else {
-      team.each(count, 1, one);
+      team.each(thread, count, one);
     }
     m.clock.lap(thread, NORMS);
   };
@@ -214,16 +291,7 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
             for (int i = 0; i < count; i++)
               store(&m.projected[(size_t)i * h.all() + tile * LANES], add(out[i], bias));
           });
-  turn_queries(m, desk, feed);
-  team.each((int)m.tasks.size(), 1, [&](int i) {
-    if (m.tasks[i].block < 0) {
-      attend_tail(m, desk, feed, cache, index, m.tasks[i]);
-    } else {
-      attend_block(m, desk, cache, index, m.tasks[i]);
-    }
-  });
-  int heads = h.num_heads;
-  team.each(count * heads, 4, [&](int i) { gather(m, i / heads, i % heads); });
+  run_attention(m, team, thread, feed, index);
   m.clock.lap(thread, ATTENTION);
   product(m, team, thread, layer.output, m.mixed, 1, &layer.output_low, add_to_x);
   normalise(layer.feed_norm);
@@ -242,7 +310,6 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   plan(m, feed, first, end);
   size_t count = m.tokens.size();
   grow(m.x, count * s.hidden), grow(m.projected, count * m.heads.all());
-  grow(m.parts, count * m.heads.num_heads * Parts::size(m.num_blocks, m.heads.dim));
   grow(m.desks, (size_t)feed.num_threads);
   m.normed.shape((int)count, (int)s.hidden);
   for (Desk& desk : m.desks) desk.normed.shape(FEW, (int)s.hidden);
@@ -250,34 +317,28 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   m.gated.shape((int)count, (int)s.feed);
   Pool::shared().run((int)feed.num_threads, [&](Team& team, int thread) {
     m.clock.start(thread);
-    team.each((int)count, 1, [&](int i) {
+    team.each(thread, (int)count, [&](int i) {
       if (feed.first_layer == 0) return embed(m, i);
       const float* given = out + (int64_t)m.places[i] * s.hidden;
       memcpy(&m.x[i * s.hidden], given, sizeof(float) * s.hidden);
     });
     for (int layer = (int)feed.first_layer; layer < feed.end_layer; layer++)
       run_layer(m, team, thread, feed, layer);
-    team.each((int)count, 4, [&](int i) {
+    team.each(thread, (int)count, [&](int i) {
       memcpy(out + (int64_t)m.places[i] * s.hidden, &m.x[i * s.hidden], sizeof(float) * s.hidden);
     });
     amx_release();
   });
 }
 
-constexpr int PASS = 64;               // tokens of a row at a time, of a prompt for instance
-constexpr int64_t MOST_PARTS = 4 << 20;  // floats that the parts of a pass may take, if it has a choice
+constexpr int PASS = 64;  // tokens of a row at a time, of a prompt for instance
 
 // A prompt is run in passes; tokens that branch are run at once.
 static void run_forward(Model& m, const Feed& feed, float* out) {
   std::lock_guard<std::mutex> turn(m.turn);
   int width = (int)feed.num_tokens;
   for (int first = 0; first < width;) {
-    int64_t blocks = 1;
-    for (int r = 0; r < feed.num_rows; r++)
-      blocks += (feed.cursors[r] + first + PASS) / BLOCK + 1;
-    int64_t each = m.heads.num_heads * (int64_t)Parts::size((int)blocks, m.heads.dim);
-    int64_t step = MOST_PARTS / each > PASS ? PASS : (MOST_PARTS / each < 8 ? 8 : MOST_PARTS / each);
-    int end = feed.starts || first + step > width ? width : first + (int)step;
+    int end = feed.starts || first + PASS > width ? width : first + PASS;
     run_pass(m, feed, first, end, out);
     first = end;
   }

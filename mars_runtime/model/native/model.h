@@ -76,27 +76,46 @@ struct Clock {
   }
 };
 
+template <class Vector>
+static inline void grow(Vector& v, size_t size) {
+  if (v.size() < size) v.resize(size);
+}
+
 // What one thread needs for itself.
 struct Desk {
-  std::vector<float> queries;  // of all tokens and heads, turned
-  std::vector<float> wide;     // keys and values of some blocks, in fp32
-  std::vector<float> scores;   // of some queries
-  std::vector<float*> sums;    // where what they give goes
-  std::vector<float> out;      // products of some tiles
-  Rows normed;                 // what is multiplied, where each thread finds it for itself
-  std::vector<float> middle;   // of a low-rank product, each thread for itself: the first matrix is
-                               // so small that waiting for another thread would take longer
-  Rows low;                    // the same in 8 bits
+  Buffer<float> queries;     // of an attention task, turned
+  Buffer<float> wide;        // keys and values of some blocks, in fp32
+  Buffer<float> scores;      // of the queries
+  std::vector<float*> sums;  // where what they give goes
+  Buffer<float> parts;       // what they give, block by block
+  Buffer<float> out;         // products of some tiles
+  Rows normed;               // what is multiplied, where each thread finds it for itself
+  Buffer<float> middle;      // of a low-rank product, each thread for itself: the first matrix is
+                             // so small that waiting for another thread would take longer
+  Rows low;                  // the same in 8 bits
 
   F* tiles(int num_tiles, int num_rows) {
-    size_t floats = (size_t)num_tiles * num_rows * LANES + LANES;
-    if (out.size() < floats) out.resize(floats);
-    return (F*)(((uintptr_t)out.data() + 63) & ~(uintptr_t)63);
+    grow(out, (size_t)num_tiles * num_rows * LANES);
+    return (F*)out.data();
   }
 };
 
+// What one thread attends to at a time: some tokens of a row, one key-value head, some blocks.
 struct AttentionTask {
-  int row, block, head;  // block -1: what is behind the cursor's block, of one head
+  int row, head;
+  int first, end;              // tokens, as Model::by_row counts them
+  int first_block, end_block;  // the tail, from the cursor's block on, is never cut
+  size_t offset;               // where parts are kept that wait to be merged
+
+  int num_tokens() const { return end - first; }
+  size_t size(const Heads& h) const {
+    return (size_t)num_tokens() * h.group() * Parts::size(end_block - first_block, h.dim);
+  }
+  // Of query i, told token by token.
+  Parts part(float* parts, int i, int dim) const {
+    int blocks = end_block - first_block;
+    return Parts::at(parts + i * Parts::size(blocks, dim), blocks);
+  }
 };
 
 struct Model {
@@ -108,26 +127,24 @@ struct Model {
   std::vector<Token> tokens;  // of this forward, masks last
   std::vector<int> places;    // of each token among the outputs
   std::vector<int> cursors;
-  int num_real = 0, num_blocks = 0;
-  std::vector<AttentionTask> tasks;
+  int num_real = 0;
+  std::vector<AttentionTask> tasks;  // those of the same tokens and head in the order of blocks
+  int num_pieces = 1;                // into which blocks are cut
   std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
   std::vector<int> first_of;   // and one more, their number
-  std::vector<float> x, projected, parts, prepared;
+  Buffer<float> x, projected, parts, prepared;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)
       : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
 
-  Parts part(int token, int head) {
-    size_t at = (size_t)token * heads.num_heads + head;
-    return Parts::at(&parts[at * Parts::size(num_blocks, heads.dim)], num_blocks);
+  // Of a task; merged at once where it has all blocks.
+  float* parts_of(Desk& desk, const AttentionTask& task) {
+    if (num_pieces > 1) return &parts[task.offset];
+    grow(desk.parts, task.size(heads));
+    return desk.parts.data();
   }
 };
-
-template <class T>
-static inline void grow(std::vector<T>& v, size_t size) {
-  if (v.size() < size) v.resize(size);
-}
 
 // Root-mean-square norm of a row, quantised. False if it holds what is no finite number.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
@@ -167,8 +184,7 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     model.clock.lap(thread, ADAPTER);
   }
   int tiles = w.tiles(), tasks = tiles / span;
-  int run = tasks / (8 * team.size);
-  team.each(tasks, run < 1 ? 1 : run, [&](int task) {
+  team.each(thread, tasks, [&](int task) {
     F* out = desk.tiles(span + 1, num_rows);
     F* more = out + span * num_rows;
     for (int s = 0; s < span; s++) {

@@ -1,7 +1,7 @@
 // Threads that share out one forward.
 //
 // `Pool::run` calls a function on n threads at once, the caller's among them. Inside, `Team::each`
-// shares out tasks, whoever is free taking the next, and returns to each thread when all are done.
+// shares out tasks, and returns to each thread when all are done.
 // A forward has hundreds of phases of microseconds, so waiting spins, but not for long: beside a
 // busy process the thread that is waited for may not be running, and whoever spins takes the time
 // that it needs. Threads are never joined: a process may end, or fork, at any time.
@@ -80,22 +80,29 @@ class Signal {
   std::atomic<int> num_asleep_{0};
 };
 
+constexpr int MAX_THREADS = 64;
+
 class Team {
  public:
   explicit Team(int size) : size(size) {}
 
-  // Calls task(i) for each i < count, taken in runs of `run` by whoever is free; a barrier follows.
+  // Calls task(i) for each i < count; a barrier follows. Every thread has a share of its own, the
+  // same in each phase of as many tasks, so that what it wrote is still in its caches; whoever is
+  // done with its own helps with another's.
   template <class Task>
-  void each(int count, int run, Task task) {
+  void each(int thread, int count, Task task) {
     if (size == 1) {
       for (int i = 0; i < count; i++) task(i);
       return;
     }
-    for (;;) {
-      int first = next_.fetch_add(run, std::memory_order_relaxed);
-      if (first >= count) break;
-      int end = first + run < count ? first + run : count;
-      for (int i = first; i < end; i++) task(i);
+    for (int k = 0; k < size; k++) {
+      int whose = thread + k < size ? thread + k : thread + k - size;
+      int first = (int)((int64_t)count * whose / size), end = (int)((int64_t)count * (whose + 1) / size);
+      std::atomic<int>& taken = taken_[whose].value;
+      while (taken.load(std::memory_order_relaxed) < end - first) {
+        int i = first + taken.fetch_add(1, std::memory_order_relaxed);
+        if (i < end) task(i);
+      }
     }
     meet();
   }
@@ -106,7 +113,7 @@ class Team {
     uint32_t now = meetings_.get();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size - 1) {
       arrived_.store(0, std::memory_order_relaxed);
-      next_.store(0, std::memory_order_relaxed);
+      for (int i = 0; i < size; i++) taken_[i].value.store(0, std::memory_order_relaxed);
       meetings_.set(now + 1);
     } else {
       meetings_.wait_while(now, SPIN_IN_FORWARD);
@@ -116,7 +123,11 @@ class Team {
   const int size;
 
  private:
-  alignas(64) std::atomic<int> next_{0};
+  struct alignas(64) Taken {
+    std::atomic<int> value{0};
+  };
+
+  Taken taken_[MAX_THREADS];  // tasks of each thread's share
   alignas(64) std::atomic<int> arrived_{0};
   Signal meetings_;
 };

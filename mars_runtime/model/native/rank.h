@@ -15,7 +15,7 @@ struct MaskGroup {
 static void prepare(Model& m, Team& team, int thread, int num_rows) {
   const Matrix& state = m.spec.sampler.state;
   Desk& desk = m.desks[thread];
-  team.each(state.tiles(), 1, [&](int t) {
+  team.each(thread, state.tiles(), [&](int t) {
     F* out = desk.tiles(1, num_rows);
     tile_product(state, t, m.normed, 0, num_rows, out);
     for (int i = 0; i < num_rows; i++) store(&m.prepared[i * state.outs + t * LANES], out[i]);
@@ -64,8 +64,8 @@ static void rank_groups(Model& m, Team& team, int thread, int num_rows, int num_
                         const MaskGroup* groups, int32_t* ids, float* probabilities) {
   const Sampler& s = m.spec.sampler;
   prepare(m, team, thread, num_rows);
-  team.each(num_groups, 1, [&](int g) {
-    std::vector<float>& inner = m.desks[thread].wide;
+  team.each(thread, num_groups, [&](int g) {
+    Buffer<float>& inner = m.desks[thread].wide;
     grow(inner, s.state.outs);
     int before = groups[g].before;
     for (int slot = groups[g].first; slot < groups[g].first + groups[g].count; slot++) {

@@ -96,14 +96,14 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
                          bool* is_finite, Done done) {
   const Spec& s = m.spec;
   Desk& desk = m.desks[thread];
-  team.each(count, 1, [&](int i) {
+  team.each(thread, count, [&](int i) {
     grow(desk.wide, s.hidden);
     bool is_good = norm(hidden + (int64_t)i * s.hidden, s.final_norm, (int)s.hidden, s.norm_floor,
                         desk.wide.data(), m.normed, i);
     if (is_finite) is_finite[i] = is_good;
   });
   int tiles = s.head.tiles();
-  team.each((tiles + PIECE - 1) / PIECE, 1, [&](int piece) {
+  team.each(thread, (tiles + PIECE - 1) / PIECE, [&](int piece) {
     grow(desk.wide, (size_t)count * PIECE * LANES);
     F* out = desk.tiles(1, count);
     for (int t = 0; t < PIECE && piece * PIECE + t < tiles; t++) {
@@ -150,7 +150,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
         sums[(size_t)i * pieces + piece] = Sums::of(row, padded, entropies);
       }
     });
-    team.each(count, 1, [&](int i) {
+    team.each(thread, count, [&](int i) {
       for (int t = 1; t < num_threads; t++) best[i].join(best[(size_t)t * count + i]);
       Sums sum;
       for (int p = 0; p < pieces; p++) sum.join(sums[(size_t)i * pieces + p]);
