@@ -113,7 +113,14 @@ struct Rows {
   }
 };
 
-constexpr int AHEAD = 2048;  // bytes between what is multiplied and what is fetched from memory
+// Bytes between what is multiplied and what is fetched: into the second cache so early that memory
+// is never waited for, and from there into the first.
+constexpr int FAR = 8192, NEAR = 1024;
+
+// Fetches what `bytes` at p will be followed by.
+INLINE void fetch_ahead(const uint8_t* p, int bytes) {
+  for (int line = 0; line < bytes; line += 64) prefetch_far(p + FAR + line), prefetch(p + NEAR + line);
+}
 
 // 16 outputs of N rows from `first` on: out[i] is that of row first + i.
 template <int BITS, int N>
@@ -123,7 +130,7 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   F acc[N];
   for (int i = 0; i < N; i++) acc[i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += BYTES) {
-    for (int line = 0; line < BYTES; line += 64) prefetch(p + AHEAD + line);
+    fetch_ahead(p, BYTES);
     F scale = load_half((const uint16_t*)(p + NUMBERS));
     F whole[N];
     if (BITS == 4) {

@@ -65,7 +65,7 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
     for (int s = 0; s < count; s++) {
       const uint8_t* numbers = BITS == 4 ? weights[s] : p + s * BYTES;
       const int8_t* rows = values + (from + s) * GROUP;
-      for (int line = 0; line < BYTES; line += 64) prefetch(p + AHEAD + s * BYTES + line);
+      fetch_ahead(p + s * BYTES, BYTES);
       if (s % 2 == 0) {
         _tile_zero(0);
         _tile_loadd(2, rows, width);

@@ -94,6 +94,7 @@ INLINE I load_bytes(const int8_t* p) {
           _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
 }
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 INLINE __m256i four_of(const int8_t* x) {
   int four;

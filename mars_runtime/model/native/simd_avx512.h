@@ -51,6 +51,7 @@ INLINE I load_bytes(const int8_t* p) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
 }
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 // The weights of 16 outputs and one group of 32 inputs, ready to be multiplied: unsigned bytes,
 // eight times 16 outputs x 4 inputs.

@@ -112,6 +112,7 @@ INLINE void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
 // 16 whole numbers of 8 bits.
 INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
 INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 struct Weights {
   uint8_t w[8][64];
