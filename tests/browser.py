@@ -23,12 +23,16 @@ ARGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--num-raster-threads=1",
     # Else every stack that plotly.js takes while it starts parses all of it anew: a second a page.
     "--js-flags=--no-enable-lazy-source-positions",
 ]
 
 PATIENCE = 90_000
 """Milliseconds at most for what has to come: a busy machine is slow, not wrong."""
+
+WIDE = {"width": 1280, "height": 720}
+"""Of a tab that no test has made another size."""
 
 FORGET = """() => {
   if (!location.protocol.startsWith("http")) return;
@@ -102,6 +106,7 @@ class Visitors:
         context.set_offline(False)
         context.clear_permissions()
         page.emulate_media(media="null", color_scheme="null", reduced_motion="reduce")
+        page.set_viewport_size(WIDE)
         page.evaluate(FORGET)
         for other in context.pages:
             if other is not page:
