@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -38,7 +38,9 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the least time counts, because others on the machine can only add to it, and none may
-    cost less than a shorter one.
+    cost less than a shorter one. Where the number of threads changes, a forward goes untimed before
+    the next: threads that had nothing to do for a while fell asleep, and what is timed first would
+    pay for waking them.
     """
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None
@@ -91,12 +93,22 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
     for done in range(ROUNDS.stop):
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
-        seconds.append([timer.seconds(*feed) for feed in feeds])
+        seconds.append(list(_round(timer, feeds)))
     least = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
     return {
         count: _found({feed[:2]: one for feed, one in least.items() if feed[2] == count})
         for count in counts
     }
+
+
+def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[float]:
+    """Seconds of each of these forwards: length, masks and threads."""
+    awake = None
+    for length, num_masks, count in feeds:
+        if count != awake:
+            timer.seconds(length, num_masks, count)
+        awake = count
+        yield timer.seconds(length, num_masks, count)
 
 
 def _lengths(some: Sequence[int], longest: int) -> list[int]:

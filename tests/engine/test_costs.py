@@ -64,6 +64,25 @@ def test_costs_are_those_of_the_threads_in_force(monkeypatch: pytest.MonkeyPatch
         assert found.curve(1).of(2, 1) == pytest.approx(cost)
 
 
+class SleepyTimer(Timer):
+    """Threads that had nothing to do are woken by the first forward that needs them."""
+
+    awake = 1
+
+    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
+        asleep, self.awake = max(0, count - self.awake), count
+        return super().seconds(length, num_masks, count) + asleep
+
+
+def test_waking_threads_is_no_part_of_what_one_token_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_Timer", SleepyTimer)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    model = native_model("llama")
+    monkeypatch.setattr(model, "threads", Threads())
+    found = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
+    assert (found.seconds, found.rho[1][:3]) == (2.0, (1.0, 1.1, 1.2))
+
+
 def test_a_captured_step_is_timed_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", CapturedTimer)
     assert costs.measure_costs(CHECKPOINT).masks == {1: 0.0}  # type: ignore[arg-type]

@@ -278,30 +278,32 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
     }
     m.clock.lap(thread, NORMS);
   };
-  auto add_to_x = [&](int tile, const F* out, int) {
+  auto add_to_x = [&](int tile, int num_tiles, const F* out, int stride) {
     for (int i = 0; i < count; i++) {
       float* x = &m.x[(size_t)i * hidden + tile * LANES];
-      store(x, add(load(x), out[i]));
+      for (int s = 0; s < num_tiles; s++, x += LANES) store(x, add(load(x), out[s * stride + i]));
     }
   };
   normalise(layer.attention_norm);
-  product(m, team, thread, layer.qkv, normed, 1, &layer.qkv_low,
-          [&](int tile, const F* out, int) {
-            F bias = layer.qkv_bias ? load(layer.qkv_bias + tile * LANES) : all(0.0f);
-            for (int i = 0; i < count; i++)
-              store(&m.projected[(size_t)i * h.all() + tile * LANES], add(out[i], bias));
+  product(m, team, thread, layer.qkv, normed, TILES_AT_ONCE, &layer.qkv_low,
+          [&](int tile, int num_tiles, const F* out, int stride) {
+            for (int s = 0; s < num_tiles; s++, tile++, out += stride) {
+              F bias = layer.qkv_bias ? load(layer.qkv_bias + tile * LANES) : all(0.0f);
+              for (int i = 0; i < count; i++)
+                store(&m.projected[(size_t)i * h.all() + tile * LANES], add(out[i], bias));
+            }
           });
   run_attention(m, team, thread, feed, index);
   m.clock.lap(thread, ATTENTION);
-  product(m, team, thread, layer.output, m.mixed, 1, &layer.output_low, add_to_x);
+  product(m, team, thread, layer.output, m.mixed, TILES_AT_ONCE, &layer.output_low, add_to_x);
   normalise(layer.feed_norm);
   product(m, team, thread, layer.gate_up, normed, 4, &layer.gate_up_low,
-          [&](int task, const F* out, int stride) {
+          [&](int tile, int, const F* out, int stride) {
             for (int i = 0; i < count; i++)
-              m.gated.put(i, task, mul(silu(out[i]), out[2 * stride + i]),
+              m.gated.put(i, tile / 4, mul(silu(out[i]), out[2 * stride + i]),
                           mul(silu(out[stride + i]), out[3 * stride + i]));
           });
-  product(m, team, thread, layer.down, m.gated, 1, &layer.down_low, add_to_x);
+  product(m, team, thread, layer.down, m.gated, TILES_AT_ONCE, &layer.down_low, add_to_x);
 }
 
 // The tokens `first` to `end` of each row; out: [rows, tokens, hidden].

@@ -159,43 +159,46 @@ static inline bool norm(const float* x, const float* weight, int width, float fl
   return std::isfinite(sum);
 }
 
-// The products of tasks of `span` tiles with all rows, each handed to done(task, out, stride): row
-// r of tile s is out[s * stride + r]. Masks, the rows from model.num_real on, go through the
-// low-rank matrices too.
+// The products of tasks of up to `span` tiles with all rows, each handed to done(tile, count, out,
+// stride): row r of tile `tile` + s is out[s * stride + r]. Masks, the rows from model.num_real on,
+// go through the low-rank matrices too.
 template <class Done>
 static void product(Model& model, Team& team, int thread, const Matrix& w, const Rows& x, int span,
                     const LowRank* low, Done done) {
   int num_rows = (int)model.tokens.size(), real = model.num_real;
   bool is_lowered = low && low->a.data && real < num_rows;
   Desk& desk = model.desks[thread];
+  int num_masks = num_rows - real;
   if (is_lowered) {
-    int rank = (int)low->b.ins, count = num_rows - real;
-    grow(desk.middle, (size_t)count * rank);
+    int rank = (int)low->b.ins, tiles = low->a.tiles();
+    grow(desk.middle, (size_t)num_masks * rank);
     float* middle = desk.middle.data();
     // A group of b's inputs may be longer than what a gives.
-    memset(middle, 0, sizeof(float) * count * rank);
-    F* out = desk.tiles(1, count);
-    for (int t = 0; t < low->a.tiles(); t++) {
-      tile_product(low->a, t, x, real, num_rows, out);
-      for (int i = 0; i < count; i++) store(middle + i * rank + t * LANES, out[i]);
-    }
-    desk.low.shape(count, rank);
-    for (int i = 0; i < count; i++) desk.low.put(i, middle + i * rank);
+    memset(middle, 0, sizeof(float) * num_masks * rank);
+    F* out = desk.tiles(tiles, num_masks);
+    tile_product(low->a, 0, tiles, x, real, num_rows, out, num_masks);
+    for (int t = 0; t < tiles; t++)
+      for (int i = 0; i < num_masks; i++)
+        store(middle + i * rank + t * LANES, out[t * num_masks + i]);
+    desk.low.shape(num_masks, rank);
+    for (int i = 0; i < num_masks; i++) desk.low.put(i, middle + i * rank);
     model.clock.lap(thread, ADAPTER);
   }
-  int tiles = w.tiles(), tasks = tiles / span;
-  team.each(thread, tasks, [&](int task) {
-    F* out = desk.tiles(span + 1, num_rows);
-    F* more = out + span * num_rows;
-    for (int s = 0; s < span; s++) {
-      int t = task * span + s;
-      tile_product(w, t, x, 0, num_rows, out + s * num_rows);
-      if (!is_lowered) continue;
-      tile_product(low->b, t, desk.low, 0, num_rows - real, more);
-      for (int i = real; i < num_rows; i++)
-        out[s * num_rows + i] = add(out[s * num_rows + i], more[i - real]);
+  int tiles = w.tiles();
+  team.each(thread, (tiles + span - 1) / span, [&](int task) {
+    int tile = task * span, count = tiles - tile < span ? tiles - tile : span;
+    F* out = desk.tiles(2 * span, num_rows);
+    tile_product(w, tile, count, x, 0, num_rows, out, num_rows);
+    if (is_lowered) {
+      F* more = out + span * num_rows;
+      tile_product(low->b, tile, count, desk.low, 0, num_masks, more, num_masks);
+      for (int s = 0; s < count; s++)
+        for (int i = 0; i < num_masks; i++) {
+          F& sum = out[s * num_rows + real + i];
+          sum = add(sum, more[s * num_masks + i]);
+        }
     }
-    done(task, out, num_rows);
+    done(tile, count, out, num_rows);
   });
   model.clock.lap(thread, PRODUCTS);
 }

@@ -114,47 +114,57 @@ struct Rows {
 };
 
 // Bytes between what is multiplied and what is fetched: into the second cache so early that memory
-// is never waited for, and from there into the first.
+// is never waited for, and from there into the first. Of tiles that are multiplied together those
+// that come next are fetched.
 constexpr int FAR = 8192, NEAR = 1024;
+constexpr int FEW_ROWS = 3;  // for fewer, what several tiles share is no gain
 
 // Fetches what `bytes` at p will be followed by.
-INLINE void fetch_ahead(const uint8_t* p, int bytes) {
-  for (int line = 0; line < bytes; line += 64) prefetch_far(p + FAR + line), prefetch(p + NEAR + line);
+INLINE void fetch_ahead(const uint8_t* p, int bytes, int64_t far = FAR) {
+  for (int line = 0; line < bytes; line += 64) prefetch_far(p + far + line), prefetch(p + NEAR + line);
 }
 
-// 16 outputs of N rows from `first` on: out[i] is that of row first + i.
-template <int BITS, int N>
-static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
+// 16 outputs of each of T tiles, which begin `next` bytes behind each other, of N rows from `first`
+// on: out[t * stride + i] is that of tile t and row first + i. Tiles that are multiplied together
+// share what is loaded of the rows.
+template <int BITS, int T, int N>
+static void tile_rows(const uint8_t* p, int64_t next, const Rows& x, int first, F* out, int stride) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
-  F acc[N];
-  for (int i = 0; i < N; i++) acc[i] = all(0.0f);
+  F acc[T][N];
+  for (int t = 0; t < T; t++)
+    for (int i = 0; i < N; i++) acc[t][i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += BYTES) {
-    fetch_ahead(p, BYTES);
-    F scale = load_half((const uint16_t*)(p + NUMBERS));
-    F whole[N];
+    for (int t = 0; t < T; t++) fetch_ahead(p + t * next, BYTES, T == 1 ? FAR : T * next);
+    F whole[T * N];
     if (BITS == 4) {
-      F minimum = load_half((const uint16_t*)(p + NUMBERS + 32));
-      products4<N>(p, values + g * GROUP, width, whole);
-      for (int i = 0; i < N; i++) {
-        acc[i] = fma(mul(whole[i], all(scales[i * groups + g])), scale, acc[i]);
-        acc[i] = fma(minimum, all(sums[i * groups + g]), acc[i]);
-      }
+      products4<T, N>(p, next, values + g * GROUP, width, whole);
     } else {
-      products8<N>(p, values + g * GROUP, width, counts + g, groups, whole);
-      for (int i = 0; i < N; i++)
-        acc[i] = fma(mul(whole[i], all(scales[i * groups + g])), scale, acc[i]);
+      products8<T, N>(p, next, values + g * GROUP, width, counts + g, groups, whole);
+    }
+    F scale[T], minimum[T];
+    for (int t = 0; t < T; t++) {
+      const uint16_t* halves = (const uint16_t*)(p + t * next + NUMBERS);
+      scale[t] = load_half(halves), minimum[t] = BITS == 4 ? load_half(halves + LANES) : scale[t];
+    }
+    for (int i = 0; i < N; i++) {
+      F of_row = all(scales[i * groups + g]), sum = all(BITS == 4 ? sums[i * groups + g] : 0.0f);
+      for (int t = 0; t < T; t++) {
+        acc[t][i] = fma(mul(whole[t * N + i], of_row), scale[t], acc[t][i]);
+        if (BITS == 4) acc[t][i] = fma(minimum[t], sum, acc[t][i]);
+      }
     }
   }
-  for (int i = 0; i < N; i++) out[i] = acc[i];
+  for (int t = 0; t < T; t++)
+    for (int i = 0; i < N; i++) out[t * stride + i] = acc[t][i];
 }
 
-using TileRows = void (*)(const uint8_t*, const Rows&, int, F*);
+using TileRows = void (*)(const uint8_t*, int64_t, const Rows&, int, F*, int);
 
 // table[N]: the function for N rows.
-template <int BITS, int... N>
+template <int BITS, int T, int... N>
 static inline TileRows rows_function(int count, std::integer_sequence<int, N...>) {
-  static const TileRows table[] = {nullptr, tile_rows<BITS, N + 1>...};
+  static const TileRows table[] = {nullptr, tile_rows<BITS, T, N + 1>...};
   return table[count];
 }
 
@@ -166,17 +176,29 @@ static inline int share(int left, int most) {
   return (left + pieces - 1) / pieces;
 }
 
-// 16 outputs, those of tile t, of the rows from `first` to `end`.
-static inline void tile_product(const Matrix& w, int t, const Rows& x, int first, int end, F* out) {
-  const uint8_t* p = w.tile(t);
-  while (first < end) {
-    int count = share(end - first, rows_at_once());
-    if (!tile_rows_amx(w.bits, count, p, x, first, out)) {
-      std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
-      count = share(end - first, ROWS_AT_ONCE);
-      TileRows function = w.bits == 4 ? rows_function<4>(count, sizes) : rows_function<8>(count, sizes);
-      function(p, x, first, out);
+// `num_tiles` tiles from t on, of the rows from `first` to `end`: out[s * stride + i] is that of tile
+// t + s and row first + i.
+static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
+                                int end, F* out, int stride) {
+  constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
+  const int64_t next = (int64_t)w.groups() * w.group_bytes();
+  for (int count; first < end; first += count, out += count) {
+    count = share(end - first, rows_at_once());
+    bool is_by_amx = takes_amx(w.bits, count, x.groups);
+    if (!is_by_amx) count = share(end - first, ROWS_AT_ONCE);
+    for (int s = 0, step; s < num_tiles; s += step) {
+      const uint8_t* p = w.tile(t + s);
+      F* to = out + s * stride;
+      step = count >= FEW_ROWS && s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
+      if (is_by_amx) {
+        tile_rows_amx(w.bits, count, p, x, first, to), step = 1;
+      } else if (step == 1) {
+        (w.bits == 4 ? rows_function<4, 1>(count, sizes) : rows_function<8, 1>(count, sizes))(
+            p, next, x, first, to, stride);
+      } else {
+        (w.bits == 4 ? rows_function<4, TILES_AT_ONCE>(count, sizes)
+                     : rows_function<8, TILES_AT_ONCE>(count, sizes))(p, next, x, first, to, stride);
+      }
     }
-    first += count, out += count;
   }
 }

@@ -59,8 +59,11 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   for (int from = 0; from < groups; from += STRETCH, p += STRETCH * BYTES) {
     int count = groups - from < STRETCH ? groups - from : STRETCH;
     for (int s = 0; BITS == 4 && s < count; s++) {
-      Weights w = weights4(p + s * BYTES);
-      for (int i = 0; i < 8; i++) _mm512_store_si512(weights[s] + 64 * i, w.w[i]);
+      for (int i = 0; i < 4; i++) {
+        Halves w = halves(p + s * BYTES + 64 * i);
+        _mm512_store_si512(weights[s] + 64 * i, w.low);
+        _mm512_store_si512(weights[s] + 64 * (i + 4), w.high);
+      }
     }
     for (int s = 0; s < count; s++) {
       const uint8_t* numbers = BITS == 4 ? weights[s] : p + s * BYTES;
@@ -96,28 +99,30 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   for (int i = 0; i < N; i++) out[i] = acc[i];
 }
 
+using AmxTileRows = void (*)(const uint8_t*, const Rows&, int, F*);
+
 template <int BITS, int... N>
-static inline TileRows amx_function(int count, std::integer_sequence<int, N...>) {
-  static const TileRows table[] = {amx_tile_rows<BITS, N + AMX_FROM>...};
+static inline AmxTileRows amx_function(int count, std::integer_sequence<int, N...>) {
+  static const AmxTileRows table[] = {amx_tile_rows<BITS, N + AMX_FROM>...};
   return table[count - AMX_FROM];
 }
 
-// False, and nothing done, where few rows are multiplied as well without.
-static inline bool tile_rows_amx(int64_t bits, int count, const uint8_t* p, const Rows& x, int first,
+// Few rows are multiplied as well without.
+static inline bool takes_amx(int64_t bits, int count, int groups) {
+  return count >= (bits == 4 ? AMX_FROM_4 : AMX_FROM) && groups >= AMX_GROUPS && has_amx();
+}
+
+static inline void tile_rows_amx(int64_t bits, int count, const uint8_t* p, const Rows& x, int first,
                                  F* out) {
-  if (count < (bits == 4 ? AMX_FROM_4 : AMX_FROM) || x.groups < AMX_GROUPS) return false;
-  if (!has_amx()) return false;
-  std::make_integer_sequence<int, AMX_ROWS - AMX_FROM + 1> sizes;
+  constexpr std::make_integer_sequence<int, AMX_ROWS - AMX_FROM + 1> sizes;
   (bits == 4 ? amx_function<4>(count, sizes) : amx_function<8>(count, sizes))(p, x, first, out);
-  return true;
 }
 
 #else
 
 static inline int rows_at_once() { return ROWS_AT_ONCE; }
 static inline void amx_release() {}
-static inline bool tile_rows_amx(int64_t, int, const uint8_t*, const Rows&, int, F*) {
-  return false;
-}
+static inline bool takes_amx(int64_t, int, int) { return false; }
+static inline void tile_rows_amx(int64_t, int, const uint8_t*, const Rows&, int, F*) {}
 
 #endif

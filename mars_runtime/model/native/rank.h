@@ -17,7 +17,7 @@ static void prepare(Model& m, Team& team, int thread, int num_rows) {
   Desk& desk = m.desks[thread];
   team.each(thread, state.tiles(), [&](int t) {
     F* out = desk.tiles(1, num_rows);
-    tile_product(state, t, m.normed, 0, num_rows, out);
+    tile_product(state, t, 1, m.normed, 0, num_rows, out, num_rows);
     for (int i = 0; i < num_rows; i++) store(&m.prepared[i * state.outs + t * LANES], out[i]);
   });
   amx_release();

@@ -105,11 +105,14 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
   int tiles = s.head.tiles();
   team.each(thread, (tiles + PIECE - 1) / PIECE, [&](int piece) {
     grow(desk.wide, (size_t)count * PIECE * LANES);
-    F* out = desk.tiles(1, count);
-    for (int t = 0; t < PIECE && piece * PIECE + t < tiles; t++) {
-      tile_product(s.head, piece * PIECE + t, m.normed, 0, count, out);
-      for (int i = 0; i < count; i++)
-        store(&desk.wide[((size_t)i * PIECE + t) * LANES], out[i]);
+    F* out = desk.tiles(TILES_AT_ONCE, count);
+    int end = tiles - piece * PIECE < PIECE ? tiles - piece * PIECE : PIECE;
+    for (int t = 0; t < end; t += TILES_AT_ONCE) {
+      int some = end - t < TILES_AT_ONCE ? end - t : TILES_AT_ONCE;
+      tile_product(s.head, piece * PIECE + t, some, m.normed, 0, count, out, count);
+      for (int j = 0; j < some; j++)
+        for (int i = 0; i < count; i++)
+          store(&desk.wide[((size_t)i * PIECE + t + j) * LANES], out[j * count + i]);
     }
     done(piece, desk.wide.data());
   });

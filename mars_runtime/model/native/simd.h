@@ -25,24 +25,6 @@
 constexpr int LANES = 16;
 constexpr int GROUP = 32;  // weights that share a scale, along the inputs
 
-#ifndef OWN_PRODUCTS
-// out[n]: sums of a group's unsigned 4-bit weights times row n of x, each `width` behind the one
-// before.
-template <int N>
-INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
-  Weights w = weights4(p);
-  for (int n = 0; n < N; n++) out[n] = dot4(w, x + (size_t)n * width);
-}
-
-// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
-template <int N>
-INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
-                      int groups, F* out) {
-  Weights w = weights8(p);
-  for (int n = 0; n < N; n++) out[n] = dot8(w, x + (size_t)n * width, counts[n * groups]);
-}
-#endif
-
 // e^x to 2 units in the last place; 0 below -87, and never more than e^88.
 INLINE F exponential(F x) {
   F bounded = smaller(larger(x, all(-87.0f)), all(88.0f));

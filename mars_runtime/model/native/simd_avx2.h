@@ -8,7 +8,7 @@
 #else
 #define SIMD_NAME "AVX2"
 #endif
-constexpr int ROWS_AT_ONCE = 6;
+constexpr int ROWS_AT_ONCE = 6, TILES_AT_ONCE = 1;
 constexpr int QUERIES_AT_ONCE = 3, WIDTH_AT_ONCE = 2;
 
 struct F {
@@ -103,8 +103,7 @@ INLINE __m256i four_of(const int8_t* x) {
 }
 
 // Products of one group, of N rows at once: each piece of the weights is unpacked into registers and
-// meets all rows there. There are 16 registers, fewer than the weights of a group would take.
-#define OWN_PRODUCTS
+// meets all rows there. There are 16 registers, which the sums of one tile fill.
 
 // `weights`: the numbers of 8 outputs x 4 inputs, unsigned; four: those inputs of a row.
 #ifdef __AVXVNNI__
@@ -136,8 +135,8 @@ INLINE Halves halves(const uint8_t* p) {
 }
 
 // out[n]: sums of unsigned 4-bit weights times row n of x, each `width` behind the one before.
-template <int N>
-INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
+template <int T, int N>
+INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* out) {
   I sum[N];
   for (int n = 0; n < N; n++) sum[n] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   for (int i = 0; i < 4; i++, p += 64, x += 4) {
@@ -153,8 +152,8 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
 
 // The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
 #ifdef __AVXVNNI__
-template <int N>
-INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
+template <int T, int N>
+INLINE void products8(const uint8_t* p, int64_t, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
   I sum[N];
   for (int n = 0; n < N; n++)
@@ -171,12 +170,12 @@ INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_
 }
 #else
 // In two halves of 4 bits each, whose pairs may be added in 16 bits; two rows fill the registers.
-template <int N>
-INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
-                      int groups, F* out) {
+template <int T, int N>
+INLINE void products8(const uint8_t* p, int64_t next, const int8_t* x, int width,
+                      const int32_t* counts, int groups, F* out) {
   if constexpr (N > 2) {
-    products8<2>(p, x, width, counts, groups, out);
-    products8<N - 2>(p, x + 2 * width, width, counts + 2 * groups, groups, out + 2);
+    products8<T, 2>(p, next, x, width, counts, groups, out);
+    products8<T, N - 2>(p, next, x + 2 * width, width, counts + 2 * groups, groups, out + 2);
     return;
   }
   const __m256i sixteen = _mm256_set1_epi16(16);

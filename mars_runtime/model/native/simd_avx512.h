@@ -4,7 +4,7 @@
 #include <immintrin.h>
 
 #define SIMD_NAME "AVX-512 VNNI"
-constexpr int ROWS_AT_ONCE = 12;  // 12 sums, 8 weights and what is on its way fill 32 registers
+constexpr int ROWS_AT_ONCE = 8, TILES_AT_ONCE = 2;  // whose sums take half of the 32 registers
 constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 typedef __m512 F;
@@ -53,39 +53,57 @@ INLINE I load_bytes(const int8_t* p) {
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
-// The weights of 16 outputs and one group of 32 inputs, ready to be multiplied: unsigned bytes,
-// eight times 16 outputs x 4 inputs.
-struct Weights {
-  __m512i w[8];
+// The numbers of 16 outputs x 4 inputs, twice: what lies in the low and in the high halves of bytes.
+struct Halves {
+  __m512i low, high;
 };
-INLINE Weights weights4(const uint8_t* p) {
-  Weights r;
-  const __m512i low = _mm512_set1_epi8(15);
-  for (int i = 0; i < 4; i++) {
-    __m512i both = _mm512_loadu_si512(p + 64 * i);
-    r.w[i] = _mm512_and_si512(both, low);
-    r.w[i + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+INLINE Halves halves(const uint8_t* p) {
+  const __m512i mask = _mm512_set1_epi8(15);
+  __m512i both = _mm512_loadu_si512(p);
+  return {_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
+}
+INLINE __m512i four_of(const int8_t* x) {
+  int four;
+  memcpy(&four, x, 4);
+  return _mm512_set1_epi32(four);
+}
+
+// Products of one group: out[t * N + n] are sums of unsigned 4-bit weights of tile t, `next` bytes behind
+// the one before, times row n of x, `width` behind the one before. Each piece of the weights meets
+// all rows, and each piece of a row all tiles, while they are in registers.
+template <int T, int N>
+INLINE void products4(const uint8_t* p, int64_t next, const int8_t* x, int width, F* out) {
+  __m512i sum[T][N];
+  for (int t = 0; t < T; t++)
+    for (int n = 0; n < N; n++) sum[t][n] = _mm512_setzero_si512();
+  for (int i = 0; i < 4; i++, p += 64, x += 4) {
+    Halves w[T];
+    for (int t = 0; t < T; t++) w[t] = halves(p + t * next);
+    for (int n = 0; n < N; n++) {
+      __m512i four = four_of(x + n * width), later = four_of(x + n * width + 16);
+      for (int t = 0; t < T; t++) sum[t][n] = _mm512_dpbusd_epi32(sum[t][n], w[t].low, four);
+      for (int t = 0; t < T; t++) sum[t][n] = _mm512_dpbusd_epi32(sum[t][n], w[t].high, later);
+    }
   }
-  return r;
+  for (int t = 0; t < T; t++)
+    for (int n = 0; n < N; n++) out[t * N + n] = floats(sum[t][n]);
 }
-INLINE Weights weights8(const uint8_t* p) {
-  Weights r;
-  for (int i = 0; i < 8; i++) r.w[i] = _mm512_loadu_si512(p + 64 * i);
-  return r;
-}
-INLINE I times(const Weights& w, const int8_t* x, I sum) {
-  for (int i = 0; i < 8; i++) {
-    int four;
-    memcpy(&four, x + 4 * i, 4);
-    sum = _mm512_dpbusd_epi32(sum, w.w[i], _mm512_set1_epi32(four));
+
+// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+template <int T, int N>
+INLINE void products8(const uint8_t* p, int64_t next, const int8_t* x, int width,
+                      const int32_t* counts, int groups, F* out) {
+  __m512i sum[T][N];
+  for (int t = 0; t < T; t++)
+    for (int n = 0; n < N; n++) sum[t][n] = _mm512_set1_epi32(-128 * counts[n * groups]);
+  for (int i = 0; i < 8; i++, p += 64, x += 4) {
+    __m512i w[T];
+    for (int t = 0; t < T; t++) w[t] = _mm512_loadu_si512(p + t * next);
+    for (int n = 0; n < N; n++) {
+      __m512i four = four_of(x + n * width);
+      for (int t = 0; t < T; t++) sum[t][n] = _mm512_dpbusd_epi32(sum[t][n], w[t], four);
+    }
   }
-  return sum;
-}
-// Sums of unsigned 4-bit weights times x.
-INLINE F dot4(const Weights& w, const int8_t* x) {
-  return floats(times(w, x, _mm512_setzero_si512()));
-}
-// Sums of 8-bit weights, kept 128 higher than they are, times x, whose own sum is `count`.
-INLINE F dot8(const Weights& w, const int8_t* x, int count) {
-  return floats(times(w, x, _mm512_set1_epi32(-128 * count)));
+  for (int t = 0; t < T; t++)
+    for (int n = 0; n < N; n++) out[t * N + n] = floats(sum[t][n]);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #define SIMD_NAME "portable"
-constexpr int ROWS_AT_ONCE = 4;
+constexpr int ROWS_AT_ONCE = 4, TILES_AT_ONCE = 1;
 constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 struct F {
@@ -114,33 +114,32 @@ INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
 INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-struct Weights {
-  uint8_t w[8][64];
-};
-INLINE Weights weights4(const uint8_t* p) {
-  Weights r;
-  for (int i = 0; i < 4; i++)
-    for (int j = 0; j < 64; j++) {
-      r.w[i][j] = p[64 * i + j] & 15;
-      r.w[i + 4][j] = p[64 * i + j] >> 4;
-    }
-  return r;
-}
-INLINE Weights weights8(const uint8_t* p) {
-  Weights r;
-  memcpy(r.w, p, sizeof r.w);
-  return r;
-}
-INLINE I times(const Weights& w, const int8_t* x, int start) {
+// The sum of unsigned 8-bit weights of 16 outputs and 32 inputs times x, and `start`.
+INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
   I sum;
   EACH sum.v[i] = start;
   for (int k = 0; k < 8; k++)
     for (int i = 0; i < 16; i++)
-      for (int j = 0; j < 4; j++) sum.v[i] += (int)w.w[k][4 * i + j] * (int)x[4 * k + j];
+      for (int j = 0; j < 4; j++) sum.v[i] += (int)weights[k][4 * i + j] * (int)x[4 * k + j];
   return sum;
 }
-INLINE F dot4(const Weights& w, const int8_t* x) { return floats(times(w, x, 0)); }
-INLINE F dot8(const Weights& w, const int8_t* x, int count) {
-  return floats(times(w, x, -128 * count));
+
+// Products of one group: out[n] are sums of unsigned 4-bit weights times row n of x, each `width`
+// behind the one before.
+template <int T, int N>
+INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* out) {
+  uint8_t weights[8][64];
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 64; j++)
+      weights[i][j] = p[64 * i + j] & 15, weights[i + 4][j] = p[64 * i + j] >> 4;
+  for (int n = 0; n < N; n++) out[n] = floats(times(weights, x + n * width, 0));
+}
+
+// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+template <int T, int N>
+INLINE void products8(const uint8_t* p, int64_t, const int8_t* x, int width, const int32_t* counts,
+                      int groups, F* out) {
+  for (int n = 0; n < N; n++)
+    out[n] = floats(times((const uint8_t(*)[64])p, x + n * width, -128 * counts[n * groups]));
 }
 #undef EACH
