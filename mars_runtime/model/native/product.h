@@ -115,7 +115,7 @@ struct Rows {
 
 // Bytes between what is multiplied and what is fetched: into the second cache so early that memory
 // is never waited for, and from there into the first. Of tiles that are multiplied together those
-// that come next are fetched.
+// that come next are fetched, if they are not too small.
 constexpr int FAR = 8192, NEAR = 1024;
 constexpr int FEW_ROWS = 3;  // for fewer, what several tiles share is no gain
 
@@ -130,12 +130,13 @@ INLINE void fetch_ahead(const uint8_t* p, int bytes, int64_t far = FAR) {
 template <int BITS, int T, int N>
 static void tile_rows(const uint8_t* p, int64_t next, const Rows& x, int first, F* out, int stride) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
+  const int64_t far = T == 1 || T * next < FAR ? FAR : T * next;
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
   F acc[T][N];
   for (int t = 0; t < T; t++)
     for (int i = 0; i < N; i++) acc[t][i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += BYTES) {
-    for (int t = 0; t < T; t++) fetch_ahead(p + t * next, BYTES, T == 1 ? FAR : T * next);
+    for (int t = 0; t < T; t++) fetch_ahead(p + t * next, BYTES, far);
     F whole[T * N];
     if (BITS == 4) {
       products4<T, N>(p, next, values + g * GROUP, width, whole);
