@@ -10,7 +10,19 @@ from human_texts import human_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.loops import MAX_PERIOD, MIN_REPEATED, Loop, find_loop, num_repeated, up_to_loop
+from mars_runtime.loops import (
+    EVERY,
+    MAX_PERIOD,
+    MIN_REPEATED,
+    MOST_OLD,
+    PHRASE,
+    REACH,
+    WINDOW,
+    Loop,
+    find_loop,
+    num_repeated,
+    up_to_loop,
+)
 from mars_runtime.model.load import load_checkpoint
 
 SHORT = st.lists(st.integers(0, 2), max_size=12)
@@ -47,9 +59,29 @@ def test_a_long_sentence_must_come_twice_and_half_again() -> None:
     assert find_loop(sentence * 2 + sentence[:20]) == Loop(40, 100)
 
 
-def test_what_is_longer_than_the_longest_period_is_no_loop() -> None:
-    assert find_loop(list(range(MAX_PERIOD + 1)) * 3) is None
+def test_what_is_longer_than_the_longest_period_loops_once_nearly_all_of_it_was_said() -> None:
     assert find_loop(list(range(MAX_PERIOD)) * 3) == Loop(64, 64 + 96)
+    assert find_loop(list(range(MAX_PERIOD + 1)) * 3) == Loop(69, 192)
+    assert find_loop(list(range(MAX_PERIOD + 1)) * 2) is None
+
+
+def test_stanzas_that_come_back_with_a_word_changed_are_a_loop() -> None:
+    text = [token for number in range(3) for token in (*range(150), 1000 + number)]
+    # Token 163 is the first that ends a phrase of twelve as before; 110 of those 112 do.
+    assert find_loop(text) == Loop(151, 272)
+    assert find_loop(text[:271]) is None
+
+
+def test_a_refrain_between_verses_is_no_loop() -> None:
+    refrain = list(range(60))
+    verses = [range(100 * number, 100 * number + 50) for number in range(1, 6)]
+    assert find_loop([token for verse in verses for token in [*verse, *refrain]]) is None
+
+
+def test_what_was_said_long_ago_does_not_count() -> None:
+    said = list(range(1000, 1000 + WINDOW + PHRASE))
+    assert find_loop([*said, *range(REACH - len(said) - PHRASE), *said]) is not None
+    assert find_loop([*said, *range(REACH + WINDOW), *said]) is None
 
 
 @given(FEW)
@@ -62,7 +94,8 @@ def test_what_is_kept_has_no_loop_itself(ids: list[int]) -> None:
 
 
 def loop_by_definition(ids: Sequence[int]) -> Loop | None:
-    """By how long each period holds, one token after the other."""
+    """By how long each period holds, one token after the other; and, now and then, by where each
+    phrase stood first."""
     held = [0] * (MAX_PERIOD + 1)
     for at, token in enumerate(ids):
         for period in range(1, min(MAX_PERIOD, at) + 1):
@@ -70,7 +103,20 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
         for period in range(1, MAX_PERIOD + 1):
             if held[period] >= num_repeated(period):
                 return Loop(at + 1 - num_repeated(period), at + 1)
+        if (at + 1) % EVERY == 0 and at + 1 >= WINDOW:
+            old = [end for end in range(at + 1 - WINDOW, at + 1) if was_said(ids, end, at)]
+            if len(old) + max(0, PHRASE - 1 - (at + 1 - WINDOW)) >= MOST_OLD:
+                return Loop(old[0] + 1 - PHRASE, at + 1)
     return None
+
+
+def was_said(ids: Sequence[int], end: int, at: int) -> bool:
+    """Whether the phrase that ends with token ``end`` stood before, within reach of token ``at``."""
+    first = max(0, at + 1 - WINDOW - REACH)
+    start = end + 1 - PHRASE
+    return start >= first and any(
+        ids[other : other + PHRASE] == ids[start : end + 1] for other in range(first, start)
+    )
 
 
 @given(FEW)

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folds, loopRemark } from "../../assets/web/core/folds.js";
-import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
+import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED, PHRASE, REACH, WINDOW } from "../../assets/web/core/loops.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 
@@ -24,9 +24,19 @@ test("loops are found where Python finds them", () => {
   const sentence = counting(40);
   assert.equal(findLoop([...sentence, ...sentence, ...sentence.slice(0, 19)]), null);
   assert.deepEqual(findLoop(repeated(sentence, 3)), { kept: 40, end: 100 });
-  assert.equal(findLoop(repeated(counting(MAX_PERIOD + 1), 3)), null);
+  assert.equal(findLoop(repeated(counting(MAX_PERIOD + 1), 2)), null);
+  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD + 1), 3)), { kept: 69, end: 192 });
   assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD), 3)), { kept: 64, end: 160 });
   assert.equal(findLoop(repeated([7], 60), 59)?.end, 60);
+});
+
+test("stanzas that come back with a word changed are found where Python finds them", () => {
+  const text = [0, 1, 2].flatMap((number) => [...counting(150), 1000 + number]);
+  assert.deepEqual(findLoop(text), { kept: 151, end: 272 });
+  assert.equal(findLoop(text.slice(0, 271)), null);
+  const said = counting(WINDOW + PHRASE).map((id) => 1000 + id);
+  assert.notEqual(findLoop([...said, ...counting(REACH - WINDOW - 2 * PHRASE), ...said]), null);
+  assert.equal(findLoop([...said, ...counting(REACH + WINDOW), ...said]), null);
 });
 
 /**
