@@ -208,7 +208,7 @@ def test_packing_keeps_every_number_and_says_how_many_bytes() -> None:
         assert packed.numel() == packed_bytes(matrix)
         tile, group, out, k = 1, 1, 17 - 16, 41 - 32
         at = 64 * (k // 4) + 4 * out + k % 4
-        kept = int(packed[tile, group, at])
+        kept = int(packed[0, group, tile, at])
         wanted = int(matrix.values[17, 41])
         assert (kept & 15 if bits == 4 else kept - 128) == wanted
 

@@ -1,8 +1,9 @@
 // Matrices in groups of 32 whole numbers, rows in 8 bits, and their products.
 //
-// A matrix is laid out in tiles of 16 outputs. A tile holds, for each group of 32 inputs, first the
-// whole numbers of its 16 outputs and then their 16 scales (and 16 minimums) in fp16, so that a
-// product reads memory once, from front to end:
+// A matrix is laid out in tiles of 16 outputs, in pairs: for each group of 32 inputs first what the
+// one tile has of it, then the other. A tile has, for each group, first the whole numbers of its 16
+// outputs and then their 16 scales (and 16 minimums) in fp16. So a product reads memory once, from
+// front to end:
 //   4 bits: 256 bytes; byte 64 i + 4 o + j holds inputs 4 i + j (low) and 16 + 4 i + j (high) of
 //           output o; then scales and minimums. weight = scale * number + minimum
 //   8 bits: 512 bytes; byte 64 i + 4 o + j holds input 4 i + j of output o, 128 added; then scales.
@@ -37,20 +38,27 @@ struct Aligned {
 template <class T>
 using Buffer = std::vector<T, Aligned<T>>;
 
+constexpr int PAIR = 2;  // tiles
+
 struct Matrix {
   const uint8_t* data;
   int64_t bits, outs, ins;  // ins: a multiple of 32
 
   int groups() const { return (int)(ins / GROUP); }
   int tiles() const { return (int)((outs + LANES - 1) / LANES); }
-  int group_bytes() const { return bits == 4 ? 256 + 64 : 512 + 32; }
-  const uint8_t* tile(int i) const { return data + (int64_t)i * groups() * group_bytes(); }
+  int group_bytes() const { return bits == 4 ? BYTES_4 : BYTES_8; }
+  int group_step() const { return PAIR * group_bytes(); }
+  // Where the first group of a tile lies; the others follow by steps.
+  int64_t place(int tile) const {
+    return (int64_t)(tile / PAIR) * groups() * group_step() + tile % PAIR * group_bytes();
+  }
+  const uint8_t* tile(int i) const { return data + place(i); }
 
   // One output's weights, for tables of embeddings.
   void row(int64_t out, float* to) const {
     const uint8_t* p = tile((int)(out / LANES));
     int lane = (int)(out % LANES);
-    for (int g = 0; g < groups(); g++, p += group_bytes(), to += GROUP) {
+    for (int g = 0; g < groups(); g++, p += group_step(), to += GROUP) {
       float scale[LANES], minimum[LANES] = {};
       store(scale, load_half((const uint16_t*)(p + (bits == 4 ? 256 : 512))));
       if (bits == 4) store(minimum, load_half((const uint16_t*)(p + 288)));
@@ -113,39 +121,43 @@ struct Rows {
   }
 };
 
-// Bytes between what is multiplied and what is fetched: into the second cache so early that memory
-// is never waited for, and from there into the first. Of tiles that are multiplied together those
-// that come next are fetched, if they are not too small.
+// Bytes between what is multiplied and what is fetched: so many that memory is never waited for.
+// What is met once goes past the second cache, which others need; what further rows will meet goes
+// there, and from there into the first.
 constexpr int FAR = 8192, NEAR = 1024;
-constexpr int FEW_ROWS = 3;  // for fewer, what several tiles share is no gain
 
 // Fetches what `bytes` at p will be followed by.
-INLINE void fetch_ahead(const uint8_t* p, int bytes, int64_t far = FAR) {
-  for (int line = 0; line < bytes; line += 64) prefetch_far(p + far + line), prefetch(p + NEAR + line);
+INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_once) {
+  if (is_once) {
+    for (int line = 0; line < bytes; line += 64) prefetch_once(p + FAR + line);
+  } else {
+    for (int line = 0; line < bytes; line += 64)
+      prefetch_far(p + FAR + line), prefetch(p + NEAR + line);
+  }
 }
 
-// 16 outputs of each of T tiles, which begin `next` bytes behind each other, of N rows from `first`
-// on: out[t * stride + i] is that of tile t and row first + i. Tiles that are multiplied together
-// share what is loaded of the rows.
+// 16 outputs of each of T tiles of a pair, of N rows from `first` on: out[t * stride + i] is that of
+// tile t and row first + i. Tiles that are multiplied together share what is loaded of the rows.
+// is_once: whether the tiles meet no rows but these.
 template <int BITS, int T, int N>
-static void tile_rows(const uint8_t* p, int64_t next, const Rows& x, int first, F* out, int stride) {
-  constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
-  const int64_t far = T == 1 || T * next < FAR ? FAR : T * next;
+static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int stride,
+                      bool is_once) {
+  constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = BITS == 4 ? BYTES_4 : BYTES_8;
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
   F acc[T][N];
   for (int t = 0; t < T; t++)
     for (int i = 0; i < N; i++) acc[t][i] = all(0.0f);
-  for (int g = 0; g < groups; g++, p += BYTES) {
-    for (int t = 0; t < T; t++) fetch_ahead(p + t * next, BYTES, far);
+  for (int g = 0; g < groups; g++, p += PAIR * BYTES) {
+    fetch_ahead(p, T * BYTES, is_once);
     F whole[T * N];
     if (BITS == 4) {
-      products4<T, N>(p, next, values + g * GROUP, width, whole);
+      products4<T, N>(p, values + g * GROUP, width, whole);
     } else {
-      products8<T, N>(p, next, values + g * GROUP, width, counts + g, groups, whole);
+      products8<T, N>(p, values + g * GROUP, width, counts + g, groups, whole);
     }
     F scale[T], minimum[T];
     for (int t = 0; t < T; t++) {
-      const uint16_t* halves = (const uint16_t*)(p + t * next + NUMBERS);
+      const uint16_t* halves = (const uint16_t*)(p + t * BYTES + NUMBERS);
       scale[t] = load_half(halves), minimum[t] = BITS == 4 ? load_half(halves + LANES) : scale[t];
     }
     for (int i = 0; i < N; i++) {
@@ -160,7 +172,7 @@ static void tile_rows(const uint8_t* p, int64_t next, const Rows& x, int first, 
     for (int i = 0; i < N; i++) out[t * stride + i] = acc[t][i];
 }
 
-using TileRows = void (*)(const uint8_t*, int64_t, const Rows&, int, F*, int);
+using TileRows = void (*)(const uint8_t*, const Rows&, int, F*, int, bool);
 
 // table[N]: the function for N rows.
 template <int BITS, int T, int... N>
@@ -177,28 +189,29 @@ static inline int share(int left, int most) {
   return (left + pieces - 1) / pieces;
 }
 
-// `num_tiles` tiles from t on, of the rows from `first` to `end`: out[s * stride + i] is that of tile
-// t + s and row first + i.
+// `num_tiles` tiles from t on, the first of a pair where there are several, of the rows from `first`
+// to `end`: out[s * stride + i] is that of tile t + s and row first + i.
 static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
                                 int end, F* out, int stride) {
   constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
-  const int64_t next = (int64_t)w.groups() * w.group_bytes();
+  const int all = end - first;
   for (int count; first < end; first += count, out += count) {
     count = share(end - first, rows_at_once());
     bool is_by_amx = takes_amx(w.bits, count, x.groups);
     if (!is_by_amx) count = share(end - first, ROWS_AT_ONCE);
-    for (int s = 0, step; s < num_tiles; s += step) {
+    for (int s = 0, some; s < num_tiles; s += some) {
       const uint8_t* p = w.tile(t + s);
       F* to = out + s * stride;
-      step = count >= FEW_ROWS && s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
+      some = !is_by_amx && s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
       if (is_by_amx) {
-        tile_rows_amx(w.bits, count, p, x, first, to), step = 1;
-      } else if (step == 1) {
+        tile_rows_amx(w.bits, count, p, x, first, to, count == all);
+      } else if (some == 1) {
         (w.bits == 4 ? rows_function<4, 1>(count, sizes) : rows_function<8, 1>(count, sizes))(
-            p, next, x, first, to, stride);
+            p, x, first, to, stride, count == all);
       } else {
         (w.bits == 4 ? rows_function<4, TILES_AT_ONCE>(count, sizes)
-                     : rows_function<8, TILES_AT_ONCE>(count, sizes))(p, next, x, first, to, stride);
+                     : rows_function<8, TILES_AT_ONCE>(count, sizes))(p, x, first, to, stride,
+                                                                      count == all);
       }
     }
   }

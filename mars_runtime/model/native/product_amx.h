@@ -47,8 +47,9 @@ static inline void amx_shape(int rows) {
 }
 
 template <int BITS, int N>
-static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
-  constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = NUMBERS + (BITS == 4 ? 64 : 32);
+static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out, bool is_once) {
+  constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = BITS == 4 ? BYTES_4 : BYTES_8;
+  constexpr int STEP = PAIR * BYTES;
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
   alignas(64) uint8_t weights[STRETCH][512];
   alignas(64) int32_t whole[STRETCH][AMX_ROWS * LANES];
@@ -56,19 +57,19 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   F acc[N];
   for (int i = 0; i < N; i++) acc[i] = all(0.0f);
   // Each step for some groups before the next step: what was just stored is slow to be read again.
-  for (int from = 0; from < groups; from += STRETCH, p += STRETCH * BYTES) {
+  for (int from = 0; from < groups; from += STRETCH, p += STRETCH * STEP) {
     int count = groups - from < STRETCH ? groups - from : STRETCH;
     for (int s = 0; BITS == 4 && s < count; s++) {
       for (int i = 0; i < 4; i++) {
-        Halves w = halves(p + s * BYTES + 64 * i);
+        Halves w = halves(p + s * STEP + 64 * i);
         _mm512_store_si512(weights[s] + 64 * i, w.low);
         _mm512_store_si512(weights[s] + 64 * (i + 4), w.high);
       }
     }
     for (int s = 0; s < count; s++) {
-      const uint8_t* numbers = BITS == 4 ? weights[s] : p + s * BYTES;
+      const uint8_t* numbers = BITS == 4 ? weights[s] : p + s * STEP;
       const int8_t* rows = values + (from + s) * GROUP;
-      fetch_ahead(p + s * BYTES, BYTES);
+      fetch_ahead(p + s * STEP, BYTES, is_once);
       if (s % 2 == 0) {
         _tile_zero(0);
         _tile_loadd(2, rows, width);
@@ -85,7 +86,7 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
     }
     for (int s = 0; s < count; s++) {
       int g = from + s;
-      const uint8_t* scaling = p + s * BYTES + NUMBERS;
+      const uint8_t* scaling = p + s * STEP + NUMBERS;
       F scale = load_half((const uint16_t*)scaling);
       F minimum = BITS == 4 ? load_half((const uint16_t*)(scaling + 32)) : all(0.0f);
       for (int i = 0; i < N; i++) {
@@ -99,7 +100,7 @@ static void amx_tile_rows(const uint8_t* p, const Rows& x, int first, F* out) {
   for (int i = 0; i < N; i++) out[i] = acc[i];
 }
 
-using AmxTileRows = void (*)(const uint8_t*, const Rows&, int, F*);
+using AmxTileRows = void (*)(const uint8_t*, const Rows&, int, F*, bool);
 
 template <int BITS, int... N>
 static inline AmxTileRows amx_function(int count, std::integer_sequence<int, N...>) {
@@ -113,9 +114,10 @@ static inline bool takes_amx(int64_t bits, int count, int groups) {
 }
 
 static inline void tile_rows_amx(int64_t bits, int count, const uint8_t* p, const Rows& x, int first,
-                                 F* out) {
+                                 F* out, bool is_once) {
   constexpr std::make_integer_sequence<int, AMX_ROWS - AMX_FROM + 1> sizes;
-  (bits == 4 ? amx_function<4>(count, sizes) : amx_function<8>(count, sizes))(p, x, first, out);
+  (bits == 4 ? amx_function<4>(count, sizes) : amx_function<8>(count, sizes))(
+      p, x, first, out, is_once);
 }
 
 #else
@@ -123,6 +125,6 @@ static inline void tile_rows_amx(int64_t bits, int count, const uint8_t* p, cons
 static inline int rows_at_once() { return ROWS_AT_ONCE; }
 static inline void amx_release() {}
 static inline bool takes_amx(int64_t, int, int) { return false; }
-static inline void tile_rows_amx(int64_t, int, const uint8_t*, const Rows&, int, F*) {}
+static inline void tile_rows_amx(int64_t, int, const uint8_t*, const Rows&, int, F*, bool) {}
 
 #endif

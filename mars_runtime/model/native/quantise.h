@@ -83,9 +83,9 @@ static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, i
   uint32_t worst = 0;
   float x[GROUP];
   for (int tile = first; tile < end; tile++) {
-    uint8_t* p = to + (int64_t)tile * shape.groups() * shape.group_bytes();
+    uint8_t* p = to + shape.place(tile);
     int outs = (int)std::min<int64_t>(LANES, shape.outs - (int64_t)tile * LANES);
-    for (int g = 0; g < shape.groups(); g++, p += shape.group_bytes()) {
+    for (int g = 0; g < shape.groups(); g++, p += shape.group_step()) {
       float scales[LANES] = {}, minimums[LANES] = {};
       if (outs < LANES) memset(p, shape.bits == 4 ? 0 : 128, shape.bits == 4 ? 256 : 512);
       for (int o = 0; o < outs; o++) {
@@ -106,9 +106,10 @@ static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, i
 static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape, int num_threads,
                          uint8_t* to) {
   std::atomic<bool> is_finite{true};
+  // Pairs are whole: what has no outputs is nought.
+  int64_t tiles = (shape.tiles() + PAIR - 1) / PAIR * PAIR;
   auto part = [&](int64_t i) {
-    int first = (int)(shape.tiles() * i / num_threads);
-    int end = (int)(shape.tiles() * (i + 1) / num_threads);
+    int first = (int)(tiles * i / num_threads), end = (int)(tiles * (i + 1) / num_threads);
     if (!put_tiles(rows, kind, shape, first, end, to)) is_finite = false;
   };
   std::vector<std::thread> others;

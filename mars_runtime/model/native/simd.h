@@ -11,6 +11,10 @@
 #include <cstdint>
 #include <cstring>
 
+constexpr int LANES = 16;
+constexpr int GROUP = 32;  // weights that share a scale, along the inputs
+constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outputs; see product.h
+
 // Or GCC, once it holds this to be long enough, calls some of them and passes numbers by memory.
 #define INLINE static inline __attribute__((always_inline))
 
@@ -21,9 +25,6 @@
 #else
 #include "simd_portable.h"
 #endif
-
-constexpr int LANES = 16;
-constexpr int GROUP = 32;  // weights that share a scale, along the inputs
 
 // e^x to 2 units in the last place; 0 below -87, and never more than e^88.
 INLINE F exponential(F x) {

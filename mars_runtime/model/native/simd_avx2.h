@@ -95,6 +95,7 @@ INLINE I load_bytes(const int8_t* p) {
 }
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
+INLINE void prefetch_once(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_NTA); }
 
 INLINE __m256i four_of(const int8_t* x) {
   int four;
@@ -136,7 +137,7 @@ INLINE Halves halves(const uint8_t* p) {
 
 // out[n]: sums of unsigned 4-bit weights times row n of x, each `width` behind the one before.
 template <int T, int N>
-INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* out) {
+INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   I sum[N];
   for (int n = 0; n < N; n++) sum[n] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   for (int i = 0; i < 4; i++, p += 64, x += 4) {
@@ -153,7 +154,7 @@ INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* 
 // The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
 #ifdef __AVXVNNI__
 template <int T, int N>
-INLINE void products8(const uint8_t* p, int64_t, const int8_t* x, int width, const int32_t* counts,
+INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
   I sum[N];
   for (int n = 0; n < N; n++)
@@ -171,11 +172,11 @@ INLINE void products8(const uint8_t* p, int64_t, const int8_t* x, int width, con
 #else
 // In two halves of 4 bits each, whose pairs may be added in 16 bits; two rows fill the registers.
 template <int T, int N>
-INLINE void products8(const uint8_t* p, int64_t next, const int8_t* x, int width,
-                      const int32_t* counts, int groups, F* out) {
+INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
+                      int groups, F* out) {
   if constexpr (N > 2) {
-    products8<T, 2>(p, next, x, width, counts, groups, out);
-    products8<T, N - 2>(p, next, x + 2 * width, width, counts + 2 * groups, groups, out + 2);
+    products8<T, 2>(p, x, width, counts, groups, out);
+    products8<T, N - 2>(p, x + 2 * width, width, counts + 2 * groups, groups, out + 2);
     return;
   }
   const __m256i sixteen = _mm256_set1_epi16(16);

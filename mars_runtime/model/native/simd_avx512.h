@@ -52,6 +52,7 @@ INLINE I load_bytes(const int8_t* p) {
 }
 INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
+INLINE void prefetch_once(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_NTA); }
 
 // The numbers of 16 outputs x 4 inputs, twice: what lies in the low and in the high halves of bytes.
 struct Halves {
@@ -68,17 +69,17 @@ INLINE __m512i four_of(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// Products of one group: out[t * N + n] are sums of unsigned 4-bit weights of tile t, `next` bytes behind
-// the one before, times row n of x, `width` behind the one before. Each piece of the weights meets
-// all rows, and each piece of a row all tiles, while they are in registers.
+// Products of one group: out[t * N + n] are sums of unsigned 4-bit weights of tile t, each behind the
+// one before, times row n of x, `width` behind the one before. Each piece of the weights meets all
+// rows, and each piece of a row all tiles, while they are in registers.
 template <int T, int N>
-INLINE void products4(const uint8_t* p, int64_t next, const int8_t* x, int width, F* out) {
+INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   __m512i sum[T][N];
   for (int t = 0; t < T; t++)
     for (int n = 0; n < N; n++) sum[t][n] = _mm512_setzero_si512();
   for (int i = 0; i < 4; i++, p += 64, x += 4) {
     Halves w[T];
-    for (int t = 0; t < T; t++) w[t] = halves(p + t * next);
+    for (int t = 0; t < T; t++) w[t] = halves(p + t * BYTES_4);
     for (int n = 0; n < N; n++) {
       __m512i four = four_of(x + n * width), later = four_of(x + n * width + 16);
       for (int t = 0; t < T; t++) sum[t][n] = _mm512_dpbusd_epi32(sum[t][n], w[t].low, four);
@@ -91,14 +92,14 @@ INLINE void products4(const uint8_t* p, int64_t next, const int8_t* x, int width
 
 // The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
 template <int T, int N>
-INLINE void products8(const uint8_t* p, int64_t next, const int8_t* x, int width,
-                      const int32_t* counts, int groups, F* out) {
+INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
+                      int groups, F* out) {
   __m512i sum[T][N];
   for (int t = 0; t < T; t++)
     for (int n = 0; n < N; n++) sum[t][n] = _mm512_set1_epi32(-128 * counts[n * groups]);
   for (int i = 0; i < 8; i++, p += 64, x += 4) {
     __m512i w[T];
-    for (int t = 0; t < T; t++) w[t] = _mm512_loadu_si512(p + t * next);
+    for (int t = 0; t < T; t++) w[t] = _mm512_loadu_si512(p + t * BYTES_8);
     for (int n = 0; n < N; n++) {
       __m512i four = four_of(x + n * width);
       for (int t = 0; t < T; t++) sum[t][n] = _mm512_dpbusd_epi32(sum[t][n], w[t], four);

@@ -113,6 +113,7 @@ INLINE void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
 INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
 INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
+INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
 // The sum of unsigned 8-bit weights of 16 outputs and 32 inputs times x, and `start`.
 INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
@@ -127,7 +128,7 @@ INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
 // Products of one group: out[n] are sums of unsigned 4-bit weights times row n of x, each `width`
 // behind the one before.
 template <int T, int N>
-INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* out) {
+INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   uint8_t weights[8][64];
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 64; j++)
@@ -137,7 +138,7 @@ INLINE void products4(const uint8_t* p, int64_t, const int8_t* x, int width, F* 
 
 // The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
 template <int T, int N>
-INLINE void products8(const uint8_t* p, int64_t, const int8_t* x, int width, const int32_t* counts,
+INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
   for (int n = 0; n < N; n++)
     out[n] = floats(times((const uint8_t(*)[64])p, x + n * width, -128 * counts[n * groups]));

@@ -215,7 +215,8 @@ def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, 
     return GroupedMatrix.quantize(a, LOW_BITS), GroupedMatrix.quantize(b, LOW_BITS)
 
 
-TILE = 16
+TILE, PAIR = 16, 32
+"""Outputs of a tile and of two, as in ``product.h``."""
 
 
 class Arena:
@@ -242,7 +243,7 @@ class Arena:
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
     """Bytes of a packed matrix of ``outs`` times ``ins`` numbers."""
-    return -(-outs // TILE) * (ins // GROUP) * (320 if bits == 4 else 544)
+    return -(-outs // PAIR) * (ins // GROUP) * (640 if bits == 4 else 1088)
 
 
 def packed_bytes(matrix: Matrix) -> int:
@@ -251,9 +252,9 @@ def packed_bytes(matrix: Matrix) -> int:
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:
-    """uint8 [tiles, groups, bytes of a group]."""
+    """uint8 [pairs of tiles, groups, 2, bytes of a group]."""
     outs, ins = matrix.shape
-    padding = -outs % TILE
+    padding = -outs % PAIR
     values = F.pad(matrix.values, (0, 0, 0, padding))
     tiles = values.view(-1, TILE, ins // GROUP, GROUP // 4, 4).permute(0, 2, 3, 1, 4)
     parts = [matrix.scales]
@@ -267,4 +268,5 @@ def pack(matrix: GroupedMatrix) -> Tensor:
     for part in parts:
         halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP).transpose(1, 2)
         columns.append(halves.to(torch.float16).contiguous().view(torch.uint8))
-    return torch.cat(columns, 2)
+    blocks = torch.cat(columns, 2)
+    return blocks.unflatten(0, (-1, 2)).transpose(1, 2).contiguous()
