@@ -111,7 +111,7 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
 
 
 def was_said(ids: Sequence[int], end: int, at: int) -> bool:
-    """Whether the phrase that ends with token ``end`` stood before, within reach of token ``at``."""
+    """Whether the phrase that ends with token ``end`` stood before, in reach of token ``at``."""
     first = max(0, at + 1 - WINDOW - REACH)
     start = end + 1 - PHRASE
     return start >= first and any(
