@@ -211,3 +211,9 @@ def test_limits_are_measured(monkeypatch: pytest.MonkeyPatch):
     assert found.operations_per_second
     assert found.operations_per_second > 1e8
     assert best_seconds(lambda: None, torch.device("cpu")) < 0.01
+
+
+def test_a_limit_is_the_better_of_two_times() -> None:
+    one, other = MachineLimits(8, 50.0, None), MachineLimits(8, 40.0, 3.0)
+    assert one.better(other) == other.better(one) == MachineLimits(8, 50.0, 3.0)
+    assert one.better(one) == one

@@ -97,6 +97,10 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
         # Redrawing while an answer is timed would take from its time.
         return track(samples, what, total, console=console, auto_refresh=False)
 
+    work = work_of(model)
+    most = max(wanted.threads)
+    set_threads(most)
+    before = measure_limits(device, model.product_dtype, work.weight_bytes)
     others = Others()
     measured: list[Measured] = []
     origin = provenance(*wanted.told.get("drafts", ()))
@@ -107,7 +111,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
             measured.append(measure(series, wanted.threads, wanted.num_rounds, device, watch))
     threads = measured[0].threads[plan.AR]
     set_threads(threads)
-    work = work_of(model)
+    limits = measure_limits(device, model.product_dtype, work.weight_bytes)
     return Findings(
         origin=origin,
         subject=target.facts,
@@ -119,7 +123,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
             others=others.share(),
             ar_spread=spread(measured[0].samples, plan.AR),
         ),
-        limits=measure_limits(device, model.product_dtype, work.weight_bytes),
+        limits=limits.better(before) if threads == most else limits,
         work=work,
         forward_threads=threads,
         curves={

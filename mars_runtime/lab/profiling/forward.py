@@ -11,12 +11,13 @@ from __future__ import annotations
 import statistics as plain
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
 from mars_runtime import statistics
+from mars_runtime.cache import huge_memory
 from mars_runtime.decoders.static.batch import StepProbe
 from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel
@@ -152,6 +153,16 @@ class MachineLimits:
     bytes_per_second: float
     operations_per_second: float | None
 
+    def better(self, other: MachineLimits) -> MachineLimits:
+        """What was reached at either of two times: neighbours on a machine come and go, and a limit
+        that something else exceeds is none."""
+        speeds = [self.operations_per_second, other.operations_per_second]
+        return replace(
+            self,
+            bytes_per_second=max(self.bytes_per_second, other.bytes_per_second),
+            operations_per_second=max(filter(None, speeds), default=None),
+        )
+
     def floor_seconds(self, num_bytes: int, num_operations: float) -> float:
         """The least time for reading so much and computing so much."""
         return max(self.read_seconds(num_bytes), self.compute_seconds(num_operations) or 0.0)
@@ -172,7 +183,12 @@ def measure_limits(device: torch.device, dtype: torch.dtype, working_set: int) -
     kept = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, working_set // kept.itemsize)
     side = 1 << max(6, (count.bit_length() - 1) // 2)
-    matrix = torch.ones(max(1, count // side), side, dtype=kept, device=device)
+    rows = max(1, count // side)
+    if device.type == "cpu":  # where the weights of the native forward lie, too
+        memory = huge_memory(rows * side * kept.itemsize)[: rows * side * kept.itemsize]
+        matrix = memory.view(kept).view(rows, side).fill_(1)
+    else:
+        matrix = torch.ones(rows, side, dtype=kept, device=device)
     vector = torch.ones(side, dtype=kept, device=device)
     flat, target = matrix.view(-1), torch.empty_like(matrix)
     num_bytes = matrix.numel() * kept.itemsize

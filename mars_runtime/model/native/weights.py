@@ -269,4 +269,4 @@ def pack(matrix: GroupedMatrix) -> Tensor:
         halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP).transpose(1, 2)
         columns.append(halves.to(torch.float16).contiguous().view(torch.uint8))
     blocks = torch.cat(columns, 2)
-    return blocks.unflatten(0, (-1, 2)).transpose(1, 2).contiguous()
+    return blocks.view(-1, 2, *blocks.shape[1:]).transpose(1, 2).contiguous()
