@@ -9,36 +9,39 @@ and the ratio of each pair. Knows no pass or fail.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from gradio_client import Client
 from measure_app import ask
 from measure_page import RACE, chromium, machine, playwright
 
-REQUEST = "Why is the sky blue?"
+REQUEST = "Write a Python function that transposes a matrix given as a list of lists."
+SETTINGS = {"aim": "time", "repetition_penalty": 1.0}
+"""Of both, since the page begins with others than the endpoint."""
 LANES = ("MARS", "plain AR")
 
 
-def through_the_endpoint(client: Client) -> dict[str, float]:
+def through_the_endpoint(client: Client, request: str) -> dict[str, float]:
     """Tokens per second by lane, no page being open."""
-    found = client.predict(REQUEST, api_name="/compare")
+    found = client.predict(request, **SETTINGS, api_name="/compare")
     return {
         lane: found[key]["tokens_per_second"]
         for lane, key in zip(LANES, ("mars", "ar"), strict=True)
     }
 
 
-def on_the_page(view: playwright.Page, address: str) -> dict[str, float]:
+def on_the_page(view: playwright.Page, address: str, request: str) -> dict[str, float]:
     """The same, on a page that is opened for it and left again."""
-    view.goto(address)
+    view.goto(f"{address}?{urlencode(SETTINGS)}")
     view.wait_for_selector(f"{RACE}[data-state=finished]")
     view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-    ask(view, REQUEST)
+    ask(view, request)
     figures = [one.inner_text() for one in view.locator(f"{RACE} .rv-figure").all()]
     (speeds,) = [text for text in figures if text.startswith("tokens per second")]
-    words = speeds.replace("tok/s", " ").split()
-    numbers = [float(word) for word in words if word[0].isdigit()]
+    numbers = map(float, re.findall(r"\d+(?:\.\d+)?", speeds))  # hidden texts have no spaces
     view.goto("about:blank")
     return dict(zip(LANES, numbers, strict=True))
 
@@ -59,23 +62,31 @@ def main() -> None:
     )
     parser.add_argument("address", help="where the app is served")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--request", default=REQUEST)
     given = parser.parse_args()
+    asked = given.address, given.request
     print(machine(), flush=True)
     client = Client(given.address, verbose=False)
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
-        on_the_page(view, given.address)  # panels are drawn, costs are known
+        on_the_page(view, *asked)  # panels are drawn, costs are known
         rounds = []
         for number in range(given.rounds):
-            if number % 2:
-                page, endpoint = on_the_page(view, given.address), through_the_endpoint(client)
-            else:
-                endpoint, page = through_the_endpoint(client), on_the_page(view, given.address)
-            rounds.append((endpoint, page))
-        print(f"Chromium {browser.version}, {given.rounds} rounds of “{REQUEST}”")
+            ways = (
+                lambda: through_the_endpoint(client, given.request),
+                lambda: on_the_page(view, *asked),
+            )
+            found = [way() for way in (reversed(ways) if number % 2 else ways)]
+            rounds.append((found[number % 2], found[1 - number % 2]))
+        print(f"Chromium {browser.version}, {given.rounds} rounds of “{given.request}”")
     for lane in LANES:
         print(told(lane, rounds))
+    leads = [
+        statistics.median(pair[at][LANES[0]] / pair[at][LANES[1]] for pair in rounds)
+        for at in (0, 1)
+    ]
+    print("MARS over plain AR: {:.2f} without a page, {:.2f} with one".format(*leads))
 
 
 if __name__ == "__main__":
