@@ -1,7 +1,8 @@
 """Makes the pictures of the README from the page itself: ``python tools/pictures.py``.
 
-Serves the page as people do, runs a prompt in headless Chromium and writes stills and a moving
-picture. Knows where things stand on the page, nothing of what they show.
+Serves the page as people do and writes what headless Chromium shows: how the page opens, from the
+first pass to the sentence at the end, as a moving picture; and two stills of a prompt that was run.
+Knows where things stand on the page, nothing of what they show.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from PIL import Image
@@ -21,8 +23,10 @@ from browser import chromium, playwright  # isort: skip
 PROMPT = "Write a Python function that returns the largest of three numbers."
 SIZE = {"width": 1440, "height": 900}
 FRAME_SECONDS = 0.25
-MOST_FRAMES, GIF_WIDTH, COLOURS = 60, 960, 64
+MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 32
+REST = 1.5  # seconds after the last beat, until all has landed
 RACE = "#race .mars-race"
+PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
 def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.Page:
@@ -35,28 +39,34 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
     return page
 
 
-def start(page: playwright.Page) -> None:
-    """Run the prompt in place of the recording."""
+def run(page: playwright.Page) -> None:
+    """Run the prompt in place of the recording, and let it play to its end."""
     before = page.locator(RACE).get_attribute("data-run") or ""
     page.fill("#prompt textarea", PROMPT)
     page.click("#run")
-    page.wait_for_selector(f"{RACE}:not([data-run='{before}'])")
+    page.wait_for_selector(f"{RACE}[data-state=finished]:not([data-run='{before}'])")
+    page.wait_for_timeout(1000 * REST)
+    page.wait_for_function(f"!{PLAYER}.isMoving")
+    page.wait_for_timeout(1000 * REST)
 
 
 def moving(page: playwright.Page, path: Path) -> None:
-    """Frames of a run from its first token to a moment after its last, as one GIF."""
-    start(page)
-    page.locator("#race").scroll_into_view_if_needed()
+    """Frames of how the page opens, from one beginning of the recording to its end, as one GIF."""
+    page.wait_for_function(f"!{PLAYER}.isMoving")
+    page.wait_for_function(f"{PLAYER}.isMoving")
     frames: list[Image.Image] = []
-    while len(frames) < MOST_FRAMES:
+    times: list[float] = []
+    for _ in range(MOST_FRAMES):
         began = time.monotonic()
+        times.append(began)
+        is_moving = page.evaluate(f"{PLAYER}.isMoving")
         shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         shot = shot.resize((GIF_WIDTH, round(shot.height * GIF_WIDTH / shot.width)))
         frames.append(shot.quantize(COLOURS))
-        if page.locator(RACE).get_attribute("data-state") == "finished":
+        if not is_moving:
             break
         time.sleep(max(0.0, FRAME_SECONDS - (time.monotonic() - began)))
-    durations = [round(1000 * FRAME_SECONDS)] * (len(frames) - 1) + [4000]
+    durations = [round(1000 * (after - at)) for at, after in pairwise(times)] + [4000]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0)
 
 
@@ -70,15 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with served(args.checkpoint) as (_, address), chromium() as browser:
         page = opened(browser, address, "light")
         moving(page, args.out / "live.gif")
-        page.wait_for_selector(f"{RACE}[data-state=finished]")
-        page.click(".mars-conversation .ct-new")
-        start(page)  # again, with nobody taking pictures meanwhile
-        page.wait_for_selector(f"{RACE}[data-state=finished]")
-        page.evaluate("scrollTo(0, 0)")
+        run(page)
         page.screenshot(path=args.out / "live.png")
         page = opened(browser, address, "dark")
-        start(page)
-        page.wait_for_selector(f"{RACE}[data-state=finished]")
+        run(page)
         page.get_by_role("tab", name="Another τ").click()
         page.locator(f"{RACE} .rv-panels").scroll_into_view_if_needed()
         page.screenshot(path=args.out / "another-tau.png")
