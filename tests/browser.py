@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -127,13 +127,14 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
     """Pages, each with the only address that it may ask; fails at the end on script errors, dialogs
     and anybody else who was asked."""
     troubles: list[str] = []
+    foreign: list[playwright.Request] = []
     heard: list[tuple[playwright.Page, str, Callable[..., object]]] = []
 
     def listen(page: playwright.Page, address: str) -> None:
         hears = {
             "pageerror": lambda error: troubles.append(str(error)),
             "dialog": lambda dialog: (troubles.append(dialog.message), dialog.dismiss()),
-            "request": lambda r: is_foreign(r.url, address) and troubles.append(r.url),
+            "request": lambda r: is_foreign(r.url, address) and foreign.append(r),
         }
         for event, hear in hears.items():
             page.on(event, hear)
@@ -144,7 +145,7 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
     finally:
         for page, event, hear in heard:
             page.remove_listener(event, hear)
-    assert troubles == []
+    assert troubles + sent(foreign) == []
 
 
 @contextmanager
@@ -185,6 +186,12 @@ Arrive = Callable[..., "playwright.Page"]
 def origin_of(url: str) -> str:
     """Scheme, host and port of an address."""
     return "/".join(url.split("/")[:3])
+
+
+def sent(requests: Iterable[playwright.Request]) -> list[str]:
+    """Addresses of those that were sent. Chromium also tells of requests that it finds in a page
+    a moment before it reads the policy that forbids them; those go nowhere and fail by it."""
+    return [request.url for request in requests if request.failure != "csp"]
 
 
 def is_foreign(url: str, address: str) -> bool:

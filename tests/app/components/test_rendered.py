@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import sample_traces as samples
-from browser import needs_browser, playwright
+from browser import needs_browser, playwright, sent
 from panel_browser import ROOT, VIEW, put, settle, still_page
 from race_page import head, interleaved, value
 
@@ -102,8 +102,8 @@ def test_it_follows_a_run_that_goes_on(page: playwright.Page) -> None:
 
 
 def test_a_page_of_html_runs_and_loads_nothing(page: playwright.Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    asked: list[playwright.Request] = []
+    page.on("request", lambda request: asked.append(request))
     show(page, PAGE)
     page.locator(f"{PANE} .rv-md-toggle").click()
     frame = page.locator(f"{PANE} .rv-md-frame")
@@ -114,4 +114,4 @@ def test_a_page_of_html_runs_and_loads_nothing(page: playwright.Page) -> None:
     assert inner.locator("h1").inner_text() == "Hi"
     page.wait_for_timeout(300)
     assert page.evaluate("[window.hit, top.hit]") == [None, None]
-    assert [url for url in asked if "evil" in url] == []
+    assert [url for url in sent(asked) if "evil" in url] == []
