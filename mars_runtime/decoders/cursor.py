@@ -12,6 +12,7 @@ is put on them only when somebody asks (``checked``), after the forward's time w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -184,6 +185,7 @@ class CursorBatch(Batch):
         Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
         """
         self.tidy()
+        began = time.perf_counter()
         rows = self._rows.gather(numbers or self._rows.ready)
         for row in rows:
             row.is_sound = False
@@ -209,6 +211,8 @@ class CursorBatch(Batch):
             for place, one in enumerate(outcomes)
         ]
         self._ended = [done.row for done in steps if done.stop in FINAL]
+        if not drafted:
+            self._steering.took(plans, time.perf_counter() - began)
         return Step(tuple(steps))
 
     @torch.inference_mode()

@@ -14,8 +14,7 @@ Where nothing pays, plain AR steps are taken, with a probe now and then.
 
 That is the aim of least time. Where fewest passes are the aim, further positions are taken to be
 nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by what forwards
-cost here, or turned out to cost (``Reserve``; ``BlockSizes``; ``Curve.paid``). Pure numbers: no
-tensors, model or clock.
+cost here (``Reserve``; ``BlockSizes``). Pure numbers: no tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -248,7 +247,6 @@ class BlockSizes:
     def _look(self, outlooks: Sequence[Outlook], has_found: bool, is_fewest: bool) -> int:
         """Weigh all B anew; in a stretch of AR steps, probe."""
         curve = self._costs.curve(len(outlooks))
-        curve = curve.paid if is_fewest else curve
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
         rates = {size: rate(size, chances, curve) for size in sizes}
@@ -519,14 +517,17 @@ class Drafter:
         else:
             self._probes.wait -= 1
             course = self._course
-        option = best_option(self._chances, course, weighed, may_branch=self._may_branch)
+        chances = self._chances
+        if not curve.is_sure:
+            chances, course = [], AR
+        option = best_option(chances, course, weighed, may_branch=self._may_branch)
         if self._reserve is not None:
-            self._reserve.spend(curve.paid.of(option.width, option.num_masks))
+            self._reserve.spend(curve.of(option.width, option.num_masks))
         return option.feed
 
     def _weighed(self, curve: Curve) -> Curve:
         """What forwards cost, as far as it counts for the aim."""
-        return curve if self._reserve is None else curve.paid.at(self._reserve.share)
+        return curve if self._reserve is None else curve.at(self._reserve.share)
 
     def settle(
         self,

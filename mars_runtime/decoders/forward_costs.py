@@ -1,77 +1,98 @@
-"""What forwards of one device cost, measured (``engine/costs.py``): times by tokens per row."""
+"""What forwards of one device cost, by tokens per row: measured at first (``engine/costs.py``), and
+set right by what those of runs turn out to take."""
 
 from __future__ import annotations
 
-from collections import deque
+import math
+import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, NamedTuple
 
 from mars_runtime.settings import MAX_FED
 
 MAX_LESSONS = 32
-# Forwards of more than one token by which costs are set right, at most and at least; those of one
-# that each is held against, at most and at least; how many others may lie between the two.
-LATEST, ENOUGH = 48, 12
-BESIDE, FEW = 8, 3
-APART = 6
+# Variances of the log of a step's time: how far a single one strays; how far each of the numbers
+# that are tracked moves until the next one, and what it is taken for at first.
+NOISE = 0.06**2
+WANDERING = 0.01**2, 0.005**2, 0.03**2
+UNKNOWN = 0.1**2, 0.1**2, 0.5**2
+UNSURE = 0.1**2  # of the level: from here on it is asked for
+JUMP = 4.0  # times as far as expected: the machine has changed, and not a little
 
 
 class Curve(NamedTuple):
     """What forwards of one number of rows cost, in forwards of one token per row.
 
     plain: of 1, 2, 3 ... tokens per row. masks: what it adds that there are masks among them, for
-    an adapter that they go through. drift: times as much as runs of late found forwards of more
-    than one token to cost.
+    an adapter that they go through. is_sure: whether that is known; if not, a step of one token
+    tells.
     """
 
     plain: Sequence[float]
     masks: float = 0.0
-    drift: float = 1.0
-
-    @property
-    def paid(self) -> Curve:
-        """What forwards turned out to cost, where that is more than was measured."""
-        if self.drift <= 1.0:
-            return self
-        one, *more = self.plain
-        return Curve([one, *(self.drift * cost for cost in more)], self.drift * self.masks)
+    is_sure: bool = True
 
     def of(self, width: int, num_masks: int) -> float:
         """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
         return self.plain[width - 1] + (self.masks if num_masks else 0.0)
 
     def at(self, share: float) -> Curve:
-        """As if only a share of what more than one token costs had to be paid."""
+        """As if what more than one token costs counted so many times."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
 
 
-class Drift:
-    """What forwards of more than one token took beside what had been measured of them, in the
-    measure of those of one token around them, as a race has them: both are slow on a busy machine;
-    what the former are slower still is an error of the measurement, or beyond what it knew."""
+class Tracking:
+    """Where steps stand beside what was measured at first, for the machine does not stand still:
+    neighbours come and go, memory and cores become faster and slower apart from each other.
+
+    Three numbers, of which the logs are tracked: the level (how many times as long a step of one
+    token takes), the apartness (how many times as long all others take beside that) and the
+    dearness (how many times as much further tokens add). A Kalman filter, extended because what
+    tokens add is no log, finds them in the times of steps: those of one token tell of the level
+    alone, others of all three, and of each as far as it is uncertain.
+    """
 
     def __init__(self) -> None:
-        self._ones: deque[float] = deque(maxlen=BESIDE)
-        self._found: deque[float] = deque(maxlen=LATEST)
-        self._num_apart = 0
-        self.value = 1.0
+        self._found = [0.0, 0.0, 0.0]
+        self._spread = [
+            [of if one == other else 0.0 for other in range(3)] for one, of in enumerate(UNKNOWN)
+        ]
 
-    def note(self, is_one: bool, ratio: float) -> None:
-        """One more forward."""
-        if is_one:
-            self._ones.append(ratio)
-            self._num_apart = 0
-            return
-        self._num_apart += 1
-        if self._num_apart > APART:
-            self._ones.clear()
-        if len(self._ones) < FEW:
-            return
-        self._found.append(ratio / median(self._ones))
-        if len(self._found) >= ENOUGH:
-            self.value = median(self._found)
+    @property
+    def is_sure(self) -> bool:
+        """Where no step has one token, what of their time is the level's becomes a guess."""
+        return self._spread[0][0] <= UNSURE
+
+    def now(self, measured: Curve) -> Curve:
+        """What was measured, set right."""
+        apart = math.exp(self._found[1])
+        dear = apart * math.exp(self._found[2])
+        one, *more = measured.plain
+        plain = [one, *[apart + dear * (cost - 1.0) for cost in more]]
+        return Curve(plain, dear * measured.masks, self.is_sure)
+
+    def note(self, added: float, ratio: float) -> None:
+        """One more step. added: by the first measurement, to one token, for what it fed; ratio:
+        what it took, over one token then."""
+        level, apart, dear = self._found
+        base = 1.0 + math.exp(dear) * added
+        missed = math.log(ratio / base) - level - (apart if added else 0.0)
+        slopes = (1.0, 1.0, (base - 1.0) / base) if added else (1.0, 0.0, 0.0)
+        for one, more in enumerate(WANDERING):
+            self._spread[one][one] += more
+        for _ in range(2):
+            shared = [sum(map(operator.mul, row, slopes)) for row in self._spread]
+            whole = sum(map(operator.mul, shared, slopes)) + NOISE
+            if missed**2 <= JUMP**2 * whole:
+                break
+            self._spread[0][0] += missed**2
+        self._found = [
+            found + share / whole * missed for found, share in zip(self._found, shared, strict=True)
+        ]
+        for row, share in zip(self._spread, shared, strict=True):
+            for other in range(3):
+                row[other] -= share * shared[other] / whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +115,7 @@ class ForwardCosts:
     lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
     in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
-    _drift: Drift = field(default_factory=Drift, compare=False, repr=False)
+    _tracking: Tracking = field(default_factory=Tracking, compare=False, repr=False)
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
 
     def learn(self, basis: Hashable, lesson: Any) -> None:
@@ -107,28 +128,29 @@ class ForwardCosts:
 
     def curve(self, num_rows: int) -> Curve:
         """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,
-        with the threads now in force; what was not measured costs in proportion."""
+        with the threads now in force and as dear as further tokens are now; what was not measured
+        costs in proportion."""
         now = self._now()
-        if num_rows not in now._curves:
-            now._curves[num_rows] = now._curve(num_rows)
-        return now._curves[num_rows]._replace(drift=self._drift.value)
+        return now._tracking.now(now._measured(num_rows))
 
     def took(self, width: int, num_masks: int, seconds: float) -> None:
-        """A forward of one row took so long; ``width`` tokens were fed, ``num_masks`` of them masks
-        in a group."""
-        one = self._now().seconds
-        if one and width <= MAX_FED:
-            cost = self.curve(1).of(width, num_masks)
-            self._drift.note(width == 1, seconds / (one * cost))
+        """A step of one row took so long; ``width`` tokens were fed, ``num_masks`` of them masks in
+        groups."""
+        now = self._now()
+        if now.seconds and width <= MAX_FED:
+            added = now._measured(1).of(width, num_masks) - 1.0
+            now._tracking.note(added, seconds / now.seconds)
 
     def _now(self) -> ForwardCosts:
         """Those of the threads in force."""
         return self.fewer.get(self.in_force(), self) if self.in_force is not None else self
 
-    def _curve(self, num_rows: int) -> Curve:
-        enough = [rows for rows in self.rho if rows >= num_rows]
-        nearest = min(enough) if enough else max(self.rho)
-        known = self.rho[nearest]
-        longer = range(len(known) + 1, MAX_FED + 1)
-        plain = [*known, *(known[-1] * length / len(known) for length in longer)]
-        return Curve(plain, self.masks.get(nearest, 0.0))
+    def _measured(self, num_rows: int) -> Curve:
+        if num_rows not in self._curves:
+            enough = [rows for rows in self.rho if rows >= num_rows]
+            nearest = min(enough) if enough else max(self.rho)
+            known = self.rho[nearest]
+            longer = range(len(known) + 1, MAX_FED + 1)
+            plain = [*known, *(known[-1] * length / len(known) for length in longer)]
+            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0))
+        return self._curves[num_rows]

@@ -84,19 +84,10 @@ class Device:
         assert not isinstance(event, End), "ends are the engine's"
         if isinstance(event, Step) and _is_checked(run) and hasattr(decoder, "checked"):
             event = decoder.checked(event)
-        self._note(event, seconds)
         _keep(run, replace(event, seconds=seconds), seconds)
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
             return {}
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
-
-    def _note(self, event: Event, seconds: float) -> None:
-        """What a forward of one row took is known from now on to whoever chooses what to feed."""
-        costs = getattr(self._backend, "costs", None)
-        if costs is not None and isinstance(event, Step) and len(event.rows) == 1:
-            (row,) = event.rows
-            if not row.num_draft_forwards:  # another model's are in that time
-                costs.took(row.num_fed, row.num_fed - row.num_pending, seconds)
 
     def _open(self, run: Run) -> None:
         """Ready the decoder of a run, and with it those of the lanes that it races.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mars_runtime.decoders.drafting import Drafter
-from mars_runtime.decoders.forward_costs import Curve
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.plan import group_sizes
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -50,16 +50,20 @@ def write(
     text: Text,
     costs: Sequence[float],
     length: int,
-    told: Curve | None = None,
+    known: ForwardCosts | None = None,
 ) -> tuple[float, int]:
-    """Cost and forwards of writing ``length`` tokens. told: of what they cost, where not that."""
-    curve = told or Curve(costs)
+    """Cost and forwards of writing ``length`` tokens. known: what the drafter goes by, where not by
+    what they cost; it is told what each took."""
     place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
+        curve = known.curve(1) if known else Curve(costs)
         feed = drafter.feed(curve)
         fed = drafts[: feed.num_drafts]
         sizes = group_sizes(AUTO, feed, 10**6, len(fed))
-        cost += costs[len(fed) + sum(sizes)]
+        took = costs[len(fed) + sum(sizes)]
+        if known:
+            known.took(len(fed) + 1 + sum(sizes), sum(sizes), took)
+        cost += took
         forwards += 1
         num_agreed = 0
         while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
