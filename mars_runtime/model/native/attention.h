@@ -161,11 +161,11 @@ static void weigh(int queries, const float* weights, int stride, int count, RowO
     if (queries) weigh<N - 1>(queries, weights, stride, count, row, dim, to);
 }
 
-// Keys and values of one head and block, in fp32. What lies behind them is asked for.
-static inline void widen(const uint16_t* block, int dim, float* to) {
-  int size = 2 * BLOCK * dim;
-  for (int i = 0; i < size; i += 2 * LANES) {
-    prefetch(block + size + i);
+// Keys and values of one head and block, in fp32. Those of the head's next block, `stride` further
+// on, are fetched meanwhile.
+static inline void widen(const uint16_t* block, int64_t stride, int dim, float* to) {
+  for (int i = 0; i < 2 * BLOCK * dim; i += 2 * LANES) {
+    prefetch(block + stride + i);
     store(to + i, load_half(block + i)), store(to + i + LANES, load_half(block + i + LANES));
   }
 }

@@ -109,7 +109,7 @@ static void attend_block(const Model& m, Desk& desk, const Cache& cache, int lay
   int count = task.num_tokens() * h.group();
   grow(desk.wide, h.block()), grow(desk.scores, count * BLOCK), grow(desk.sums, count);
   float *keys = desk.wide.data(), *values = keys + BLOCK * h.dim, *scores = desk.scores.data();
-  widen(block_of(cache, layer, task.row, block) + task.head * h.block(), h.dim, keys);
+  widen(task.block(cache, layer, h, block), cache.block_stride, h.dim, keys);
   score(count, desk.queries.data(), keys, h.dim, scores, BLOCK);
   for (int i = 0; i < count; i++) {
     Parts part = task.part(parts, i, h.dim);
@@ -137,7 +137,7 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
   float* ordered = desk.scores.data() + (size_t)width * queries;
   for (int b = first; b <= last; b++) {
     float* keys = &desk.wide[(size_t)(b - first) * h.block()];
-    widen(block_of(cache, layer, task.row, b) + task.head * h.block(), h.dim, keys);
+    widen(task.block(cache, layer, h, b), cache.block_stride, h.dim, keys);
     score(queries, desk.queries.data(), keys, h.dim, desk.scores.data() + (b - first) * BLOCK,
           width);
   }
@@ -176,6 +176,8 @@ static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, i
                    const AttentionTask& task) {
   float* parts = m.parts_of(desk, task);
   int cursor = m.cursors[task.row] / BLOCK;
+  const uint16_t* first = task.block(cache, layer, m.heads, task.first_block);
+  for (int i = 0; i < m.heads.block(); i += 2 * LANES) prefetch(first + i);
   turn_queries(m, desk, feed, task);
   for (int block = task.first_block; block < task.end_block && block < cursor; block++)
     attend_block(m, desk, cache, layer, task, block, parts);

@@ -111,6 +111,10 @@ struct AttentionTask {
   size_t size(const Heads& h) const {
     return (size_t)num_tokens() * h.group() * Parts::size(end_block - first_block, h.dim);
   }
+  // Keys and values of its head in a block.
+  const uint16_t* block(const Cache& cache, int layer, const Heads& h, int number) const {
+    return block_of(cache, layer, row, number) + head * h.block();
+  }
   // Of query i, told token by token.
   Parts part(float* parts, int i, int dim) const {
     int blocks = end_block - first_block;
