@@ -83,6 +83,7 @@ class CursorBatch(Batch):
                 draft_models.find, vocabulary.eos_ids, num_rows, capacity, CursorBatch
             )
             block_size = draft_models.block_size
+        self._costs = costs
         self._steering = Steering(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
     @property
@@ -210,10 +211,11 @@ class CursorBatch(Batch):
             self._settle(place, one, drafted.get(one.plan.row.number, Drafted()))
             for place, one in enumerate(outcomes)
         ]
-        self._ended = [done.row for done in steps if done.stop in FINAL]
-        if not drafted:
-            self._steering.took(plans, time.perf_counter() - began)
-        return Step(tuple(steps))
+        self._ended = [row.row for row in steps if row.stop in FINAL]
+        done = Step(tuple(steps))
+        if self._costs is not None:
+            self._costs.note(done, time.perf_counter() - began)
+        return done
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
 MAX_LESSONS = 32
@@ -81,18 +82,21 @@ class Tracking:
         slopes = (1.0, 1.0, (base - 1.0) / base) if added else (1.0, 0.0, 0.0)
         for one, more in enumerate(WANDERING):
             self._spread[one][one] += more
-        for _ in range(2):
-            shared = [sum(map(operator.mul, row, slopes)) for row in self._spread]
-            whole = sum(map(operator.mul, shared, slopes)) + NOISE
-            if missed**2 <= JUMP**2 * whole:
-                break
+        shared, whole = self._spread_of(slopes)
+        if missed**2 > JUMP**2 * whole:
             self._spread[0][0] += missed**2
+            shared, whole = self._spread_of(slopes)
         self._found = [
             found + share / whole * missed for found, share in zip(self._found, shared, strict=True)
         ]
         for row, share in zip(self._spread, shared, strict=True):
             for other in range(3):
                 row[other] -= share * shared[other] / whole
+
+    def _spread_of(self, slopes: Sequence[float]) -> tuple[list[float], float]:
+        """What the log of a step's time shares with each number, and its own variance."""
+        shared = [sum(map(operator.mul, row, slopes)) for row in self._spread]
+        return shared, sum(map(operator.mul, shared, slopes)) + NOISE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,13 @@ class ForwardCosts:
         costs in proportion."""
         now = self._now()
         return now._tracking.now(now._measured(num_rows))
+
+    def note(self, step: Step, seconds: float) -> None:
+        """A step took so long: where it had one row, and no draft model's forwards are in that
+        time, it tells what forwards cost."""
+        if len(step.rows) == 1 and not step.rows[0].num_draft_forwards:
+            (row,) = step.rows
+            self.took(row.num_fed, row.num_fed - row.num_pending, seconds)
 
     def took(self, width: int, num_masks: int, seconds: float) -> None:
         """A step of one row took so long; ``width`` tokens were fed, ``num_masks`` of them masks in

@@ -342,12 +342,6 @@ class Steering:
         count = min(plan.settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
         return Ahead(answers, guessed=first_guesses(last, answers, count, self._eos_ids))
 
-    def took(self, plans: Sequence[RowPlan], seconds: float) -> None:
-        """A step of these rows took so long, no draft model's forwards among it."""
-        if self._costs is not None and len(plans) == 1:
-            (plan,) = plans
-            self._costs.took(plan.layout.num_fed, sum(plan.groups), seconds)
-
     def leave(self, row: Row) -> None:
         """The row is gone: what it taught counts for those after it."""
         if row.drafter is not None and self._costs is not None:

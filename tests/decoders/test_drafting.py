@@ -334,15 +334,37 @@ def test_fewest_passes_cost_at_most_a_tenth_of_the_speed(curve: str) -> None:
     assert passes["passes"] < 0.97 * passes["time"]
 
 
+def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
+    """Measured at a lucky moment, further tokens seem to cost half of what runs then find."""
+    real = [1.0, *(1.6 * cost for cost in CURVES["gentle"][1:])]
+    speeds = {}
+    for hears in (False, True):
+        known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds=0.01 if hears else 0.0)
+        for turn in range(20):  # as a race tells: plain AR, and a run that drafts
+            slow = 0.02 if turn < 10 else 0.05  # the machine is busy, for both
+            known.took(1, 0, slow)
+            known.took(4, 3, slow * real[3])
+        for _ in range(99):  # of a run alone nobody knows what is the machine's
+            known.took(4, 3, 0.5)
+        assert known.curve(1).of(4, 3) == pytest.approx(
+            real[3] if hears else known.rho[1][3], rel=0.01
+        )
+        drafter, one = Drafter(replace(AUTO, aim="passes"), MOST_MASKS), 0.5 / real[3]
+        cost, _ = write(drafter, Text(CHAT), [one * each for each in real], 1500, known)
+        speeds[hears] = 1500 * one / cost
+    assert speeds[False] < 0.8
+    assert speeds[True] > PACE - 0.01
+
+
 @pytest.mark.parametrize("chances", [CHAT, MATHS])
 @pytest.mark.parametrize("slow", [1.0, 30.0])
-def test_the_pace_is_held_where_forwards_cost_more_than_was_measured(
+def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     chances: list[float], slow: float
 ) -> None:
-    """Measured at a lucky moment, further tokens seem to cost a third of what runs then find; or a
-    forward of one token seemed to take too long, so that all others cost more beside it."""
+    """Further tokens cost three times what was measured, or a forward of one token seemed to take
+    too long, so that all others cost more beside it. Learning is part of the cost."""
     dearer = [slow * (1.0 + 3.0 * (cost - 1.0)) for cost in CURVES["gentle"]]
-    beside = [slow, *(slow * 1.4 * cost for cost in CURVES["gentle"][1:])]
+    beside = [slow, *(slow * 1.6 * cost for cost in CURVES["gentle"][1:])]
     for real in (dearer, beside):
         speeds = {}
         for seconds in (0.0, 1.0):  # without, nothing is learnt of what steps take
@@ -350,8 +372,8 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured(
             drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
             cost, _ = write(drafter, Text(chances), real, 1500, known)
             speeds[seconds] = 1500 * slow / cost
-        assert speeds[1.0] > PACE - 0.04
-        assert speeds[0.0] < speeds[1.0] - 0.05
+        assert speeds[0.0] < 0.8
+        assert speeds[1.0] > PACE - 0.015
 
 
 @pytest.mark.parametrize("chances", [NOTHING, CHAT, MATHS, SURE])

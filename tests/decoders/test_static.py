@@ -339,6 +339,24 @@ def test_a_full_batch_and_an_unknown_row() -> None:
     assert batch.rows == (0,)
 
 
+@pytest.mark.parametrize("make", [static, exact])
+def test_what_a_step_of_one_row_took_is_told(
+    make: Callable[[Script], StaticBatch | CursorBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[int, int, float]] = []
+    monkeypatch.setattr(ForwardCosts, "took", lambda _, *told: heard.append(told))
+    batch = make(foresight_script(0, eos_share=0.0))
+    settings = DecodeSettings(method="mars", tau=0.5, block_size=3, max_new_tokens=20)
+    batch.add(0, [3], lambda: settings)
+    rows = [batch.step().rows[0] for _ in range(3)]
+    fed = [(row.num_fed, row.num_fed - row.num_pending) for row in rows]
+    assert [told[:2] for told in heard] == fed
+    assert all(seconds > 0 for *_, seconds in heard)
+    batch.add(1, [3], lambda: settings)
+    assert len(batch.step().rows) == 2
+    assert len(heard) == 3  # what rows share tells of none of them
+
+
 def test_b_is_not_chosen_without_costs() -> None:
     batch = StaticBatch(StaticScriptedModel(foresight_script(0)), IDS, 2, ROOM)
     batch.add(4, [3], lambda: DecodeSettings(block_size="auto", max_new_tokens=4))

@@ -7,6 +7,7 @@ device's queue.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,6 +95,7 @@ class StaticBatch(Batch):
 
     def set_costs(self, costs: ForwardCosts | None) -> None:
         """Choose B by these costs from now on, and by what is seen from now on."""
+        self._costs = costs
         self._sizes = BlockSizes(costs) if costs is not None else None
 
     @property
@@ -166,11 +168,16 @@ class StaticBatch(Batch):
         the rows whose logits were no numbers; the others lose nothing, their event comes next.
         """
         assert numbers is None or self._steps_per_read == 1
+        began = time.perf_counter()
         while True:
             while self._waiting:
                 event = self._waiting.popleft()
-                if event.rows:
-                    return event
+                if not event.rows:
+                    continue
+                # Of several under way, nobody knows what one took.
+                if self._costs is not None and self._steps_per_read == 1:
+                    self._costs.note(event, time.perf_counter() - began)
+                return event
             self._start_steps(numbers)
             self._read_step(self._pending.popleft())
 

@@ -39,9 +39,11 @@ struct Heads {
   int block() const { return 2 * BLOCK * dim; }  // keys and values of a block and head
 };
 
-static inline uint16_t* block_of(const Cache& cache, int layer, int row, int block) {
+// Keys and values of one block and head.
+static inline uint16_t* block_of(const Cache& cache, const Heads& h, int layer, int row, int block,
+                                 int head) {
   return cache.data + layer * cache.layer_stride + row * cache.row_stride +
-         block * cache.block_stride;
+         block * cache.block_stride + head * h.block();
 }
 
 // Turns one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
@@ -61,7 +63,7 @@ static inline void keep(const Heads& h, const Token& token, int head, const floa
                         const float* turns, float* scratch, const Cache& cache, int layer) {
   const float* keys = projected + (h.num_heads + head) * h.dim;
   const float* values = keys + h.num_kv * h.dim;
-  uint16_t* block = block_of(cache, layer, token.row, token.slot / BLOCK) + head * h.block();
+  uint16_t* block = block_of(cache, h, layer, token.row, token.slot / BLOCK, head);
   int slot = token.slot % BLOCK;
   rotate(keys, turns, h.dim, 1.0f, scratch);
   for (int d = 0; d < h.dim; d += LANES) {

@@ -113,7 +113,7 @@ struct AttentionTask {
   }
   // Keys and values of its head in a block.
   const uint16_t* block(const Cache& cache, int layer, const Heads& h, int number) const {
-    return block_of(cache, layer, row, number) + head * h.block();
+    return block_of(cache, h, layer, row, number, head);
   }
   // Of query i, told token by token.
   Parts part(float* parts, int i, int dim) const {
