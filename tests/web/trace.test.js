@@ -63,7 +63,13 @@ describe("lanes", () => {
     assert.deepEqual([move.before.tau, move.settings.tau], [0.9, 0.7]);
   });
 
-  for (const [name, other] of Object.entries({ metric: "entropy", lossless: true, groups: 2, lookup: 4, aim: "time" }))
+  for (const [name, other] of Object.entries({
+    metric: "entropy",
+    lossless: true,
+    groups: "every",
+    lookup: true,
+    aim: "passes",
+  }))
     test(`${name} changed is a move, as τ and B are`, () => {
       const rows = PLAIN.map((row, i) => (i === 1 ? { ...row, settings: { [name]: other } } : row));
       assert.deepEqual(laneOf(rows).moves.map((move) => [move.step, move.settings[name]]), [[1, other]]); // prettier-ignore
