@@ -214,7 +214,7 @@ def test_what_a_reader_goes_back_before_takes_no_room(still: playwright.Page) ->
     heights = []
     for share in (1.0, 0.1, 1.0):
         still.evaluate(f"share => {VIEW}.player.seek(share * {VIEW}.playhead.length)", share)
-        still.evaluate("() => new Promise(requestAnimationFrame)")  # the leap begins: it may take more
+        still.evaluate("() => new Promise(requestAnimationFrame)")  # the leap has begun
         still.wait_for_function(f"() => {VIEW}.entries.every((pane) => pane.view.isWhole)")
         last, height = still.locator(TEXT).evaluate(
             """(text) => {
