@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,12 @@ os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: whoever asks for a full collection, as each checkpoint that is
+    freed does, need not walk through it."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -97,9 +104,12 @@ def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_foreseeing(tmp_path_factory.mktemp("foreseeing"))
 
 
-@pytest.fixture(scope="module", params=["random", "foreseeing"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("random", marks=pytest.mark.slow), "foreseeing"]
+)
 def small(request: pytest.FixtureRequest) -> Checkpoint:
-    """Either of the two, loaded."""
+    """Either of the two, loaded; what is held on scripted models always is held on random weights
+    as a slow test."""
     from law_checkpoints import load
 
     return load(str(request.getfixturevalue(f"{request.param}_folder")))

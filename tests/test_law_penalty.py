@@ -17,6 +17,7 @@ import torch
 from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 from law_checkpoints import (
     BUNDLED,
+    SAMPLED,
     load,
     plain,
     run,
@@ -25,7 +26,7 @@ from law_checkpoints import (
     word_prompts,
 )
 from native_models import LLAMA, MASK_ID, native_model
-from test_laws import GRID, QUICK, check_law_3
+from test_laws import GRID, check_law_3
 from test_laws_speculative import outline
 from test_laws_speculative import run as speculate
 
@@ -77,7 +78,7 @@ def test_logits_are_those_of_transformers_processor() -> None:
         assert torch.equal(found[0, slot], theirs(ids, table[:, slot].clone())[0])
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_greedy_output_is_that_of_transformers(name: str) -> None:
     check_greedy(name, task_prompts(name, 40)[::7])
 
@@ -100,7 +101,7 @@ def test_lossless_output_is_that_of_ar(small: Checkpoint, foreseeing: Checkpoint
     assert check_law_3(foreseeing, word_prompts(foreseeing, 27), 32, **PENALTY) > 1.05
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_lossless_output_on_a_bundled_checkpoint(name: str) -> None:
     assert check_law_3(load(name), task_prompts(name, 9), 32, **PENALTY) > 1.02
 

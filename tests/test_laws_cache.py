@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from helpers import steps_of, tokens_of
-from law_checkpoints import BUNDLED, load, run, task_prompts, word_prompts
+from law_checkpoints import SAMPLED, load, run, task_prompts, word_prompts
 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
@@ -161,7 +161,7 @@ def test_law_8_one_token_a_forward(small: Checkpoint) -> None:
     check_law_8(small, word_prompts(small, 6, seed=2))
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_law_8_on_a_bundled_checkpoint(name: str) -> None:
     check_law_8(load(name), task_prompts(name, 4))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from helpers import steps_of, tokens_of
-from law_checkpoints import BUNDLED, load, plain, task_prompts, word_prompts
+from law_checkpoints import SAMPLED, load, plain, task_prompts, word_prompts
 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
@@ -183,7 +183,7 @@ def test_a_target_without_masks_is_fed_none(foreseeing: Checkpoint) -> None:
             assert row.num_draft_forwards == len(row.guessed)  # and the draft neither
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_on_bundled_checkpoints(name: str) -> None:
     target, draft = load(name), load("ar-tiny" if name == "mars-tiny" else "mars-tiny")
     models = models_of(draft_of(draft, draft.block_size), target.block_size)

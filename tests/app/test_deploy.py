@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -207,12 +208,15 @@ def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
 
 @contextmanager
 def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator[str]:
-    """The Space, started in its folder alone with no network; yields its address."""
+    """The Space, started in its folder alone with no network; yields its address. Told to end it
+    leaves no temporary file."""
     port = free_port()
+    scratch = log.parent / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environment = {
         **kept, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_PORT": str(port),
-        "HF_HUB_OFFLINE": "1", **variables,
+        "HF_HUB_OFFLINE": "1", "TMPDIR": str(scratch), **variables,
     }  # fmt: skip
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -221,7 +225,11 @@ def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator
     try:
         address = f"http://127.0.0.1:{port}/"
         wait_for(address, 120)
+        assert list(scratch.glob("mars-live-*"))
         yield address
+        process.terminate()
+        assert process.wait(30) in (0, 128 + signal.SIGTERM)
+        assert [path for path in scratch.rglob("*") if path.is_file()] == []
     finally:
         process.kill()
         process.wait()

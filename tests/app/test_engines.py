@@ -398,7 +398,7 @@ def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMach
 
     def visit(seed: int) -> None:
         try:
-            for turn in range(5):
+            for turn in range(3):
                 name = NAMES[(seed + turn) % len(NAMES)]
                 with engines.kept(name):
                     run = get(engines, name).engine.submit(SHORT)

@@ -388,6 +388,7 @@ def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
     chatting.engines.close()
 
 
+@pytest.mark.slow
 def test_ten_turns_of_a_bundled_checkpoint_equal_ar() -> None:
     """Handed out tasks of several kinds, so that it has something to say to each."""
     engines = Engines(AppSettings(checkpoint="mars-tiny", port=0))

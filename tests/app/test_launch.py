@@ -49,9 +49,8 @@ def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
     assert "--port" in sentence
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # but as a Space, in test_deploy.py
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_decodes_and_ends_without_a_temporary_file(
     random_folder: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import sample_traces as samples
-from browser import Arrive, needs_browser, shared
-from live_page import ROOT, run
+from browser import needs_browser, opened
+from live_page import ROOT, run, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
 from app.live import shared as module
@@ -122,34 +122,28 @@ def test_a_page_without_a_folder_keeps_none(value: str, tmp_path: Path) -> None:
 
 @needs_browser
 def test_a_link_replays_the_run_in_a_fresh_browser(
-    visit: Arrive, arrive: Arrive, scripted_backend: ScriptedBackend
+    address: str, scripted_backend: ScriptedBackend
 ) -> None:
     scripted_backend.forward_seconds = 0.001
-    page = visit("?prompt=Say+it.&max_new_tokens=30")
-    page.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
-    run(page)
-    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-    page.locator(f"{ROOT} .rv-top .ex-menu > summary").click()
-    line = page.locator(f"{ROOT} .rv-top .ex-menu .ex-line", has_text="Link")
-    line.get_by_text("Copy", exact=True).click()
-    page.wait_for_selector(f"{ROOT} .ex-said:text('Link copied')")
-    link = page.evaluate("window.copied")
-    assert "#run=" in link
     lanes = f"document.querySelector('{ROOT}').lineView.run.lanes"
-    wanted = page.evaluate(f"{lanes}.map((lane) => [lane.ids, lane.steps.map((s) => s.seconds)])")
-    fresh = shared().browser.new_context()
-    try:
-        other = fresh.new_page()
-        other.goto(link)
+    written = f"{lanes}.map((lane) => [lane.ids, lane.steps.map((s) => s.seconds)])"
+    with opened(f"{address}?prompt=Say+it.&max_new_tokens=30") as page:
+        wait_loaded(page)
+        page.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
+        run(page)
+        page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        page.locator(f"{ROOT} .rv-top .ex-menu > summary").click()
+        line = page.locator(f"{ROOT} .rv-top .ex-menu .ex-line", has_text="Link")
+        line.get_by_text("Copy", exact=True).click()
+        page.wait_for_selector(f"{ROOT} .ex-said:text('Link copied')")
+        link = page.evaluate("window.copied")
+        assert "#run=" in link
+        wanted = page.evaluate(written)
+    with opened(link) as other:
         other.wait_for_selector(f"{ROOT}[data-state=finished] .rv-recorded:not([hidden])")
-        found = other.evaluate(
-            f"{lanes}.map((lane) => [lane.ids, lane.steps.map((s) => s.seconds)])"
-        )
-        assert found == wanted
+        assert other.evaluate(written) == wanted
         # It plays from its start.
         other.wait_for_selector(f"{ROOT} .rv-pane:has-text('{TEXT[:8]}')")
+        other.goto("about:blank")
         other.goto(link.partition("#")[0] + "#run=broken")
-        other.reload()
         other.wait_for_selector(f"{ROOT} :text('ask for the link again')")
-    finally:
-        fresh.close()

@@ -28,7 +28,6 @@ def page(address: str) -> Iterator[playwright.Page]:
     """The page with the tour open at its first stop, which can be run live."""
     with visiting() as take:
         opened = take(address)
-        opened.emulate_media(reduced_motion="no-preference")
         opened.set_viewport_size({"width": 1280, "height": 900})
         opened.goto(address)
         opened.wait_for_selector("#race .mars-race")

@@ -13,6 +13,7 @@ pytest.importorskip("gradio_client")
 from tools import soak as soaking
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_no_run_is_lost(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"

@@ -357,6 +357,21 @@ def test_what_a_step_of_one_row_took_is_told(
     assert len(heard) == 3  # what rows share tells of none of them
 
 
+def test_an_event_that_waited_took_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of a forward that another row shared, whose fault was told first."""
+    heard: list[int] = []
+    monkeypatch.setattr(ForwardCosts, "took", lambda _, width, *__: heard.append(width))
+    sound = foresight_script(1, eos_share=0.0)
+    batch = static(lambda prefix: [math.nan] * 18 if prefix[0] == 4 else sound(prefix))
+    for number, first in ((7, 4), (8, 5)):
+        batch.add(number, [first, 3], lambda: DecodeSettings(method="ar", max_new_tokens=9))
+    with pytest.raises(DecodeError):
+        batch.step()
+    batch.drop(7)
+    assert [row.start for row in batch.step().rows] == [0] and not heard
+    assert [row.start for row in batch.step().rows] == [1] and heard == [1]
+
+
 def test_b_is_not_chosen_without_costs() -> None:
     batch = StaticBatch(StaticScriptedModel(foresight_script(0)), IDS, 2, ROOM)
     batch.add(4, [3], lambda: DecodeSettings(block_size="auto", max_new_tokens=4))

@@ -168,18 +168,17 @@ class StaticBatch(Batch):
         the rows whose logits were no numbers; the others lose nothing, their event comes next.
         """
         assert numbers is None or self._steps_per_read == 1
-        began = time.perf_counter()
         while True:
             while self._waiting:
                 event = self._waiting.popleft()
-                if not event.rows:
-                    continue
-                # Of several under way, nobody knows what one took.
-                if self._costs is not None and self._steps_per_read == 1:
-                    self._costs.note(event, time.perf_counter() - began)
-                return event
+                if event.rows:
+                    return event
+            began = time.perf_counter()
             self._start_steps(numbers)
-            self._read_step(self._pending.popleft())
+            done = self._read_step(self._pending.popleft())
+            # Of several under way, nobody knows what one took.
+            if self._costs is not None and self._steps_per_read == 1:
+                self._costs.note(done, time.perf_counter() - began)
 
     def _start_steps(self, numbers: Sequence[int] | None) -> None:
         rows = [row for row in self._rows if not row.unread]
@@ -217,8 +216,9 @@ class StaticBatch(Batch):
         self._put(self._state.reals[: len(told)], reals)
         self._told = told
 
-    def _read_step(self, step: PendingStep) -> None:
-        """Make an event of a step; drop the rows that ended. Raises DecodeError."""
+    def _read_step(self, step: PendingStep) -> Step:
+        """Make an event of a step, which then waits to be given out; drop the rows that ended.
+        Raises DecodeError."""
         records = split_record(step.arrival.wait(), step.shape)
         events: list[RowStep] = []
         broken: list[int] = []
@@ -238,10 +238,11 @@ class StaticBatch(Batch):
         for event in events:
             if event.stop in FINAL:
                 self.drop(event.row)
-        if events:
-            self._waiting.append(Step(tuple(events)))
+        done = Step(tuple(events))
+        self._waiting.append(done)
         if broken:
             raise DecodeError(NO_NUMBER, tuple(broken))
+        return done
 
     def _open(self, place: int) -> None:
         """Make the row of a prompt that has been read a live one."""
