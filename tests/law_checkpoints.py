@@ -19,6 +19,7 @@ from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as
 
+
 def _bundled(name: str, *marks: pytest.MarkDecorator) -> Any:
     is_absent = not (REGISTRY.parent / name / "config.json").exists()
     skip = pytest.mark.skipif(is_absent, reason=f"{name} is not bundled")
@@ -63,7 +64,7 @@ def run(
 def plain(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
 ) -> list[list[int]]:
-    """What AR writes. Decoded once, for many ways are held against it."""
+    """What AR writes; decoded once, for many ways are held against it."""
     key = id(checkpoint), tuple(map(tuple, prompts)), limit, tuple(sorted(changes.items()))
     if key not in _written:
         settings = DecodeSettings(max_new_tokens=limit, **changes)

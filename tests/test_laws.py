@@ -36,8 +36,8 @@ NUM_PROMPTS = 108  # twelve for each cell of the grid
 # Law 1: AR here equals transformers' greedy generate on the same weights, token for token.
 
 
-# On random and on quickly trained weights all of it; on bundled ones a sample of beginnings, three
-# of each family of tasks, and as slow tests all prompts, whole answers, and ar-tiny.
+# On quickly trained weights all of it; on bundled ones a sample of beginnings, three of each family
+# of tasks. As slow tests random weights, all prompts, whole answers, and ar-tiny.
 NUM_SAMPLED = 18
 
 

@@ -368,8 +368,10 @@ def test_an_event_that_waited_took_no_time(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(DecodeError):
         batch.step()
     batch.drop(7)
-    assert [row.start for row in batch.step().rows] == [0] and not heard
-    assert [row.start for row in batch.step().rows] == [1] and heard == [1]
+    assert [row.start for row in batch.step().rows] == [0]
+    assert not heard
+    assert [row.start for row in batch.step().rows] == [1]
+    assert heard == [1]
 
 
 def test_b_is_not_chosen_without_costs() -> None:
