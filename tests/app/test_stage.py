@@ -137,6 +137,7 @@ def test_nothing_jumps_when_run_is_pressed(
         before = page.evaluate(place)
         page.fill(BOX, "Say something else.")
         page.wait_for_selector(FOREIGN)
+        assert page.locator(FOREIGN).evaluate("n => n.scrollWidth <= n.clientWidth")  # all of it
         places = [page.evaluate(place)]
         scripted_backend.forward_seconds = 0.02
         page.evaluate(

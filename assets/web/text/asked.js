@@ -6,7 +6,7 @@ import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
 import { counted, short } from "../core/words.js";
 
-const FOREIGN = "Not the prompt in the box: press Run to decode that one.";
+const FOREIGN = "Not the prompt in the box: press Run.";
 
 /**
  * What was chosen once for the whole run.
