@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { isPlain } from "../../assets/web/core/folds.js";
+import { idleText } from "../../assets/web/core/folds.js";
 import { headlineOf, secondsText } from "../../assets/web/views/race/headline.js";
 import { skylineOf } from "../../assets/web/views/race/skyline.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
@@ -59,10 +59,12 @@ describe("a lane that drafts nothing", () => {
 
   test("says so after eight forwards of AR's own in a row, where B is left to be chosen", () => {
     const AUTO = { settings: { block_size: "auto", lossless: true }, end: "" };
-    assert.equal(isPlain(laneOf(own(7), AUTO)), false);
-    assert.equal(isPlain(laneOf(own(8), AUTO)), true);
-    assert.equal(isPlain(laneOf([...own(8), forward(8, [[1, 0.9], [2, 0.9]], 1, "block")], AUTO)), false); // prettier-ignore
-    assert.equal(isPlain(laneOf(own(8), { settings: { block_size: 1 }, end: "" })), false);
-    assert.equal(isPlain(arOf([1, 1, 1, 1, 1, 1, 1, 1])), false);
+    const now = "not drafting now: it would not pay here";
+    assert.equal(idleText(laneOf(own(7), AUTO)), "");
+    assert.equal(idleText(laneOf(own(8), AUTO)), now);
+    assert.equal(idleText(laneOf(own(8), { ...AUTO, end: "eos" })), "no drafts at the end: they would not pay here");
+    assert.equal(idleText(laneOf([...own(8), forward(8, [[1, 0.9], [2, 0.9]], 1, "block")], AUTO)), ""); // prettier-ignore
+    assert.equal(idleText(laneOf(own(8), { settings: { block_size: 1 }, end: "" })), "");
+    assert.equal(idleText(arOf([1, 1, 1, 1, 1, 1, 1, 1])), "");
   });
 });

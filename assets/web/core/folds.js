@@ -127,9 +127,18 @@ const STRETCH = 8; // forwards after which it is no accident
  * Whether a lane that leaves B to be chosen has taken AR's own steps of late: nothing pays.
  * @param {Lane} lane
  */
-export function isPlain({ steps }) {
+function isPlain({ steps }) {
   const latest = steps.slice(-STRETCH);
   return latest.length === STRETCH && latest.every(({ fed, settings }) => settings.block_size === "auto" && fed === 1);
+}
+
+/**
+ * What such a lane says of itself.
+ * @param {Lane} lane
+ */
+export function idleText(lane) {
+  if (!isPlain(lane)) return "";
+  return lane.end ? "no drafts at the end: they would not pay here" : "not drafting now: it would not pay here";
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
-import { compared, divergence, isPlain } from "../core/folds.js";
+import { compared, divergence, idleText } from "../core/folds.js";
 import { counted, joined, verdictText, whole } from "../core/words.js";
 import { laneText, laneWords, penaltyText } from "./card.js";
 import { Rendered } from "./rendered.js";
@@ -63,7 +63,7 @@ export class Pane {
     parts.settings.title = laneText(shown);
     put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
     put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
-    put(parts.idle, isPlain(shown) ? "not drafting now: it would not pay here" : "");
+    put(parts.idle, idleText(shown));
     put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
