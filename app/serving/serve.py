@@ -20,10 +20,12 @@ import gradio as gr
 import httpx
 from fastapi.exceptions import RequestValidationError
 from gradio import http_server, mcp, queueing, route_utils, routes
+from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.components import assets
 from app.components.views import file_path, plotly_url, shell_address
 from app.handlers import Handlers
 from app.layout.page import build
@@ -62,6 +64,7 @@ def serve(
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
+    _stop_clock()
     _log_without_values()
     http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
     _answer_no_other_origin()
@@ -91,6 +94,19 @@ def serve(
     except OSError as error:
         raise AppSettingsError(settings.taken) from error
     return page
+
+
+def _stop_clock() -> None:
+    """Put ``clock.js`` before all else into the document that gradio fills in: what ``head=`` holds
+    comes later than its scripts."""
+    loader, name = routes.templates.env.loader, "frontend/index.html"
+    assert loader is not None
+    if isinstance(loader, ChoiceLoader):  # a page was served before
+        return
+    script = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
+    document, *_ = loader.get_source(routes.templates.env, name)
+    stopped = document.replace("<head>", f"<head>\n<script>\n{script}</script>", 1)
+    routes.templates.env.loader = ChoiceLoader([DictLoader({name: stopped}), loader])
 
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:

@@ -40,6 +40,29 @@ def page(address: str) -> Iterator[playwright.Page]:
         yield made
 
 
+def frames_of(page: playwright.Page) -> int:
+    """Callbacks of frames within half a second."""
+    session = page.context.new_cdp_session(page)
+    events: list[dict[str, object]] = []
+    over: list[object] = []
+    session.on("Tracing.dataCollected", lambda part: events.extend(part["value"]))
+    session.on("Tracing.tracingComplete", lambda told: over.append(told))
+    session.send("Tracing.start", {"categories": "devtools.timeline"})
+    page.wait_for_timeout(500)
+    session.send("Tracing.end")
+    while not over:
+        page.wait_for_timeout(20)
+    session.detach()
+    return sum(event["name"] == "FireAnimationFrame" for event in events)
+
+
+def test_a_page_that_nobody_touches_comes_to_rest(page: playwright.Page) -> None:
+    """It shares the machine with the model. Gradio's sign of loading swings for some seconds."""
+    until = time.monotonic() + 60
+    while frames_of(page) > 2:
+        assert time.monotonic() < until
+
+
 @pytest.mark.timed
 def test_tau_moved_in_mid_run_acts_within_a_third_of_a_second(
     page: playwright.Page, served_handlers
