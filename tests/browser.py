@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,9 @@ ARGS = [
 
 PATIENCE = 90_000
 """Milliseconds at most for what has to come: a busy machine is slow, not wrong."""
+
+LOOK_EVERY = 30
+"""Milliseconds between two looks at what is waited for."""
 
 WIDE = {"width": 1280, "height": 720}
 """Of a tab that no test has made another size."""
@@ -93,7 +97,10 @@ class Visitors:
             return self._free.pop()
         made = self.browser.new_context(reduced_motion="reduce")
         made.set_default_timeout(PATIENCE)
-        return made.new_page()
+        page = made.new_page()
+        # Each look would ask for a frame, which costs more than what is looked at.
+        page.wait_for_function = partial(page.wait_for_function, polling=LOOK_EVERY)
+        return page
 
     def give_back(self, page: playwright.Page, address: str = "") -> None:
         """Leave its pages and forget what they stored, and where they were: ``address``, and what
