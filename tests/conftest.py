@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +31,6 @@ os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
-
-
-def pytest_collection_finish() -> None:
-    """What is imported by now stays: whoever asks for a full collection, as each checkpoint that is
-    freed does, need not walk through it."""
-    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -104,6 +104,17 @@ def passes_saved(trace: Trace) -> int:
     return folds.num_tokens(trace.events) - folds.num_forwards(trace.events)
 
 
+def open_playing(visitor: playwright.Page, address: str, last: int) -> None:
+    """The page, whose recording has begun to play of itself."""
+    visitor.goto(address)
+    visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
+    visitor.wait_for_function(f"{AT} > 2")
+    assert visitor.evaluate(AT) < last
+    assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "8/s"
+    assert visitor.inner_text(f"{ROOT} .rv-status") == "A recording, pass by pass."
+    assert visitor.inner_text(f"{ROOT} .rv-live") == ""
+
+
 def test_the_recording_plays_in_a_loop_until_somebody_acts(
     address: str, recording: Recording
 ) -> None:
@@ -113,19 +124,13 @@ def test_the_recording_plays_in_a_loop_until_somebody_acts(
         visitor = take(address)
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
-        for act in ("type", "loop, pause and run"):
-            visitor.goto(address)
-            visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
-            visitor.wait_for_function(f"{AT} > 2")
-            assert visitor.evaluate(AT) < last
-            assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "8/s"
-            assert visitor.inner_text(f"{ROOT} .rv-status") == "A recording, pass by pass."
-            assert visitor.inner_text(f"{ROOT} .rv-live") == ""
-            if act == "type":
-                visitor.locator("#prompt textarea").press_sequentially("And")
-                visitor.wait_for_function(f"{AT} === {last}")
-                visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
-                assert visitor.locator("#tau").is_visible()
+        open_playing(visitor, address, last)
+        visitor.locator("#prompt textarea").press_sequentially("And")
+        visitor.wait_for_function(f"{AT} === {last}")
+        visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+        assert visitor.locator("#tau").is_visible()
+
+        open_playing(visitor, address, last)
         visitor.click(f"{ROOT} .pl-speeds button >> text=20/s")
         visitor.wait_for_function(f"{AT} === {last}")
         visitor.wait_for_function(f"{start} && {AT} > 2")
