@@ -325,9 +325,11 @@ class Engines:
             tell(f"Loading {name}…")
         with self._memory:
             served = self._load_when_it_fits(name, tell)
+            # Before the next is read, which may have to wait for this one.
+            self._has_come.add(name)
+            self._freed.discard(name)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
-        self._has_come.add(name)
         self._asked[name] = time.monotonic()
         return served
 
@@ -342,7 +344,7 @@ class Engines:
                 if self._free_one():
                     tell(f"Loading {name}…")
                     continue
-                others = [load for load in self._loads.values() if load.served is not None]
+                others = self._has_come - self._freed - {name}
                 if not others or time.monotonic() > until:
                     raise
                 tell(WAITING.format(name))

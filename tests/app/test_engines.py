@@ -340,6 +340,28 @@ def test_one_that_is_at_work_is_waited_for(engines: SmallMachine) -> None:
         assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
 
 
+def test_those_that_have_just_been_loaded_are_waited_for(
+    engines: SmallMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their threads have yet to say that they are there."""
+    told = threading.Event()
+    bring = engines._bring
+
+    def slow(name: str, tell: Tell) -> Served:
+        served = bring(name, tell)
+        assert name == "c" or told.wait(20)
+        return served
+
+    monkeypatch.setattr(engines, "_bring", slow)
+    for name in "ab":
+        engines.begin(name)
+    until(lambda: engines.alive == ["a", "b"])
+    load = engines.begin("c")
+    until(lambda: "waits for memory" in load.situation or load.failure)
+    told.set()
+    assert load.wait(30) is not None
+
+
 def test_one_that_is_kept_is_not_freed_between_two_runs(
     engines: SmallMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
