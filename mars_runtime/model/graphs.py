@@ -126,6 +126,9 @@ class GraphRunner:
                 for _ in range(NUM_WARM_UPS):
                     function()
             torch.cuda.synchronize(self._device)
+            # cuBLAS is to take its workspace anew, out of the graphs' own pool: others that capture
+            # (torch.compile) give back those there are, and a replay would write into their memory.
+            torch._C._cuda_clearCublasWorkspaces()
             # Other threads may use other models on this device meanwhile.
             with torch.cuda.graph(
                 graph,
@@ -136,6 +139,7 @@ class GraphRunner:
                 function()
         finally:
             torch.cuda.synchronize(self._device)
+            torch._C._cuda_clearCublasWorkspaces()
             for tensor, before in zip(self._changed, saved, strict=True):
                 tensor.copy_(before)
         return graph

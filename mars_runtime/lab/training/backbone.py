@@ -10,6 +10,7 @@ fast on CPUs with AMX.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Update = Callable[[int, str, Tensor, Tensor], Tensor]
 """(layer, part, input of the product, product) -> the product with what an adapter adds."""
 
+ALIGNED = 8  # numbers
 PIECES, COMPARED = 96, 4
 """Pieces of the vocabulary, and how many of them can hold the best token after rounding."""
 
@@ -209,15 +211,16 @@ def fast_dtype() -> torch.dtype:
     return torch.bfloat16 if has_bf16 else torch.float32
 
 
-def has_compiler() -> bool:
-    """Say whether ``torch.compile`` finds what it needs on a CPU."""
-    return any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
+def pays_compiling() -> bool:
+    """Whether what stands between the products is worth compiling: where the default device is a
+    CPU and there is a compiler. On a GPU it took two minutes."""
+    is_cpu = torch.get_default_device().type == "cpu"
+    return is_cpu and any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     """float32 in, ``dtype`` out."""
-    y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
-    return (y * weight).to(dtype)
+    return F.rms_norm(x, weight.shape, weight, eps).to(dtype)
 
 
 def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
@@ -242,15 +245,17 @@ def add(x: Tensor, y: Tensor) -> Tensor:
 
 
 def joint_softmax(
-    scores: Tensor, own: Tensor, bias: Tensor, own_bias: Tensor, scale: float
+    scores: Tensor, own: Tensor, unseen: Tensor, own_unseen: Tensor
 ) -> tuple[Tensor, Tensor]:
     """One softmax over two sets of keys: scores [..., T] and own [..., M] in the dtype of the
-    products, not scaled yet."""
-    a, b = scores.float() * scale + bias, own.float() * scale + own_bias
-    top = torch.maximum(a.amax(-1, keepdim=True), b.amax(-1, keepdim=True)).detach()
-    a, b = (a - top).exp(), (b - top).exp()
-    total = a.sum(-1, keepdim=True) + b.sum(-1, keepdim=True)
-    return (a / total).to(scores.dtype), (b / total).to(own.dtype)
+    products, and which of them are unseen."""
+    width, masks = scores.shape[-1], own.shape[-1]
+    parts = [scores.masked_fill(unseen, -math.inf), own.masked_fill(own_unseen, -math.inf)]
+    if masks % ALIGNED:  # products with rows of other lengths are many times as slow on a GPU
+        missing = (*own.shape[:-1], -masks % ALIGNED)
+        parts.append(own.new_full((1,), -math.inf).expand(missing))
+    weights = torch.softmax(torch.cat(parts, -1), -1)
+    return weights[..., :width], weights[..., width : width + masks]
 
 
 class Pieces:

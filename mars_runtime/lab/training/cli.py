@@ -42,6 +42,7 @@ def add_parser(subparsers: Any) -> None:
     add("--steps", type=int, default=1000, help="optimizer steps")
     add("--rank", type=int, default=16, help="rank of the updates")
     add("--mask-embeddings", choices=("one", "each"), default="one", help="one, or one per place")
+    add("--adapter", type=Path, help="folder of an adapter of the same form to begin with")
     add("--sampler", action="store_true", help="train a head that re-ranks a mask's candidates")
     add(
         "--until-miss-from",
@@ -129,7 +130,7 @@ def _train_adapter(args: argparse.Namespace) -> int:
 
     from mars_runtime.lab.training.adapter.parameters import Form
     from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
-    from mars_runtime.lab.training.backbone import fast_dtype, has_compiler
+    from mars_runtime.lab.training.backbone import fast_dtype, pays_compiling
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import choose_device
 
@@ -149,12 +150,14 @@ def _train_adapter(args: argparse.Namespace) -> int:
     try:
         with choose_device(args.device):
             trainer = AdapterTrainer(
-                recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=has_compiler()
+                recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=pays_compiling()
             )
             if args.resume:
                 trainer.resume()
+            elif args.adapter:
+                trainer.start_from(args.adapter)
             trainer.run()
-    except (CheckpointError, FileNotFoundError) as error:
+    except (CheckpointError, FileNotFoundError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.decoders.static.step import LANE, best_of
 from mars_runtime.lab.training.adapter.parameters import (
     CANDIDATES,
     FullWeights,
@@ -27,7 +28,11 @@ class Vocabulary:
     and the others never are a target."""
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """tokens: sorted ids [V']."""
+        """tokens: sorted ids [V']. As many others are added as ``best_of`` likes."""
+        others = torch.ones(len(model.embedding), dtype=torch.bool)
+        others[tokens] = False
+        missing = others.nonzero()[: -len(tokens) % LANE, 0]
+        tokens = torch.cat([tokens, missing]).sort().values
         self.tokens = tokens
         self.head = model.embedding[tokens].contiguous()
         self._row = torch.zeros(len(model.embedding), dtype=torch.long)
@@ -110,8 +115,7 @@ def mask_loss(
     loss = (losses * flat).sum() / flat.sum()
     if sampler is not None:
         previous = model.embedding[batch.previous_tokens(num_masks).flatten()[chosen]]
-        best = logits.detach().topk(CANDIDATES).indices
-        found = logits.detach().gather(1, best)
+        found, best = best_of(logits.detach(), CANDIDATES)
         scores = sampler(previous, h.detach(), vocabulary.head[best], found)
         loss = loss + _choice_loss(scores, best == rows[:, None], flat)
     return Terms(loss, len(chosen), first)
@@ -154,7 +158,7 @@ def propose(model: Backbone, sampler: Sampler | None, x: Tensor, previous: Tenso
     found = []
     for rows, before in zip(torch.split(x, ROWS), torch.split(previous, ROWS), strict=True):
         h = model.normed(rows)
-        logits, best = model.head(h).float().topk(CANDIDATES)
+        logits, best = best_of(model.head(h).float(), CANDIDATES)
         scores = sampler(model.embedding[before], h, model.embedding[best], logits)
         found.append(best.gather(1, scores.argmax(-1, keepdim=True))[:, 0])
     return torch.cat(found)

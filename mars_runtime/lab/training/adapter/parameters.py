@@ -6,13 +6,14 @@ weights of the base, of which nothing is saved.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from mars_runtime.lab.training.backbone import Backbone, Base, Update
@@ -76,16 +77,35 @@ class Parameters(nn.Module):
 
         return added
 
-    def save(self, folder: Path, said: dict[str, Any]) -> None:
-        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file."""
-        tensors = {"mask_embedding": self.mask_embedding.detach().bfloat16()}
+    @torch.no_grad()
+    def load(self, folder: Path) -> None:
+        """Begin with an adapter of the same form that was saved. Raises ValueError."""
+        saved: dict[str, Tensor] = {}
+        for path in sorted(folder.glob("adapter-*-of-*.safetensors")):
+            saved |= load_file(path)
+        wanted = dict(self.saved())
+        if saved.keys() != wanted.keys() or any(saved[k].shape != wanted[k].shape for k in saved):
+            raise ValueError(f"The adapter in {folder} is of another form or base.")
+        for name, tensor in wanted.items():
+            tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])
+
+    def saved(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor under its name in the files, where ``b`` holds ``ALPHA`` as well."""
+        yield "mask_embedding", self.mask_embedding.data
         for name in self.a:
             index, part = name.split("_", 1)
-            tensors[f"layers.{index}.{part}.a"] = self.a[name].detach().bfloat16()
-            tensors[f"layers.{index}.{part}.b"] = (ALPHA * self.b[name].detach()).bfloat16()
+            yield f"layers.{index}.{part}.a", self.a[name].data
+            yield f"layers.{index}.{part}.b", self.b[name].data
         if self.sampler is not None:
-            for name, weight in self.sampler.state_dict().items():
-                tensors[f"sampler.{name}"] = weight.bfloat16()
+            for name, weight in self.sampler.named_parameters():
+                yield f"sampler.{name}", weight.data
+
+    def save(self, folder: Path, said: dict[str, Any]) -> None:
+        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file."""
+        tensors = {
+            name: (ALPHA * tensor if name.endswith(".b") else tensor).bfloat16()
+            for name, tensor in self.saved()
+        }
         folder.mkdir(parents=True, exist_ok=True)
         shards = in_files(tensors)
         for number, shard in enumerate(shards, 1):

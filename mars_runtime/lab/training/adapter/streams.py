@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.backbone import Backbone, Update
@@ -22,7 +23,6 @@ from mars_runtime.lab.training.distill import store
 WIDTHS = (96, 128, 192, 256, 320, 448, 640)
 """Widths that batches are padded to: with any width, an allocator falls to pieces."""
 MIN_RESPONSE = 4
-HIDDEN = -1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +136,24 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
         k, v = (t.view(rows, width, *t.shape[1:]).transpose(1, 2).contiguous() for t in (k, v))
         keys.append(k)
         values.append(v)
-        q = q.view(rows, width, *q.shape[1:]).permute(0, 2, 3, 1, 4)  # N, kv, G, T, d
-        scores = (q.reshape(*k.shape[:2], -1, q.shape[-1]) @ k.transpose(-1, -2)).view(
-            *q.shape[:4], width
-        )
-        weights = torch.softmax(scores * q.shape[-1] ** -0.5 + bias, -1)
-        out = weights.view(*k.shape[:2], -1, width) @ v
-        return out.view(q.shape).permute(0, 3, 1, 2, 4).reshape(rows * width, -1)
+        q = q.reshape(rows, width, -1, q.shape[-1]).transpose(1, 2)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).reshape(rows * width, -1)
 
-    dtype = model.embedding.dtype
-    bias = torch.full((width, width), HIDDEN, dtype=dtype).triu(1)
     positions = torch.arange(width).repeat(rows)
     x = model.hidden(model.embed(ids.flatten()), positions, attend)
     return Clean(keys, values, x.view(rows, width, -1))
+
+
+def own_scores(q: Tensor, k: Tensor) -> Tensor:
+    """q @ k^T of [..., M, d] for the few masks of a group: by so many small matrices products are
+    slower than sums."""
+    return (q[..., :, None, :].float() * k[..., None, :, :]).sum(-1).to(q.dtype)
+
+
+def own_values(weights: Tensor, v: Tensor) -> Tensor:
+    """weights @ v, [..., M, M] and [..., M, d], in the same way."""
+    return (weights[..., None].float() * v[..., None, :, :]).sum(-2).to(v.dtype)
 
 
 def read_masks(
@@ -164,22 +169,21 @@ def read_masks(
     masks = len(embedding)
     positions = (batch.anchors[..., None] + torch.arange(1, masks + 1)).flatten()
     later = torch.arange(batch.ids.shape[1]) > batch.anchors[..., None]
-    clean_bias = torch.zeros(later.shape).masked_fill_(later, HIDDEN)
-    clean_bias = clean_bias[:, None, None, :, None]  # N, kv, G, A, M, T
-    own_bias = torch.full((masks, masks), HIDDEN).triu(1)
+    later = later[:, None, None, :, None]  # N, kv, G, A, M, T
+    own_later = torch.ones(masks, masks, dtype=torch.bool).triu(1)
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         kv_heads, group, dim = q.shape[1:]
         q = q.view(rows, groups, masks, kv_heads, group, dim).permute(0, 3, 4, 1, 2, 5)
         k, v = (t.view(rows, groups, masks, kv_heads, dim).permute(0, 3, 1, 2, 4) for t in (k, v))
         keys, values = clean.keys[layer], clean.values[layer]
-        q = q.contiguous()
+        q = q.contiguous() * dim**-0.5
         flat = q.view(rows, kv_heads, -1, dim)
         scores = (flat @ keys.transpose(-1, -2)).view(*q.shape[:5], -1)
-        own = q @ k[:, :, None].transpose(-1, -2)
-        seen, mine = model.pieces.joint_softmax(scores, own, clean_bias, own_bias, dim**-0.5)
+        own = own_scores(q, k[:, :, None])
+        seen, mine = model.pieces.joint_softmax(scores, own, later, own_later)
         out: Tensor = (seen.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
-        out = out + mine @ v[:, :, None]
+        out = out + own_values(mine, v[:, :, None])
         return out.permute(0, 3, 4, 1, 2, 5).reshape(rows * groups * masks, -1)
 
     x = embedding.float().repeat(rows * groups, 1)

@@ -221,6 +221,12 @@ class AdapterTrainer:
         }
         save_state(state, self.out)
 
+    def start_from(self, folder: Path) -> None:
+        """Begin with a saved adapter instead of none. Raises ValueError."""
+        if isinstance(self.parameters, FullWeights):
+            raise ValueError("All weights begin as the base's: leave out --adapter.")
+        self.parameters.load(folder)
+
     def resume(self) -> None:
         """Go on from the last save in ``out``."""
         device = torch.get_default_device()

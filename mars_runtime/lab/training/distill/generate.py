@@ -20,7 +20,7 @@ End = Literal["eos", "length", "loop"]
 WINDOW = 512
 """Prompts sorted by length together, so that those of a cohort are about equally long."""
 GROWTH = 32
-"""Slots that a cohort's cache grows by."""
+"""Slots that a cohort's cache grows by; it has a multiple of them, which products like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,10 @@ def _ended(cohort: Cohort, config: GenerationConfig) -> list[Completion]:
         if cohort.is_done[row]:
             continue
         is_over = tokens[-1] == config.eos_id or len(tokens) >= config.max_tokens
-        loop = find_loop(tokens) if is_over or full else None
+        loop = None
+        if is_over or full:
+            loop = find_loop(tokens, cohort.num_looked[row])
+            cohort.num_looked[row] = len(tokens)
         if not is_over and loop is None:
             continue
         cohort.is_done[row] = True
@@ -128,14 +131,16 @@ class Cohort:
     lets go of finished rows when it does, so that nothing is read for them for long.
 
     keys, values: per layer [R, kv heads, S, d], S >= length; tokens: per row, what was generated so
-    far; ``last``: the tokens the next forward reads.
+    far; num_looked: of them, those behind which a loop was looked for; ``last``: the tokens the
+    next forward reads.
     """
 
     def __init__(self, prompts: list[list[int]], labels: list[int]) -> None:
         self.labels = labels
-        self.length = max(map(len, prompts))
+        self.length = -(-max(map(len, prompts)) // GROWTH) * GROWTH
         self.pads = torch.tensor([self.length - len(prompt) for prompt in prompts])
         self.tokens: list[list[int]] = [[] for _ in prompts]
+        self.num_looked = [0] * len(prompts)
         self.is_done = [False] * len(prompts)
         self.last = torch.tensor([[0] * (self.length - len(p)) + p for p in prompts])
         self.keys: list[Tensor] = []
@@ -207,6 +212,7 @@ class Cohort:
             self.values[layer] = grown(self.values[layer][index])
         self.labels = [self.labels[row] for row in kept]
         self.tokens = [self.tokens[row] for row in kept]
+        self.num_looked = [self.num_looked[row] for row in kept]
         self.is_done = [False] * len(kept)
         self.pads, self.last = self.pads[index], self.last[index]
         self._mask()

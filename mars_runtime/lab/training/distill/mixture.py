@@ -17,7 +17,7 @@ from typing import Any
 from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
-SHARES = {"chat": 0.30, "maths": 0.20, "code": 0.18, "summary": 0.16, "rewriting": 0.16}
+SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting": 0.14}
 """Shares of prompts. Answers to summaries and rewriting are shorter than those to code."""
 HELD_OUT_ONE_IN = 50
 RUN = 13
@@ -45,10 +45,16 @@ def mixture(
     passages = texts.passages()
     asked = requests.questions(texts.questions(), texts.random("reading"))
     half = len(passages) // 2
-    own, drawn = iter([(text,) for text in written]), requests.chat_requests(texts.random("chat"))
+    collected, own = texts.instructions(), iter([(text,) for text in written])
+    drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # Collected, self-written and drawn requests in turn; then what is left of the endless one.
-        "chat": chain(requests.alternate(texts.instructions(), own, drawn), drawn),
+        # As many of the base's own as collected and drawn ones together; then what is left.
+        "chat": chain(
+            requests.alternate(collected, own, own, drawn),
+            requests.alternate(collected, drawn),
+            requests.alternate(own, own, drawn),
+            drawn,
+        ),
         "maths": texts.maths(),
         "code": requests.code_requests(texts.random("code")),
         "summary": requests.alternate(

@@ -182,7 +182,7 @@ def _joined(request: str, passage: str, draw: random.Random) -> str:
 
 
 def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
-    """One of each in turn, until the first has run out."""
+    """One of each in turn, until one has run out."""
     for stream in cycle(streams):
         turns = next(stream, None)
         if turns is None:
