@@ -148,12 +148,12 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 def own_scores(q: Tensor, k: Tensor) -> Tensor:
     """q @ k^T of [..., M, d] for the few masks of a group: by so many small matrices products are
     slower than sums."""
-    return (q[..., :, None, :].float() * k[..., None, :, :]).sum(-1).to(q.dtype)
+    return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
 
 
 def own_values(weights: Tensor, v: Tensor) -> Tensor:
     """weights @ v, [..., M, M] and [..., M, d], in the same way."""
-    return (weights[..., None].float() * v[..., None, :, :]).sum(-2).to(v.dtype)
+    return (weights[..., None] * v[..., None, :, :]).sum(-2)
 
 
 def read_masks(
