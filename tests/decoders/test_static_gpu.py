@@ -126,6 +126,20 @@ def test_no_step_waits_for_the_device(bf16: Checkpoint) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
+def test_captured_steps_keep_their_workspace_when_others_give_back_theirs(
+    bf16: Checkpoint,
+) -> None:
+    """``torch.compile`` gives back all workspaces of cuBLAS when it captures; what is allocated then
+    lies where they were."""
+    prompts = prompts_for(bf16, 3)
+    batch = batch_on(bf16)
+    expected = tokens_of(decode_on(batch, prompts, lambda: SHORT), 3)
+    torch._C._cuda_clearCublasWorkspaces()
+    others = [torch.zeros(1 << 20, device="cuda") for _ in range(64)]
+    assert tokens_of(decode_on(batch, prompts, lambda: SHORT), 3) == expected
+    assert not any(bool(each.any()) for each in others)
+
+
 def test_sliders_need_no_new_capture(bf16: Checkpoint) -> None:
     batch, prompts = batch_on(bf16), prompts_for(bf16, 3)
     list(decode_on(batch, prompts, lambda: SHORT))

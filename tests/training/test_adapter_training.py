@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_base import write_answers, write_base
 
+from mars_runtime.__main__ import main
 from mars_runtime.lab.training.adapter.held_out import (
     forwards_every,
     forwards_one,
@@ -206,6 +207,40 @@ def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> 
             x = torch.randn(3, pair.a.shape[1])
             ours = update(index, part, x, torch.zeros(3, len(pair.b)))
             torch.testing.assert_close(x @ pair.a.T @ pair.b.T, ours, atol=0.05, rtol=0.05)
+
+
+def test_a_run_begins_with_an_adapter_that_was_saved(
+    base: Path, answers: Path, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(RECIPE, form=Form(2, embeddings=3, sampler=True))
+    model = Backbone(read_base(str(base)), torch.float32)
+    saved = _shaken(model, recipe.form)
+    saved.save(tmp_path, {})
+    trainer = AdapterTrainer(recipe, str(base), answers, tmp_path / "run")
+    trainer.start_from(tmp_path)
+    for name, weight in saved.state_dict().items():
+        found = trainer.parameters.state_dict()[name]
+        torch.testing.assert_close(found, weight, atol=0, rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [(Form(4), "of another form or base"), (Form(2, full=True), "leave out --adapter")],
+)
+def test_an_adapter_that_does_not_fit_is_a_sentence(
+    base: Path,
+    answers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    form: Form,
+    says: str,
+) -> None:
+    Parameters(Backbone(read_base(str(base)), torch.float32), Form(2), 0).save(tmp_path, {})
+    given = ["train", "--stage", "adapter", "--from", str(base), "--adapter", str(tmp_path)]
+    given += ["--data", str(answers), "--out", str(tmp_path / "run"), "--rank", str(form.rank)]
+    assert main([*given, "--device", "cpu", *(["--full"] if form.full else [])]) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert says in line
 
 
 def test_files_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,23 @@ def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
 
+def test_half_of_the_chat_is_asked_by_the_base_itself(tmp_path: Path) -> None:
+    rows = [json.dumps({"prompt": f"Collected question number {i}?"}) for i in range(40)]
+    (tmp_path / "chat_prompts_train.jsonl").write_text("\n".join(rows))
+    for name in ("gsm8k_train", "fairytale_sections_train", "fairytale_questions_train"):
+        (tmp_path / f"{name}.jsonl").write_text("")
+    (tmp_path / "childrens_classics.txt").write_text("")
+    own = {f"Own question number {i}?" for i in range(60)}
+    asked = [
+        prompt.turns[0]
+        for prompt in mixture(tmp_path, sorted(own), frozenset(), 1, 400)
+        if prompt.kind == "chat"
+    ]
+    assert sum(text in own for text in asked[:80]) == 40
+    assert own <= set(asked)
+    assert {f"Collected question number {i}?" for i in range(40)} <= set(asked)
+
+
 RECORD = store.Record("k", "chat", False, (1, 2), (3, 4), "eos")
 
 
