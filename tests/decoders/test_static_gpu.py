@@ -129,7 +129,7 @@ def test_no_step_waits_for_the_device(bf16: Checkpoint) -> None:
 def test_captured_steps_keep_their_workspace_when_others_give_back_theirs(
     bf16: Checkpoint,
 ) -> None:
-    """``torch.compile`` gives back all workspaces of cuBLAS when it captures; what is allocated then
+    """``torch.compile`` gives back all workspaces of cuBLAS when it captures; what comes then
     lies where they were."""
     prompts = prompts_for(bf16, 3)
     batch = batch_on(bf16)
