@@ -28,7 +28,9 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 def _documents() -> Iterator[tuple[str, str]]:
     """Prose, lists and tables."""
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("checkpoints/*.md")]):
+    for path in sorted(
+        [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("checkpoints/*.md")]
+    ):
         yield from _pieces(path.name, path.read_text("utf-8"))
 
 
