@@ -192,13 +192,13 @@ class Engines:
         self._loads: dict[str, Load] = {}
         self._asked: dict[str, float] = {}  # when each was asked for or loaded last
         self._kept: Counter[str] = Counter()  # by those who are not done with it
-        self._freed: set[str] = set()
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are read one at a time
         self._turns = _turns(self.entries)
         self._awaited = {name for name in self._turns if self._is_absent(self.entries[name])}
         self._has_come: set[str] = set()
+        self._loaded: set[str] = set()  # of those that have come, the ones not freed since
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
 
@@ -299,7 +299,7 @@ class Engines:
         """Why a checkpoint answers nobody now, as a sentence; empty where it does, or would as soon
         as it is asked, having been freed for another."""
         load = self._loads.get(name)
-        if load is None and name in self._freed:
+        if load is None and name in self._has_come:
             return ""
         return f"{name} is not loaded." if load is None else load.trouble
 
@@ -327,7 +327,7 @@ class Engines:
             served = self._load_when_it_fits(name, tell)
             # Before the next is read, which may have to wait for this one.
             self._has_come.add(name)
-            self._freed.discard(name)
+            self._loaded.add(name)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
         self._asked[name] = time.monotonic()
@@ -344,8 +344,7 @@ class Engines:
                 if self._free_one():
                     tell(f"Loading {name}…")
                     continue
-                others = self._has_come - self._freed - {name}
-                if not others or time.monotonic() > until:
+                if not self._loaded - {name} or time.monotonic() > until:
                     raise
                 tell(WAITING.format(name))
                 time.sleep(LOOK_SECONDS)
@@ -366,7 +365,7 @@ class Engines:
                 return False
             name = min(idle, key=self._asked.__getitem__)
             freed = self._loads.pop(name)
-            self._freed.add(name)
+            self._loaded.discard(name)
         assert freed.served is not None, "what is idle is loaded"
         self.metrics.forget(name)
         freed.served.engine.close()

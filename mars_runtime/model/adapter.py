@@ -61,7 +61,7 @@ class Adapter:
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
         """The adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
         said = _read_json(folder / SETTINGS_FILE)
-        tensors = _tensors(folder)
+        tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
             raise CheckpointError(_advice(folder, f"has no {EMBEDDING} of the base's size"))
@@ -138,8 +138,8 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
     }
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors in fp32; they were written as bf16 or fp16."""
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors in fp32; they were written as bf16 or fp16. Raises CheckpointError."""
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob("adapter*.safetensors")):
         try:

@@ -157,7 +157,7 @@ def _train_adapter(args: argparse.Namespace) -> int:
             elif args.adapter:
                 trainer.start_from(args.adapter)
             trainer.run()
-    except (CheckpointError, FileNotFoundError, ValueError) as error:
+    except (CheckpointError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mars_runtime.lab.training.backbone import Backbone, Base, Update
-from mars_runtime.model.adapter import FORMAT, PARTS, SETTINGS_FILE
+from mars_runtime.model.adapter import FORMAT, PARTS, SETTINGS_FILE, read_tensors
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
@@ -79,13 +80,14 @@ class Parameters(nn.Module):
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Begin with an adapter of the same form that was saved. Raises ValueError."""
-        saved: dict[str, Tensor] = {}
-        for path in sorted(folder.glob("adapter-*-of-*.safetensors")):
-            saved |= load_file(path)
+        """Begin with an adapter of the same form that was saved. Raises CheckpointError."""
+        saved = read_tensors(folder)
         wanted = dict(self.saved())
         if saved.keys() != wanted.keys() or any(saved[k].shape != wanted[k].shape for k in saved):
-            raise ValueError(f"The adapter in {folder} is of another form or base.")
+            raise CheckpointError(
+                f"The adapter in {folder} is missing or of another form or base: train with the "
+                "rank, mask embeddings and sampler that it has."
+            )
         for name, tensor in wanted.items():
             tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])
 

@@ -24,6 +24,7 @@ from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Para
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
 from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.lab.training.train import STATE, interruptible, save_state
+from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import write_text
 
 FULL_LEARNING_RATE = 1e-4
@@ -222,9 +223,9 @@ class AdapterTrainer:
         save_state(state, self.out)
 
     def start_from(self, folder: Path) -> None:
-        """Begin with a saved adapter instead of none. Raises ValueError."""
+        """Begin with a saved adapter instead of none. Raises CheckpointError."""
         if isinstance(self.parameters, FullWeights):
-            raise ValueError("All weights begin as the base's: leave out --adapter.")
+            raise CheckpointError("All weights begin as the base's: leave out --adapter.")
         self.parameters.load(folder)
 
     def resume(self) -> None:

@@ -109,10 +109,7 @@ def _ended(cohort: Cohort, config: GenerationConfig) -> list[Completion]:
         if cohort.is_done[row]:
             continue
         is_over = tokens[-1] == config.eos_id or len(tokens) >= config.max_tokens
-        loop = None
-        if is_over or full:
-            loop = find_loop(tokens, cohort.num_looked[row])
-            cohort.num_looked[row] = len(tokens)
+        loop = find_loop(tokens, cohort.num_looked) if is_over or full else None
         if not is_over and loop is None:
             continue
         cohort.is_done[row] = True
@@ -131,8 +128,8 @@ class Cohort:
     lets go of finished rows when it does, so that nothing is read for them for long.
 
     keys, values: per layer [R, kv heads, S, d], S >= length; tokens: per row, what was generated so
-    far; num_looked: of them, those behind which a loop was looked for; ``last``: the tokens the
-    next forward reads.
+    far; num_looked: how many of them a loop was looked for in; ``last``: the tokens the next
+    forward reads.
     """
 
     def __init__(self, prompts: list[list[int]], labels: list[int]) -> None:
@@ -140,7 +137,7 @@ class Cohort:
         self.length = -(-max(map(len, prompts)) // GROWTH) * GROWTH
         self.pads = torch.tensor([self.length - len(prompt) for prompt in prompts])
         self.tokens: list[list[int]] = [[] for _ in prompts]
-        self.num_looked = [0] * len(prompts)
+        self.num_looked = 0
         self.is_done = [False] * len(prompts)
         self.last = torch.tensor([[0] * (self.length - len(p)) + p for p in prompts])
         self.keys: list[Tensor] = []
@@ -212,7 +209,7 @@ class Cohort:
             self.values[layer] = grown(self.values[layer][index])
         self.labels = [self.labels[row] for row in kept]
         self.tokens = [self.tokens[row] for row in kept]
-        self.num_looked = [self.num_looked[row] for row in kept]
+        self.num_looked = max(map(len, self.tokens), default=0)
         self.is_done = [False] * len(kept)
         self.pads, self.last = self.pads[index], self.last[index]
         self._mask()
