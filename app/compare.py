@@ -6,7 +6,8 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.views import CompareView, RaceView, shell_address
+from app.components.files import file_address
+from app.components.views import CompareView, RaceView
 from app.imported_runs import read_import
 from app.layout.wiring import owner_of
 
@@ -18,4 +19,4 @@ def compare_tab(max_import_bytes: int) -> None:
         return read_import(text, max_import_bytes, owner_of(request))
 
     CompareView(judge, max_import_bytes, elem_id="compare")
-    RaceView("", shell_address(), elem_id="opened")
+    RaceView("", file_address("replay.html"), elem_id="opened")

@@ -127,9 +127,13 @@ def recorded_note(header: Header) -> str:
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
 
 
-def script_element(names: Sequence[str] = NAMES) -> str:
-    """``<script type="application/json">`` with ``runs``: name -> value of the race view, or of the
-    load view; and the ``frontier`` that the tour shows."""
+def recorded(names: Sequence[str] = NAMES) -> str:
+    """JSON to stand in a script element: ``runs``: name -> value of the race view, or of the load
+    view; and the ``frontier`` that the tour shows."""
     values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    text = assets.script_data({"runs": values, "frontier": tour_set()})
-    return f'<script type="application/json" id="mars-recorded">{text}</script>'
+    return assets.script_data({"runs": values, "frontier": tour_set()})
+
+
+def script_element() -> str:
+    """The same as an element of a document."""
+    return f'<script type="application/json" id="mars-recorded">{recorded()}</script>'

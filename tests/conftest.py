@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,16 @@ def _measured_in_a_moment() -> Iterator[None]:
         patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 8, 32))
         patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _examples_made_once() -> Iterator[None]:
+    """Not for each page that is served: they are always the same."""
+    from mars_runtime import tasks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "examples", cache(tasks.examples))
         yield
 
 

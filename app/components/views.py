@@ -1,26 +1,19 @@
 """The views: a ``gr.HTML`` each whose template is static, most of them fed with a string of lines.
 
 Text reaches the page through ``textContent`` alone, never through a template. Scripts and styles
-stand in the document's head (``assets.py``). Knows no runs, engines or events.
+come with the document (``serving/serve.py``, ``layout/theme.py``). Knows no runs, engines, events.
 """
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import quote, unquote
 
 import gradio as gr
 
 from app.components import assets
-from app.site import shell
+from app.components.files import file_address
 
-_FILES = "/gradio_api/file="
 Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]
 """What a view's script asks of the server: a value, and perhaps who asks."""
@@ -73,7 +66,8 @@ class LineView(View):
         if missed is not None:
             asked.append(server_function("missed", missed))
         given = "element, props, watch, server" if asked else "element, props, watch"
-        super().__init__(value, template or self.template(plotly_url()), given, asked, **place)
+        template = template or self.template(file_address("plotly.js"))
+        super().__init__(value, template, given, asked, **place)
 
     @classmethod
     def template(cls, plotly: str) -> str:
@@ -103,7 +97,7 @@ class RaceView(LineView):
     def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
         """``replay``: where the page is that a run can be saved in; without it none can. ``opens``:
         the recording that it begins with plays once (``assets/web/views/race/view.js``)."""
-        super().__init__(value, self.template(plotly_url(), replay, opens), **more)
+        super().__init__(value, self.template(file_address("plotly.js"), replay, opens), **more)
 
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
@@ -187,7 +181,8 @@ class CompareView(View):
     mount = "mountCompareView"
 
     def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
-        template = assets.template(self.page, plotly=plotly_url(), most=str(most_chars))
+        plotly = file_address("plotly.js")
+        template = assets.template(self.page, plotly=plotly, most=str(most_chars))
         super().__init__("", template, "element, server", [judge], **place)
 
 
@@ -203,15 +198,16 @@ class FrontierView(View):
 
 
 class ReviewView(View):
-    """Answers of several ways read side by side. Its script and style come when the tab is opened
-    (``app/review/routes.py``), and it asks for everything there."""
+    """Answers of several ways read side by side. Its script and style come when the tab is opened,
+    and it asks for everything at ``app/review/routes.py``."""
 
     page = "views/review/review.html"
     mount = "mountReviewTab"
 
     def __init__(self, **place: Any) -> None:
-        template = assets.template(self.page, plotly=plotly_url())
-        super().__init__("", template, "element", [], **place)
+        files = {"plotly": "plotly.js", "script": "review.js", "style": "review.css"}
+        found = {each: file_address(name) for each, name in files.items()}
+        super().__init__("", assets.template(self.page, **found), "element", [], **place)
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -222,30 +218,3 @@ def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], 
 
     asked.__name__ = name
     return asked
-
-
-def plotly_url() -> str:
-    """Where this server serves the plotly.js of the installed wheel; empty when there is none."""
-    path = assets.plotly_file()
-    return served_at(path) if path else ""
-
-
-def served_at(path: Path) -> str:
-    """Where this server serves a file, which everybody may read from now on."""
-    gr.set_static_paths([path])
-    return _FILES + quote(path.resolve().as_posix(), safe="/:")
-
-
-def file_path(address: str) -> str:
-    """The path of the file that is served at an address of ``served_at``."""
-    return unquote(address.removeprefix(_FILES))
-
-
-@lru_cache(maxsize=1)
-def shell_address() -> str:
-    """Where this server serves the replay page without its data, written once a process."""
-    folder = Path(tempfile.mkdtemp(prefix="mars-live-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "replay.html"
-    path.write_text(shell(), encoding="utf-8")
-    return served_at(path)

@@ -12,7 +12,6 @@ from pathlib import Path
 import gradio as gr
 
 from app.components import assets
-from app.recordings import script_element
 
 
 def theme() -> gr.themes.Base:
@@ -31,10 +30,11 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """Styles, scripts and recordings of the components and of the page, for the document's head.
+    """The styles of the components and of the page, and its start, for the document's head; their
+    script stands there before (``serving/serve.py``).
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """
     css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"
-    return f"{script_element()}\n{assets.head()}\n<style>{css}</style>\n{start}"
+    return f"<style>{assets.styles()}{css}</style>\n{start}"

@@ -15,7 +15,8 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.views import Answer, ConversationView, RaceView, shell_address
+from app.components.files import file_address
+from app.components.views import Answer, ConversationView, RaceView
 from app.controls import (
     DEFAULTS,
     LINKED,
@@ -103,7 +104,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
             value = first.value if first else ""
             tab.race = RaceView(
-                *(value, shell_address()),
+                *(value, file_address("replay.html")),
                 opens=True,
                 missed=live.logs.missed,
                 asks=[layers_of(engines), *links_of(live.shared)],

@@ -22,7 +22,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from app.components.assets import WEB, bundle
 from app.controls import RefusalError
 from app.review.library import Library
 from app.review.making import Making
@@ -40,7 +39,6 @@ from mars_runtime.trace import TraceError
 
 PATHS = re.compile(r"/review/[\w./-]{1,200}", re.ASCII)
 """What is served here, for whoever serves other things beside it."""
-ENTRY, STYLE = "views/review/view.js", "views/review/review.css"
 MISTAKES = (
     SetError,
     SealError,
@@ -87,8 +85,6 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
     get, post = ["GET"], ["POST"]
     return Starlette(
         routes=[
-            Route("/review/view.js", desk.script),
-            Route("/review/view.css", desk.style),
             Route("/review/sets", desk.listed, methods=get),
             Route("/review/sets", desk.bring, methods=post),
             Route("/review/make", desk.make, methods=post),
@@ -130,14 +126,6 @@ class ReviewDesk:
         self._threads = ThreadPoolExecutor(2, "mars-review")
         self._read, self._posted = Quota(MAX_READ), Quota(MAX_POSTED)
         self._guessed = Quota(MAX_GUESSED)
-
-    async def script(self, request: Request) -> Response:
-        """The tab's script, which no other tab waits for."""
-        return Response(bundle((ENTRY,)), media_type="text/javascript")
-
-    async def style(self, request: Request) -> Response:
-        """Its style sheet."""
-        return Response((WEB / STYLE).read_text("utf-8"), media_type="text/css")
 
     async def listed(self, request: Request) -> Response:
         """The sets that everybody finds, and what can be done here."""

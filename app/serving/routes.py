@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
@@ -98,16 +98,12 @@ def _judged(wanted: int | None, data: object) -> tuple[int, str]:
 class Routes:
     """ASGI middleware: 404 for what the app does not have, 400 for a body that is refused.
 
-    ``takes``: what the page takes. ``files``: paths whose files it loads. ``has_tools``: whether
-    MCP is served.
+    ``takes``: what the page takes. ``has_tools``: whether MCP is served.
     """
 
-    def __init__(
-        self, app: Application, takes: Takes, files: Iterable[str], has_tools: bool
-    ) -> None:
+    def __init__(self, app: Application, takes: Takes, has_tools: bool) -> None:
         self._app = app
         self._takes = takes
-        self._files = {f"{API}/file={path}" for path in files}
         self._has_tools = has_tools
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -133,8 +129,7 @@ class Routes:
             return True
         if method == "POST":
             return _WRITTEN.fullmatch(path) is not None
-        is_read = method in ("GET", "HEAD")
-        return is_read and (path in self._files or _READ.fullmatch(path) is not None)
+        return method in ("GET", "HEAD") and _READ.fullmatch(path) is not None
 
     async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
         """Read the body, whose size is bounded (``limits.py``), hand it on if it is harmless."""

@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.components import assets
-from app.components.views import file_path, plotly_url, shell_address
+from app.components.files import ADDRESSES, file_address, serve_file
 from app.handlers import Handlers
 from app.layout.page import build
 from app.layout.theme import head, theme
@@ -64,7 +64,7 @@ def serve(
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
-    _stop_clock()
+    _write_document()
     _log_without_values()
     http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
     _answer_no_other_origin()
@@ -96,29 +96,31 @@ def serve(
     return page
 
 
-def _stop_clock() -> None:
-    """Put ``clock.js`` before all else into the document that gradio fills in: what ``head=`` holds
-    comes later than its scripts."""
+def _write_document() -> None:
+    """Put into the document that gradio fills in ``clock.js``, before all else, and the page's own
+    script, before gradio's: what ``head=`` holds comes later than its scripts."""
     loader, name = routes.templates.env.loader, "frontend/index.html"
     assert loader is not None
     if isinstance(loader, ChoiceLoader):  # a page was served before
         return
-    script = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
+    clock = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
+    # Relative to the document's base, as gradio's own scripts are.
+    script = f'<script src=".{file_address("page.js")}"></script>'
     document, *_ = loader.get_source(routes.templates.env, name)
-    stopped = document.replace("<head>", f"<head>\n<script>\n{script}</script>", 1)
-    routes.templates.env.loader = ChoiceLoader([DictLoader({name: stopped}), loader])
+    document = document.replace("<head>", f"<head>\n<script>\n{clock}</script>", 1)
+    document = document.replace("</head>", f"{script}\n</head>", 1)
+    routes.templates.env.loader = ChoiceLoader([DictLoader({name: document}), loader])
 
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
-    """What a request passes before gradio sees it, the first one first: the endpoint for programs
-    and what is reviewed, which answer at their own addresses; small requests everywhere
-    but where a recorded run is brought, which travels as JSON text; only to what is used; and only
-    so many runs, for whoever watches them."""
+    """What a request passes before gradio sees it, the first one first: the endpoint for programs,
+    what is reviewed and the page's files, which answer at their own addresses; small requests
+    everywhere but where a recorded run is brought, which travels as JSON text; only to what is
+    used; and only so many runs, for whoever watches them."""
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
     imports = {CALLS: 2 * settings.max_import_bytes}
-    addresses = [plotly_url(), shell_address()]
 
     def is_run(event: object) -> bool:
         found = page.fns.get(event) if isinstance(event, int) else None
@@ -129,9 +131,10 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Proxies, number=settings.num_proxies),
         Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
         Middleware(Beside, endpoint=review, paths=REVIEW),
+        Middleware(Beside, endpoint=serve_file, paths=ADDRESSES),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
-        Middleware(Routes, _takes(page), map(file_path, filter(None, addresses)), has_tools()),
+        Middleware(Routes, _takes(page), has_tools()),
         Middleware(
             RunLimits,
             line=lambda: page._queue,

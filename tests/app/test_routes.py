@@ -17,6 +17,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves
 
+from app.components.files import ADDRESSES, FILES
 from app.controls import STEERED
 from app.serving.checkpoints import MAX_SETTLED
 from app.serving.routes import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
@@ -106,11 +107,10 @@ def test_what_the_page_uses_is_open(address: str) -> None:
     assert "MARS live" in page
     for path in ("/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events"):
         assert ask(address, "GET", path)[0] == 200
-    config = ask(address, "GET", "/config")[1]
-    files = {part.split('\\"')[0].split('"')[0] for part in config.split("/gradio_api/file=")[1:]}
-    assert files
+    files = {found.group() for found in ADDRESSES.finditer(page)}
+    assert {file.split("/")[2] for file in files} == set(FILES)
     for file in files:
-        assert ask(address, "GET", f"/gradio_api/file={file}")[0] == 200
+        assert ask(address, "GET", file)[0] == 200
 
 
 def file_data(url: str) -> dict[str, Any]:

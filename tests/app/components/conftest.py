@@ -9,10 +9,9 @@ import pytest
 from browser import listening, playwright, shared
 from panel_browser import VIEW, put_scene, still_page
 from race_browser import ROOT, Show, play
+from race_page import LAUNCHED
 from race_page import page as make_page
 from race_scenes import SCENES
-
-from app.components import assets
 
 
 def free_port() -> int:
@@ -27,7 +26,7 @@ def address() -> Iterator[str]:
     blocks = make_page(SCENES)
     port = free_port()
     _, url, _ = blocks.launch(
-        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port, head=assets.head()
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, server_port=port, **LAUNCHED
     )
     yield url
     blocks.close()

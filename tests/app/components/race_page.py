@@ -12,12 +12,18 @@ from itertools import count, zip_longest
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from app.components import assets
+from app.components.files import ADDRESSES, serve_file
 from app.components.views import RaceView
 from app.run_log import RunLog
+from app.serving.endpoint import Beside
 
 Scene = Callable[[], Iterator[str]]
+FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
+LAUNCHED: dict[str, Any] = {"head": assets.head(), "app_kwargs": {"middleware": [FILES]}}
+"""How a page of components is launched: scripts in its document, plotly.js as the app has it."""
 
 
 _numbers = count()
@@ -74,5 +80,5 @@ if __name__ == "__main__":
         server_port=int(sys.argv[2]) if len(sys.argv) > 2 else 7999,
         theme=gr.themes.Base(font=["system-ui", "sans-serif"]),
         footer_links=[],
-        head=assets.head(),
+        **LAUNCHED,
     )

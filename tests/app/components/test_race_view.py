@@ -9,7 +9,8 @@ from browser import needs_browser, playwright, visiting
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
 from app import run_log
-from app.components.views import RaceView, plotly_url
+from app.components.files import file_address
+from app.components.views import RaceView
 from mars_runtime import folds
 from tests import trace_folds
 
@@ -19,7 +20,7 @@ def test_the_template_holds_no_place_for_text() -> None:
     assert "{{" not in html
     assert "${" not in html
     assert "&quot;" in html
-    assert plotly_url().endswith("plotly.min.js")
+    assert file_address("plotly.js")
 
 
 @needs_browser
@@ -438,14 +439,14 @@ def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -
 def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
     with visiting() as take:
         page = take(address)
-        page.route("**/plotly.min.js", _abort)
+        page.route("**/files/plotly.js/*", _abort)
         page.goto(address)
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
         play(page, "prose")
         assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
         assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
         assert "times as fast" in page.inner_text(f"{ROOT} .rv-figures")
-        page.unroute("**/plotly.min.js", _abort)
+        page.unroute("**/files/plotly.js/*", _abort)
 
 
 def _abort(route: playwright.Route) -> None:

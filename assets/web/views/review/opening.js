@@ -20,8 +20,8 @@ export function mountReviewTab(element) {
 
 /** @param {HTMLElement} root */
 async function load(root) {
-  const style = make("link", { rel: "stylesheet", href: fileAddress("/review/view.css") });
-  const script = make("script", { src: fileAddress("/review/view.js") });
+  const style = make("link", { rel: "stylesheet", href: fileAddress(root.dataset.style || "") });
+  const script = make("script", { src: fileAddress(root.dataset.script || "") });
   const loaded = [style, script].map(
     (node) =>
       new Promise((resolve, reject) => {

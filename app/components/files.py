@@ -1,0 +1,77 @@
+"""The files that the page fetches, each at an address that carries a digest of what it holds: so a
+browser may keep it, and what it compiled of it, for good. Knows no gradio."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app.components import assets
+from app.recordings import recorded
+from app.site import shell
+from mars_runtime.serving.limits import Message, Receive, Send
+
+ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
+"""What is served here, for whoever serves other things beside it."""
+FOR_GOOD = "public, max-age=31536000, immutable"
+NO_FILE = "Nothing is served here: reload the page."
+RECORDED = """document.head.append(Object.assign(document.createElement("script"), {
+  type: "application/json", id: "mars-recorded", textContent: %s,
+}));"""
+
+
+def _page() -> str:
+    """The scripts of all tabs but Review, and the recordings as an element of data."""
+    return f"{assets.bundle()}\n{RECORDED % json.dumps(recorded())}"
+
+
+def _plotly() -> str:
+    path = assets.plotly_file()
+    return path.read_text("utf-8") if path else ""
+
+
+SCRIPT, PAGE = "text/javascript", "text/html"
+FILES: dict[str, tuple[str, Callable[[], str]]] = {
+    "page.js": (SCRIPT, _page),
+    "plotly.js": (SCRIPT, _plotly),
+    "replay.html": (PAGE, shell),
+    "review.js": (SCRIPT, lambda: assets.bundle(("views/review/view.js",))),
+    "review.css": ("text/css", lambda: (assets.WEB / "views/review/review.css").read_text("utf-8")),
+}
+"""Name -> its media type, and how its text is made."""
+
+
+@lru_cache
+def file_address(name: str) -> str:
+    """Where a file is served; "" for plotly.js where the wheel has none. Raises KeyError."""
+    text = FILES[name][1]()
+    return f"/files/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}" if text else ""
+
+
+@lru_cache
+def _zipped(name: str) -> bytes:
+    return gzip.compress(FILES[name][1]().encode(), mtime=0)
+
+
+async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
+    """An ASGI app that answers at ADDRESSES."""
+    request = Request(scope)
+    name = request.url.path.split("/")[2]
+    is_here = name in FILES and request.url.path == file_address(name)
+    if not is_here or request.method not in ("GET", "HEAD"):
+        await JSONResponse({"detail": NO_FILE}, 404)(scope, receive, send)
+        return
+    body = await asyncio.to_thread(_zipped, name)
+    headers = {"cache-control": FOR_GOOD, "vary": "accept-encoding", "content-encoding": "gzip"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        body = gzip.decompress(body)
+        del headers["content-encoding"]
+    await Response(body, headers=headers, media_type=FILES[name][0])(scope, receive, send)
