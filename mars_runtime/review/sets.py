@@ -266,7 +266,11 @@ def unpacked(path: Path) -> Path:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """A packed set's files into a folder. Raises OSError, or ValueError for no such file."""
+    """A packed set's files into a folder. Raises OSError, or ValueError for no such file.
+
+    Plain files alone, and none outside the folder: what ``filter="data"`` of ``TarFile.extract`` is
+    for, which the first releases of Python 3.10 and 3.11 have not.
+    """
     num_bytes = 0
     try:
         with tarfile.open(path, "r:xz") as archive:
@@ -274,7 +278,14 @@ def unpack(path: Path, folder: Path) -> None:
                 num_bytes += entry.size
                 if num_bytes > MAX_UNPACKED:
                     raise ValueError("too large")
-                archive.extract(entry, folder, filter="data")
+                if entry.isdir():
+                    continue
+                target = (folder / entry.name).resolve()
+                content = archive.extractfile(entry) if entry.isfile() else None
+                if content is None or folder.resolve() not in target.parents:
+                    raise ValueError("other things than files")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content.read())
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError("no archive") from error
 

@@ -225,7 +225,6 @@ def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator
     try:
         address = f"http://127.0.0.1:{port}/"
         wait_for(address, 120)
-        assert list(scratch.glob("mars-live-*"))
         yield address
         process.terminate()
         assert process.wait(30) in (0, 128 + signal.SIGTERM)

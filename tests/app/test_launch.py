@@ -68,7 +68,6 @@ def test_it_serves_decodes_and_ends_without_a_temporary_file(
     address = f"http://127.0.0.1:{port}/"
     try:
         wait_for(address, 90)
-        assert list(tmp_path.glob("mars-live-*"))
         client = gradio_client.Client(address, verbose=False)
         item = client.predict(prompt="Once", max_new_tokens=12, api_name="/generate")
         assert 1 <= item["num_tokens"] <= 12

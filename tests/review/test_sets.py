@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
 from mars_runtime.review.making import Decoder, make
 from mars_runtime.review.prompts import Item, as_jsonl
-from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.sets import About, ReviewSet, SetError, unpack
 from mars_runtime.review.ways import read_ways
 from tests.review.made_sets import killed_at, timeless, words
 
@@ -90,6 +92,31 @@ def test_a_set_is_gone_on_with_only_by_the_same(tmp_path: Path) -> None:
             ReviewSet.create(tmp_path, other, items)
     with pytest.raises(SetError, match="other weights"):
         ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../outside", tarfile.REGTYPE),
+        ("/tmp/outside", tarfile.REGTYPE),
+        ("answers/link", tarfile.SYMTYPE),
+        ("answers/link", tarfile.LNKTYPE),
+        ("answers/pipe", tarfile.FIFOTYPE),
+    ],
+)
+def test_an_archive_of_other_things_than_files_leaves_nothing(
+    tmp_path: Path, name: str, kind: bytes
+) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = kind, "/etc/passwd"
+    archive = tmp_path / "a.tar.xz"
+    with tarfile.open(archive, "w:xz") as file:
+        file.addfile(entry, io.BytesIO(b""))
+    folder = tmp_path / "in" / "here"
+    folder.mkdir(parents=True)
+    with pytest.raises(ValueError, match="other things than files"):
+        unpack(archive, folder)
+    assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "in", folder]
 
 
 def test_packed_it_is_the_same_set(
