@@ -124,7 +124,8 @@ class DecodeSettings:
     temperature: above 0 tokens are drawn with noise keyed by (seed, position).
     groups: where masks stand: ``one``, B - 1 of them after the last pending token; ``every``, as
         many after each draft too, so that whichever draft is the last good one, its successors have
-        been proposed (lossless only: unverified there is nothing but the last pending token).
+        been proposed (lossless only: unverified there is nothing but the last pending token). Where
+        B is ``auto``, ``every`` leaves to each forward after which tokens.
     masked: the draft is fed masks to propose several tokens per forward of its own; the target, to
         propose what the draft goes on behind; each if it was trained for them.
     repetition_penalty: against tokens of the text so far, prompt included (``acceptance.Penalty``);

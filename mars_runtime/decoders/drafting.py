@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
@@ -75,6 +75,7 @@ FLOOR = 0.04  # a draft that leaves less often than this pays nowhere
 LESSON_WEIGHT = 8.0  # and what another text taught for so many
 MEMORY = 0.97  # what is left of a judgement after one more of the same kind
 
+ALL_ROOTS = range(MAX_DRAFTS + 1)
 Chain = list[tuple[int, int]]
 """Predictions of consecutive positions, each given those before it: (token, kind)."""
 
@@ -82,22 +83,23 @@ Chain = list[tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class Feed:
     """What a forward may feed for a row beside the tokens that left: at most ``num_drafts`` drafts,
-    ``num_masks`` masks in a group; ``is_every``: a group after each draft and not only the last."""
+    ``num_masks`` masks in a group; ``roots``: after which tokens a group stands, 0 for the last one
+    that left, 1 for the first draft; None: after the last draft that is fed."""
 
     num_drafts: int
     num_masks: int
-    is_every: bool
+    roots: Collection[int] | None = None
 
     @classmethod
     def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> Feed:
         """What settings ask that leave nothing to be chosen. trained: the B that the model was
         trained with, which counts beside a draft model: there B is the draft's first of all."""
         if settings.method == "jacobi":
-            return cls(settings.num_guesses, 0, is_every=False)
+            return cls(settings.num_guesses, 0)
         num_drafts = MAX_DRAFTS if settings.is_verified else 0
         size = settings.num_proposals
         size = min(size, trained) if settings.method == "speculative" else size
-        return cls(num_drafts, size - 1, settings.groups == "every")
+        return cls(num_drafts, size - 1, ALL_ROOTS if settings.groups == "every" else None)
 
 
 class Probes:
@@ -406,7 +408,7 @@ class Option(NamedTuple):
     width: int
     num_drafts: int
     num_masks: int
-    is_every: bool
+    roots: Collection[int] | None
 
     @property
     def feed(self) -> Feed:
@@ -420,34 +422,42 @@ def best_option(
     """The best way to feed a forward with these drafts in hand.
 
     chances: that the first 1, 2, 3 ... drafts all leave. Masks stand nowhere, after the last draft,
-    or where they may branch after each one.
+    or where they may branch after those tokens that are the likeliest to be the last ones to leave:
+    a group is of use where all before it leaves and nothing behind it does.
     """
     plain, extra, _ = curve  # what follows runs thousands of times a second
     masks, rate, worth = course.num_masks, course.rate, course.worth
     most, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
-    found: tuple[float, float, int, int, int, bool] = (0.0, 0.0, 1, 0, 0, False)
+    found: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
+    ends: list[tuple[float, int]] = []  # chance that the text leaves up to a token, and which
+    roots: list[tuple[float, int]] = []
     for num_drafts in range(most + 1):
         if num_drafts:
+            ends.append((alive - chances[num_drafts - 1], num_drafts - 1))
             alive = chances[num_drafts - 1]
             gain += alive
         value = gain - rate * plain[num_drafts]
         if value + (most - num_drafts) * alive + worth < best:
             break  # costs only rise from here on
         if value > best:
-            best, found = value, (gain, 0.0, num_drafts + 1, num_drafts, 0, False)
+            best, found, roots = value, (gain, 0.0, num_drafts + 1, num_drafts, 0), []
         if not masks:
             continue
-        width = num_drafts + 1 + masks
-        value = gain - rate * (plain[width - 1] + extra) + alive * worth
-        if value > best:
-            best, found = value, (gain, alive, width, num_drafts, masks, False)
-        width = (num_drafts + 1) * (1 + masks)
-        if may_branch and num_drafts and width <= MAX_FED:
-            value = gain - rate * (plain[width - 1] + extra) + worth
+        places = [(alive, num_drafts)]
+        if may_branch and num_drafts:
+            places = sorted([*ends, *places], reverse=True)
+        width, going_on = num_drafts + 1, 0.0
+        for count, (chance, _) in enumerate(places, 1):
+            width += masks
+            if width > MAX_FED:
+                break
+            going_on += chance
+            value = gain - rate * (plain[width - 1] + extra) + going_on * worth
             if value > best:
-                best, found = value, (gain, 1.0, width, num_drafts, masks, True)
-    return Option(best, *found)
+                best, found = value, (gain, going_on, width, num_drafts, masks)
+                roots = places[:count]
+    return Option(best, *found, tuple(sorted([root for _, root in roots])))
 
 
 def rate_of(

@@ -164,13 +164,15 @@ def group_sizes(
 ) -> tuple[int, ...]:
     """Masks after the last emitted token and after each of ``num_drafts`` drafts: none that could
     not be of use, and no more than MAX_FED tokens in all."""
-    size = feed.num_masks + 1
-    if not feed.is_every or not num_drafts:
-        last = num_proposals(settings, remaining, num_drafts, size) - 1
-        return (*[0] * num_drafts, last)
-    size = min(size, MAX_FED // (num_drafts + 1))
-    before = range(num_drafts + 1)
-    return tuple([num_proposals(settings, remaining, position, size) - 1 for position in before])
+    tokens = range(num_drafts + 1)
+    roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
+    size = min(feed.num_masks, (MAX_FED - len(tokens)) // max(len(roots), 1)) + 1
+    return tuple(
+        [
+            num_proposals(settings, remaining, token, size) - 1 if token in roots else 0
+            for token in tokens
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,7 @@ class Steering:
         if not now.is_auto:
             return Feed.of(now, self._block_size)
         if not now.is_verified:
-            return Feed(0, size - 1, is_every=False)
+            return Feed(0, size - 1)
         return self._drafter(row, now).feed(self._curve)
 
     def settle(self, plan: RowPlan, judgement: Judgement) -> Ahead:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
+from itertools import accumulate, combinations
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
@@ -80,7 +82,7 @@ def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> N
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
     found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
-    assert found.feed == Feed(2, 0, is_every=False)
+    assert found.feed == Feed(2, 0, ())
     assert found.value == pytest.approx(0.8 - 1.4)
     assert found.gain == pytest.approx(0.8)
     # At a rate of 2 the same positions have to bring twice as much.
@@ -88,9 +90,42 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     # Proposals for the next forward are worth 0.5 here: a mask after the draft earns that if the
     # draft is right, a mask after each token always, for one position more.
     course = Course(1, 1.0, 0.5)
-    assert best_option([0.9], course, curve, may_branch=True).feed == Feed(1, 1, is_every=False)
-    assert best_option([0.45], course, curve, may_branch=True).feed == Feed(1, 1, is_every=True)
-    assert best_option([0.45], course, curve, may_branch=False).feed == Feed(0, 1, is_every=False)
+    assert best_option([0.9], course, curve, may_branch=True).feed == Feed(1, 1, (1,))
+    assert best_option([0.45], course, curve, may_branch=True).feed == Feed(1, 1, (0, 1))
+    assert best_option([0.45], course, curve, may_branch=False).feed == Feed(0, 1, (0,))
+    # Where a third token costs little and a fourth much, the mask stands where the draft is likely
+    # to be wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
+    steep = Curve([1.0, 1.2, 1.25, 1.6, *[9.0] * 60])
+    found = best_option([0.3], course, steep, may_branch=True)
+    assert found.feed == Feed(1, 1, (0,))
+    assert found.value == pytest.approx(0.65 - 1.25)
+    assert found.going_on == pytest.approx(0.7)
+
+
+@given(
+    st.lists(st.floats(0.05, 1.0), max_size=4),
+    st.lists(st.floats(0.0, 0.5), min_size=24, max_size=24),
+    st.integers(0, 3),
+    st.floats(1.0, 2.5),
+    st.floats(0.0, 1.5),
+)
+def test_no_way_to_feed_is_better_than_the_best(
+    steps: list[float], costs: list[float], masks: int, rate: float, worth: float
+) -> None:
+    """Held against all numbers of drafts and all sets of tokens with a group behind them."""
+    chances = list(accumulate(steps, operator.mul))
+    plain = list(accumulate(costs, initial=1.0))
+    left = [1.0, *chances, 0.0]
+    values = [
+        sum(chances[:count])
+        - rate * (plain[count + len(roots) * masks] + (0.1 if roots else 0.0))
+        + worth * sum(left[root] - (left[root + 1] if root < count else 0.0) for root in roots)
+        for count in range(len(chances) + 1)
+        for number in range((count + 2) if masks else 1)
+        for roots in combinations(range(count + 1), number)
+    ]
+    found = best_option(chances, Course(masks, rate, worth), Curve(plain, 0.1), may_branch=True)
+    assert found.value == pytest.approx(max(values))
 
 
 def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
@@ -99,7 +134,7 @@ def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
     assert best_option([], course, Curve(plain), may_branch=True).feed.num_masks == 1
     assert best_option([], course, Curve(plain, 0.25), may_branch=True).feed.num_masks == 0
     dear = best_option([0.9], course, Curve(plain, 0.25), may_branch=True)
-    assert dear.feed == Feed(1, 0, is_every=False)
+    assert dear.feed == Feed(1, 0, ())
     assert dear.value == pytest.approx(0.9 - 1.1)
     found = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
     assert found == pytest.approx(1.5 / 1.4)
@@ -296,7 +331,7 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
     drafter = Drafter(AUTO, 0)
     curve = Curve(CURVES["flat"])
     for place in range(300):
-        assert drafter.feed(curve) == Feed(0, 0, is_every=False)
+        assert drafter.feed(curve) == Feed(0, 0, ())
         drafter.settle([place], 0, [], [], 0, curve)
 
 
@@ -368,10 +403,12 @@ def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     for real in (dearer, beside):
         speeds = {}
         for seconds in (0.0, 1.0):  # without, nothing is learnt of what steps take
-            known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
-            drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
-            cost, _ = write(drafter, Text(chances), real, 1500, known)
-            speeds[seconds] = 1500 * slow / cost
+            cost = 0.0
+            for seed in range(4):
+                known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
+                drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
+                cost += write(drafter, Text(chances, seed), real, 1500, known)[0]
+            speeds[seconds] = 4 * 1500 * slow / cost
         assert speeds[0.0] < 0.8
         assert speeds[1.0] > PACE - 0.015
 
