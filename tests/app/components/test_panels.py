@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -18,8 +19,9 @@ from race_page import head, value
 from mars_runtime import folds
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.decoders import decode
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import End, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 from mars_runtime.trace import Header, Trace
 from tests import trace_folds
 
@@ -273,14 +275,21 @@ def page() -> Iterator[playwright.Page]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def trace() -> Trace:
-    """A run with refused drafts, groups that went on behind them, and drafts from the text."""
+COSTS = ForwardCosts(8, {1: tuple(1 + 0.06 * more for more in range(MAX_FED))})
+
+
+@pytest.fixture(scope="module", params=["fixed", "chosen"])
+def trace(request: pytest.FixtureRequest) -> Trace:
+    """A run with refused drafts, groups that went on behind them, and drafts from the text; where
+    B is chosen, with groups behind some tokens and not behind others."""
+    is_chosen = request.param == "chosen"
+    settings = replace(BOLD, tau=0.0, block_size="auto") if is_chosen else BOLD
     model = ScriptedModel(foresight_script(4, eos_share=0.0))
-    events = list(decode(model, Ids(), [PROMPT], lambda: BOLD))
-    header = Header("scripted", "Count.", PROMPT, BOLD)
+    events = list(decode(model, Ids(), [PROMPT], lambda: settings, costs=COSTS))
+    header = Header("scripted", "Count.", PROMPT, settings)
     made = Trace.of(header, events, lambda token: f" t{token}".encode())
     steps = steps_of(events)
+    assert any(0 in step.groups for step in steps) or not is_chosen
     assert any(step.looked_up for step in steps)
     assert any(step.stop == "mismatch" and step.num_drafted for step in steps)
     assert any(step.stop == "mismatch" and step.groups for step in steps)
@@ -322,6 +331,7 @@ def test_what_became_of_every_proposal(page: playwright.Page, trace: Trace) -> N
     assert found == [fates(*pair) for pair in pairwise([None, *steps])]
 
 
+@pytest.mark.parametrize("trace", ["fixed"], indirect=True)  # else τ alone does not say it
 @pytest.mark.parametrize("tau", [0.0, 0.3, 0.7, 1.0])
 def test_another_threshold_drafts_another_number(
     page: playwright.Page, trace: Trace, tau: float
