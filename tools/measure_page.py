@@ -24,9 +24,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app/components
 
 import sample_traces as samples  # noqa: E402
 from browser import chromium, playwright  # noqa: E402
-from race_page import head, interleaved, page, streamed  # noqa: E402
+from race_page import LAUNCHED, head, interleaved, page, streamed  # noqa: E402
 
-from app.components import assets  # noqa: E402
 from mars_runtime.settings import DecodeSettings  # noqa: E402
 
 RACE = "#race .mars-race"
@@ -213,8 +212,8 @@ def main() -> None:
         prevent_thread_lock=True,
         quiet=True,
         ssr_mode=False,
-        head=assets.head(),
         run_history=False,  # as the app has it
+        **LAUNCHED,
     )
     print(machine(), flush=True)
     with chromium() as browser:

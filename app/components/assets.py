@@ -3,9 +3,9 @@ document's head, HTML with addresses and measured figures filled in, data in a s
 wheel's own plotly.js.
 
 The scripts are ES modules that name what they import. Here each becomes a function of its own scope
-that returns what it exports, in an order in which imports come first, so that one inline script is
-all of them and nothing has to be fetched. Knows no gradio, so that pages without a server are made
-of the same files.
+that returns what it exports, in an order in which imports come first, so that one script is all of
+them, which a page fetches (``files.py``) or holds itself. Knows no gradio, so that pages without a
+server are made of the same files.
 """
 
 from __future__ import annotations

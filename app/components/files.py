@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from app.components import assets
@@ -63,15 +63,15 @@ def _zipped(name: str) -> bytes:
 
 async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
     """An ASGI app that answers at ADDRESSES."""
-    request = Request(scope)
-    name = request.url.path.split("/")[2]
-    is_here = name in FILES and request.url.path == file_address(name)
-    if not is_here or request.method not in ("GET", "HEAD"):
+    path = scope["path"]
+    name = path.split("/")[2]
+    is_here = name in FILES and path == file_address(name)
+    if not is_here or scope["method"] not in ("GET", "HEAD"):
         await JSONResponse({"detail": NO_FILE}, 404)(scope, receive, send)
         return
     body = await asyncio.to_thread(_zipped, name)
     headers = {"cache-control": FOR_GOOD, "vary": "accept-encoding", "content-encoding": "gzip"}
-    if "gzip" not in request.headers.get("accept-encoding", ""):
+    if "gzip" not in Headers(scope=scope).get("accept-encoding", ""):
         body = gzip.decompress(body)
         del headers["content-encoding"]
     await Response(body, headers=headers, media_type=FILES[name][0])(scope, receive, send)

@@ -45,6 +45,8 @@ from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import configured
 
 log = logging.getLogger(__name__)
+FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
+"""Without which no view finds plotly.js."""
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
@@ -131,7 +133,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Proxies, number=settings.num_proxies),
         Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
         Middleware(Beside, endpoint=review, paths=REVIEW),
-        Middleware(Beside, endpoint=serve_file, paths=ADDRESSES),
+        FILES,
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _takes(page), has_tools()),

@@ -408,7 +408,7 @@ class Option(NamedTuple):
     width: int
     num_drafts: int
     num_masks: int
-    roots: Collection[int] | None
+    roots: tuple[int, ...]
 
     @property
     def feed(self) -> Feed:

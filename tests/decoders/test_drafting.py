@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from itertools import accumulate, combinations
+from statistics import fmean
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
@@ -401,16 +402,16 @@ def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     dearer = [slow * (1.0 + 3.0 * (cost - 1.0)) for cost in CURVES["gentle"]]
     beside = [slow, *(slow * 1.6 * cost for cost in CURVES["gentle"][1:])]
     for real in (dearer, beside):
-        speeds = {}
-        for seconds in (0.0, 1.0):  # without, nothing is learnt of what steps take
-            cost = 0.0
+        speeds: dict[float, list[float]] = {0.0: [], 1.0: []}
+        for seconds, found in speeds.items():  # at 0 nothing is learnt of what steps take
             for seed in range(4):
                 known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
                 drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
-                cost += write(drafter, Text(chances, seed), real, 1500, known)[0]
-            speeds[seconds] = 4 * 1500 * slow / cost
-        assert speeds[0.0] < 0.8
-        assert speeds[1.0] > PACE - 0.015
+                cost, _ = write(drafter, Text(chances, seed), real, 1500, known)
+                found.append(1500 * slow / cost)
+        assert max(speeds[0.0]) < 0.8
+        assert fmean(speeds[1.0]) > PACE - 0.005
+        assert min(speeds[1.0]) > PACE - 0.035
 
 
 @pytest.mark.parametrize("chances", [NOTHING, CHAT, MATHS, SURE])

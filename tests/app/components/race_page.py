@@ -12,16 +12,13 @@ from itertools import count, zip_longest
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from app.components import assets
-from app.components.files import ADDRESSES, serve_file
 from app.components.views import RaceView
 from app.run_log import RunLog
-from app.serving.endpoint import Beside
+from app.serving.serve import FILES
 
 Scene = Callable[[], Iterator[str]]
-FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 LAUNCHED: dict[str, Any] = {"head": assets.head(), "app_kwargs": {"middleware": [FILES]}}
 """How a page of components is launched: scripts in its document, plotly.js as the app has it."""
 
